@@ -149,7 +149,7 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
         }
         let mut first = true;
         for NamedStep { name, step } in &layout.steps {
-            match self.field(name, step, raw.data) {
+            match self.field(name, step, raw) {
                 Some(Done::Field) => {}
                 Some(Done::Exit(status)) => {
                     *self.of.exit = Some(status);
@@ -223,10 +223,11 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
 
     /// Decodes a step, and adds its field; `None` if the record does not have its data, which is a
     /// bug of dtrace.
-    fn field(&mut self, name: &'a str, step: &'a Step, data: &'a [u8]) -> Option<Done> {
+    fn field(&mut self, name: &'a str, step: &'a Step, raw: &RawRecord<'a>) -> Option<Done> {
+        let data = raw.data;
         let State { stacks, symbols, names_stacks, options, .. } = &mut *self.of.state;
         let (target, of_stacks) = (options.target, *names_stacks);
-        let mut names = Names { symbols: symbols.as_mut(), target, of_stacks };
+        let mut names = Names { symbols: symbols.as_mut(), target, time: Some(raw.time), of_stacks };
         let mut decoder = Decoder { tables: self.of.tables, stacks, source: self.of.source };
         let action = match step {
             Step::Plain(Action::Trace(field)) => {
@@ -290,14 +291,14 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
                 }
             }
             Step::System { format, args } => {
-                let command = self.formatted(format, args, raw.data);
+                let command = self.formatted(format, args, raw);
                 if let Err(e) = self.of.out.effect(&Event::Effect(Effect::System(Cow::Borrowed(&command))))? {
                     let command = control::name(&command);
                     self.failed(raw, probe, &format!("couldn't run \"{command}\": {}", system_text(&e)));
                 }
             }
             Step::Freopen { format, args } => {
-                let path = format.as_ref().map(|format| self.formatted(format, args, raw.data));
+                let path = format.as_ref().map(|format| self.formatted(format, args, raw));
                 let event = Event::Effect(Effect::Freopen(path.as_deref().map(Cow::Borrowed)));
                 if let Err(e) = self.of.out.effect(&event)? {
                     let path = path.unwrap_or_default();
@@ -336,12 +337,12 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
     }
 
     /// The text of a command or a file name.
-    fn formatted(&mut self, format: &events::Format, args: &'a [Arg], data: &'a [u8]) -> Vec<u8> {
+    fn formatted(&mut self, format: &events::Format, args: &'a [Arg], raw: &RawRecord<'a>) -> Vec<u8> {
         let State { stacks, symbols, names_stacks, options, .. } = &mut *self.of.state;
         let (target, of_stacks) = (options.target, *names_stacks);
-        let mut names = Names { symbols: symbols.as_mut(), target, of_stacks };
+        let mut names = Names { symbols: symbols.as_mut(), target, time: Some(raw.time), of_stacks };
         let mut decoder = Decoder { tables: self.of.tables, stacks, source: self.of.source };
-        let args = arguments(args, data, &mut decoder, &mut names, Vec::new());
+        let args = arguments(args, raw.data, &mut decoder, &mut names, Vec::new());
         formatted(format, &args, options)
     }
 

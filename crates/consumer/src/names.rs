@@ -1,7 +1,15 @@
 //! Gives values their symbols: from what a record has to what an event says.
+//!
+//! A frame of a stack of a process has the name of the code that called, and that is before the return address. If the call is
+//! the last instruction of a function (`exit`, `abort` and a failed assertion do not return), the return address is behind the
+//! function: in the next one, or in none. So the address before it is looked up, as debuggers do. The offset remains that of the
+//! return address. Two frames have no such call: the first of a stack, and the one that a signal interrupted.
+//!
+//! A return address behind the start of a function has that function's name anyway. Only the others are looked up twice.
 
 use events::{AddrForm, Form, Shape, Symbol, SymbolName, Value};
 use plane::stacks::Stack;
+use plane::unwind::INCOMPLETE;
 
 use crate::pad::up_to;
 use crate::raw::{Raw, Space, number};
@@ -12,6 +20,9 @@ pub(crate) struct Names<'a> {
     pub(crate) symbols: &'a mut dyn Symbolizer,
     /// The process of `%A` on a plain address.
     pub(crate) target: Option<u32>,
+    /// When the values were recorded, by the clock of the records. Keys of aggregations have no time: they are values of many
+    /// firings.
+    pub(crate) time: Option<u64>,
     /// Frames of stacks have names.
     pub(crate) of_stacks: bool,
 }
@@ -19,10 +30,29 @@ pub(crate) struct Names<'a> {
 /// Addresses that are prepared at once.
 const AT_ONCE: usize = 1 << 16;
 
+/// Functions that return from a handler of a signal. The kernel puts the start of one where a return address is, so nothing
+/// before it has called. The code of the next frame was interrupted, and has called nothing either.
+const SIGNAL_RETURNS: [&str; 2] = ["__restore_rt", "__kernel_rt_sigreturn"];
+
+fn is_signal_return(name: &SymbolName) -> bool {
+    name.symbol.as_deref().is_some_and(|symbol| SIGNAL_RETURNS.contains(&symbol))
+}
+
+/// The places of the code that the frames of a stack of a process were in: a return address is behind the call, and may be
+/// that of the next line.
+fn places(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
+    addresses(stack).enumerate().map(|(n, (process, pc))| (process, pc - u64::from(n > 0)))
+}
+
+/// The return addresses of a stack of a process, and perhaps one that a signal interrupted.
+fn callers(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
+    addresses(stack).skip(1)
+}
+
 /// The addresses of a stack of a process.
 fn addresses(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
     let process = Process { pid: stack.tgid, time: stack.time };
-    stack.pcs.iter().take_while(|pc| **pc != 0).map(move |pc| (process, *pc))
+    stack.pcs.iter().take_while(|pc| **pc != 0 && **pc != INCOMPLETE).map(move |pc| (process, *pc))
 }
 
 impl Names<'_> {
@@ -31,13 +61,17 @@ impl Names<'_> {
         match raw {
             Raw::Int(int) => Value::Int(int),
             Raw::Str(text, size) => Value::Str { text: text.into(), size },
+            Raw::Made(text) => {
+                let size = text.len() as u32 + 1;
+                Value::Str { text: text.into_vec().into(), size }
+            }
             Raw::Address(text, size) => Value::Str { text: text.as_bytes().to_vec().into(), size },
             Raw::Name(text, size) => Value::Name { text: text.into(), size },
             Raw::Bytes(bytes) => Value::Bytes(bytes.into()),
             Raw::Stack(stack) => Value::Stack(self.stack(&stack)),
             Raw::KernelAddr(addr, form) => Value::Symbol(self.kernel(addr, form).into()),
             Raw::UserAddr { pid, addr, form } => {
-                Value::Symbol(self.user(Process::now(pid), addr, form).into())
+                Value::Symbol(self.user(self.process(pid), addr, form).into())
             }
         }
     }
@@ -48,7 +82,7 @@ impl Names<'_> {
         let addr = int.as_unsigned();
         let symbol = match (space, self.target) {
             (Space::Kernel, _) => self.kernel(addr, AddrForm::Address),
-            (Space::Target, Some(pid)) => self.user(Process::now(pid), addr, AddrForm::Address),
+            (Space::Target, Some(pid)) => self.user(self.process(pid), addr, AddrForm::Address),
             (Space::Target, None) => {
                 let name = SymbolName::default();
                 Symbol::new(addr, None, AddrForm::Address, name)
@@ -57,47 +91,131 @@ impl Names<'_> {
         Value::Symbol(symbol.into())
     }
 
+    /// A process when the values were recorded: it may have executed another program since.
+    fn process(&self, pid: u32) -> Process {
+        Process { pid, time: self.time.map_or(0, symbols::since_boot) }
+    }
+
     fn kernel(&mut self, address: u64, form: AddrForm) -> Symbol {
         Symbol::new(address, None, form, self.symbols.kernel(address))
     }
 
+    /// The name of a frame of a process whose address has the name `name`. `returns`: it is behind a call.
+    fn frame(&mut self, process: Process, pc: u64, name: SymbolName, returns: bool) -> SymbolName {
+        if !returns || name.offset != 0 || is_signal_return(&name) {
+            return name;
+        }
+        let mut caller = self.symbols.user(process, pc - 1);
+        match (&caller.symbol, &name.symbol) {
+            (Some(_), _) => caller.offset += 1,
+            // The next object may be adjacent.
+            (None, None) if caller.module.is_some() => {}
+            // Code is also entered by a return address that no call has pushed (`makecontext`).
+            _ => return name,
+        }
+        caller
+    }
+
     fn user(&mut self, process: Process, address: u64, form: AddrForm) -> Symbol {
-        let name = self.symbols.user(process, address);
+        let mut name = self.symbols.user(process, address);
+        if form == AddrForm::Address && self.symbols.shows_lines() {
+            self.symbols.lines(process, address, &mut name);
+        }
         Symbol::new(address, Some(process.pid), form, name)
+    }
+
+    /// The frames of a stack of a process: those of functions that were put inline are before the one with the code. The last one
+    /// may stand for those that are not known.
+    fn frames(&mut self, process: Process, stack: &Stack) -> Vec<Symbol> {
+        let shows_lines = self.of_stacks && self.symbols.shows_lines();
+        let mut names = Vec::new();
+        if self.of_stacks {
+            self.symbols.prepare(&addresses(stack).collect::<Vec<_>>());
+            names.extend(addresses(stack).map(|(process, pc)| self.symbols.user(process, pc)));
+            let returns = callers(stack).zip(names.iter().skip(1));
+            self.prepare_callers(returns.filter(|(_, name)| name.offset == 0).map(|(at, _)| at).collect());
+        }
+        let mut names = names.into_iter();
+        if shows_lines {
+            self.symbols.prepare_lines(&places(stack).collect::<Vec<_>>());
+        }
+        let (mut frames, mut returns) = (Vec::new(), false);
+        for pc in stack.pcs.iter().copied().take_while(|pc| *pc != 0) {
+            let symbol = |name| Symbol::new(pc, Some(process.pid), AddrForm::Address, name);
+            if pc == INCOMPLETE || !self.of_stacks {
+                let name = if pc == INCOMPLETE { SymbolName::incomplete() } else { SymbolName::default() };
+                frames.push(symbol(name));
+                continue;
+            }
+            let name = names.next().unwrap_or_else(|| self.symbols.user(process, pc));
+            let mut name = self.frame(process, pc, name, returns);
+            if shows_lines {
+                let inlined = self.symbols.lines(process, pc - u64::from(returns), &mut name);
+                frames.extend(inlined.into_iter().map(symbol));
+            }
+            returns = !is_signal_return(&name);
+            frames.push(symbol(name));
+        }
+        frames
     }
 
     fn stack(&mut self, stack: &Stack) -> events::Stack {
         let process = Process { pid: stack.tgid, time: stack.time };
-        let pcs = stack.pcs.iter().take_while(|pc| **pc != 0);
-        if !self.of_stacks {
-            let process = (stack.tgid != 0).then_some(stack.tgid);
-            let plain = |pc: &u64| Symbol::new(*pc, process, AddrForm::Address, SymbolName::default());
-            return events::Stack { process, frames: pcs.map(plain).collect() };
-        }
         if stack.tgid == 0 {
-            let frames = pcs.map(|pc| self.kernel(*pc, AddrForm::Address)).collect();
+            let pcs = stack.pcs.iter().take_while(|pc| **pc != 0);
+            let plain = |pc: u64| Symbol::new(pc, None, AddrForm::Address, SymbolName::default());
+            let frames = match self.of_stacks {
+                true => pcs.map(|pc| self.kernel(*pc, AddrForm::Address)).collect(),
+                false => pcs.map(|pc| plain(*pc)).collect(),
+            };
             return events::Stack { process: None, frames };
         }
-        self.symbols.prepare(&addresses(stack).collect::<Vec<_>>());
-        let frames = pcs.map(|pc| self.user(process, *pc, AddrForm::Address)).collect();
-        events::Stack { process: Some(stack.tgid), frames }
+        events::Stack { process: Some(stack.tgid), frames: self.frames(process, stack) }
+    }
+
+    /// Looks up the code before these return addresses together.
+    fn prepare_callers(&mut self, mut returns: Vec<(Process, u64)>) {
+        if !returns.is_empty() {
+            returns.iter_mut().for_each(|(_, pc)| *pc -= 1);
+            self.symbols.prepare(&returns);
+        }
+    }
+
+    /// Looks up the names of addresses together. Return addresses among them are given again as `returns`.
+    fn prepare_names(&mut self, wanted: &[(Process, u64)], mut returns: Vec<(Process, u64)>) {
+        self.symbols.prepare(wanted);
+        returns.retain(|(process, pc)| self.symbols.user(*process, *pc).offset == 0);
+        self.prepare_callers(returns);
     }
 
     /// Looks up all symbols of the keys together.
     pub(crate) fn prepare<'k>(&mut self, keys: impl Iterator<Item = Raw<'k>>) {
         let mut wanted: Vec<(Process, u64)> = Vec::new();
+        let mut returns: Vec<(Process, u64)> = Vec::new();
+        let mut lines: Vec<(Process, u64)> = Vec::new();
+        let shows_lines = self.symbols.shows_lines();
         for key in keys {
             match key {
-                Raw::Stack(stack) if stack.tgid != 0 && self.of_stacks => wanted.extend(addresses(&stack)),
-                Raw::UserAddr { pid, addr, .. } => wanted.push((Process::now(pid), addr)),
+                Raw::Stack(stack) if stack.tgid != 0 && self.of_stacks => {
+                    wanted.extend(addresses(&stack));
+                    returns.extend(callers(&stack));
+                    lines.extend(places(&stack).filter(|_| shows_lines));
+                }
+                Raw::UserAddr { pid, addr, form } => {
+                    let address = (self.process(pid), addr);
+                    wanted.push(address);
+                    lines.extend((shows_lines && form == AddrForm::Address).then_some(address));
+                }
                 _ => {}
             }
             if wanted.len() >= AT_ONCE {
-                self.symbols.prepare(&std::mem::take(&mut wanted));
+                self.prepare_names(&std::mem::take(&mut wanted), std::mem::take(&mut returns));
+                self.symbols.prepare_lines(&std::mem::take(&mut lines));
             }
         }
         if !wanted.is_empty() {
-            self.symbols.prepare(&wanted);
+            self.prepare_names(&wanted, returns);
+            self.symbols.prepare_lines(&lines);
         }
     }
 
@@ -130,5 +248,122 @@ impl Names<'_> {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Functions of a process: where each begins and ends, and its name. Their object is from 0x1000 on, that before is unknown.
+    struct Functions {
+        all: Vec<(u64, u64, &'static str)>,
+        prepared: Vec<u64>,
+    }
+
+    impl Symbolizer for Functions {
+        fn prepare(&mut self, wanted: &[(Process, u64)]) {
+            self.prepared.extend(wanted.iter().map(|(_, addr)| *addr));
+        }
+
+        fn kernel(&mut self, _: u64) -> SymbolName {
+            SymbolName::default()
+        }
+
+        fn user(&mut self, _: Process, addr: u64) -> SymbolName {
+            let at = self.all.iter().find(|(start, end, _)| (*start..*end).contains(&addr));
+            let module = (0x1000..0x2000).contains(&addr).then(|| "a.out".into());
+            match at {
+                Some((start, _, name)) => SymbolName::new(module, Some((*name).into()), addr - start),
+                None => SymbolName::new(module, None, 0),
+            }
+        }
+    }
+
+    fn functions() -> Functions {
+        let all = vec![
+            (0x1000, 0x1010, "die"),
+            (0x1010, 0x1020, "pre"),
+            (0x1020, 0x1030, "post"),
+            (0x1040, 0x1050, "before"),
+            (0x1050, 0x1060, "__restore_rt"),
+            (0x1070, 0x1080, "start"),
+            (0x1ff0, 0x2000, "last"),
+        ];
+        Functions { all, prepared: Vec::new() }
+    }
+
+    fn written(symbols: &mut Functions, pcs: &[u64]) -> Vec<String> {
+        let mut names = Names { symbols, target: None, time: None, of_stacks: true };
+        let stack = names.stack(&Stack { tgid: 7, time: 0, pcs: pcs.to_vec() });
+        let text = |symbol: &Symbol| {
+            let mut text = Vec::new();
+            symbol.write(&mut text);
+            String::from_utf8(text).unwrap()
+        };
+        stack.frames.iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_caller_whose_last_instruction_is_the_call_has_its_own_name() {
+        let of = |pcs: &[u64]| written(&mut functions(), pcs);
+        // The offset is that of the return address, which may be in the next function, in none or behind the object.
+        assert_eq!(of(&[0x1004, 0x1010, 0x1018]), ["a.out`die+0x4", "a.out`die+0x10", "a.out`pre+0x8"]);
+        assert_eq!(of(&[0x1004, 0x1030, 0x2000]), ["a.out`die+0x4", "a.out`post+0x10", "a.out`last+0x10"]);
+        // The first frame is no caller.
+        assert_eq!(of(&[0x1010, 0x1011]), ["a.out`pre", "a.out`pre+0x1"]);
+        // An address that was put there without a call, and one without a name.
+        assert_eq!(of(&[0x1004, 0x1070, 0x1065]), ["a.out`die+0x4", "a.out`start", "a.out`0x1065"]);
+        assert_eq!(of(&[0x1004, 0x3000, INCOMPLETE]), ["a.out`die+0x4", "0x3000", "[incomplete]"]);
+    }
+
+    #[test]
+    fn code_that_a_signal_interrupted_at_its_start_has_its_own_name() {
+        let frames = written(&mut functions(), &[0x1004, 0x1050, 0x1010, 0x1010]);
+        assert_eq!(frames, ["a.out`die+0x4", "a.out`__restore_rt", "a.out`pre", "a.out`die+0x10"]);
+    }
+
+    /// Executes another program at the 2000th second.
+    struct Executing;
+
+    impl Symbolizer for Executing {
+        fn kernel(&mut self, _: u64) -> SymbolName {
+            SymbolName::default()
+        }
+
+        fn user(&mut self, process: Process, _: u64) -> SymbolName {
+            let name = if (1..2_000_000_000_000).contains(&process.time) { "old" } else { "new" };
+            SymbolName::new(Some(name.into()), None, 0)
+        }
+    }
+
+    #[test]
+    fn an_address_in_a_record_has_the_name_in_the_program_of_that_time() {
+        // Both clocks advance alike, and the system sleeps now and then.
+        let slept = symbols::since_boot(0);
+        let second = |n: u64| Some((n * 1_000_000_000).saturating_sub(slept));
+        for (time, expected) in [(second(1999), "old"), (second(2001), "new"), (None, "new")] {
+            let mut names = Names { symbols: &mut Executing, target: Some(7), time, of_stacks: true };
+            let module = |value| match value {
+                Value::Symbol(symbol) => symbol.name.module.clone(),
+                _ => None,
+            };
+            let raw = Raw::UserAddr { pid: 7, addr: 0x1000, form: AddrForm::Module };
+            assert_eq!(module(names.value(raw)).as_deref(), Some(expected));
+            let plain = Raw::Int(events::Int::new(0x1000, 8, false));
+            assert_eq!(module(names.argument(plain, Some(Space::Target))).as_deref(), Some(expected));
+        }
+    }
+
+    #[test]
+    fn only_return_addresses_at_no_offset_are_prepared_twice() {
+        let mut symbols = functions();
+        written(&mut symbols, &[0x1010, 0x1018, 0x1020]);
+        assert_eq!(symbols.prepared, [0x1010, 0x1018, 0x1020, 0x101f]);
+        symbols.prepared.clear();
+        let stack = || Stack { tgid: 7, time: 0, pcs: vec![0x1010, 0x1018, 0x1020, 0, 5] };
+        let mut names = Names { symbols: &mut symbols, target: None, time: None, of_stacks: true };
+        names.prepare([Raw::Stack(stack().into()), Raw::Int(events::Int::new(1, 8, false))].into_iter());
+        assert_eq!(symbols.prepared, [0x1010, 0x1018, 0x1020, 0x101f]);
     }
 }

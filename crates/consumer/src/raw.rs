@@ -15,6 +15,8 @@ pub(crate) enum Raw<'a> {
     Str(&'a [u8], u32),
     /// A name that the process has chosen (`execname`), and its size.
     Name(&'a [u8], u32),
+    /// A string that was made here from what was recorded.
+    Made(Box<[u8]>),
     /// The text of a network address, and the size of a string in its place.
     Address(Text, u32),
     /// Memory.
@@ -39,6 +41,7 @@ impl Raw<'_> {
     pub(crate) fn text(&self) -> Option<&[u8]> {
         match self {
             Raw::Str(text, _) | Raw::Name(text, _) => Some(text),
+            Raw::Made(text) => Some(text),
             Raw::Address(text, _) => Some(text.as_bytes()),
             _ => None,
         }

@@ -306,12 +306,17 @@ impl Tables {
         self.providers.insert((prefix, pid), name.into());
     }
 
-    /// The name of a provider, from its column: the interned string, with the process id above it.
-    pub(crate) fn provider(&self, word: u64) -> &[u8] {
+    /// The name of a provider, from its column: the interned string, with the process id above it. Which processes fire the probes
+    /// of several is only known by the records.
+    pub(crate) fn provider(&self, word: u64) -> Raw<'_> {
         let (prefix, pid) = (word as u32, (word >> 32) as u32);
-        match self.providers.get(&(prefix, pid)) {
-            Some(name) => name,
-            None => self.string(prefix),
+        let (known, prefix) = (self.providers.get(&(prefix, pid)), self.string(prefix));
+        match known {
+            None if pid != 0 => Raw::Made([prefix, pid.to_string().as_bytes()].concat().into()),
+            known => {
+                let name = known.map_or(prefix, |name| name);
+                Raw::Str(name, name.len() as u32 + 1)
+            }
         }
     }
 
@@ -360,10 +365,7 @@ impl<'t> Decoder<'t, '_> {
                 let string = self.tables.string(u32::from_le_bytes(word(data, at)?));
                 Raw::Str(string, string.len() as u32 + 1)
             }
-            Datum::Provider => {
-                let name = self.tables.provider(u64::from_le_bytes(word(data, at)?));
-                Raw::Str(name, name.len() as u32 + 1)
-            }
+            Datum::Provider => self.tables.provider(u64::from_le_bytes(word(data, at)?)),
             Datum::Address { strsize } => {
                 let word = |at| word(data, at).map(u64::from_le_bytes);
                 Raw::Address(Text::new([word(at)?, word(at + 8)?]), strsize)
@@ -415,6 +417,7 @@ impl<'t> Decoder<'t, '_> {
     {
         match self.value(data, field)? {
             Raw::Str(text, _) | Raw::Name(text, _) => Some(text.into()),
+            Raw::Made(text) => Some(text.into_vec().into()),
             Raw::Address(text, _) => Some(text.as_bytes().to_vec().into()),
             _ => None,
         }
@@ -427,6 +430,7 @@ impl<'t> Decoder<'t, '_> {
     {
         match self.value(data, field)? {
             Raw::Str(text, _) | Raw::Name(text, _) => Some(text.into()),
+            Raw::Made(text) => Some(text.into_vec().into()),
             Raw::Address(text, _) => Some(text.as_bytes().to_vec().into()),
             _ => Some(data.get(field.offset as usize..)?.get(..field.datum.size() as usize)?.into()),
         }

@@ -108,7 +108,7 @@ impl State {
         }
         let State { store, symbols, names_stacks, options, .. } = self;
         let (target, of_stacks) = (options.target, *names_stacks);
-        let mut names = Names { symbols: symbols.as_mut(), target, of_stacks };
+        let mut names = Names { symbols: symbols.as_mut(), target, time: None, of_stacks };
         let rows = Rows::new(store, aggs, tables);
         rows.prepare(&mut names);
         let sorted = rows.sorted(options);

@@ -67,6 +67,20 @@ pub trait Symbolizer: Send {
     /// The name of an address of a process.
     fn user(&mut self, process: Process, addr: u64) -> SymbolName;
 
+    /// True if source lines or inlined functions are shown.
+    fn shows_lines(&self) -> bool {
+        false
+    }
+
+    /// Source lines and inlined functions of these addresses will be looked up.
+    fn prepare_lines(&mut self, _wanted: &[(Process, u64)]) {}
+
+    /// Gives the name of an address of a process its source line, and returns the functions that were put inline there,
+    /// the innermost first.
+    fn lines(&mut self, _process: Process, _addr: u64, _name: &mut SymbolName) -> Vec<SymbolName> {
+        Vec::new()
+    }
+
     /// The start of the symbol (or, for `Module`, of the module) that contains a kernel address;
     /// the address itself if that is not known. Keys with `sym()` and `mod()` are aggregated by it.
     fn kernel_start(&mut self, addr: u64, _form: AddrForm) -> u64 {
@@ -100,6 +114,10 @@ pub struct SystemSymbols {
     pub kernel: symbols::Kernel,
     /// Those of processes.
     pub processes: symbols::Processes,
+    /// Functions that were put inline are frames of the stacks of processes.
+    pub inlines: bool,
+    /// Addresses of processes have their source lines.
+    pub source_lines: bool,
 }
 
 /// Only the kernel's symbols of the running system. Addresses of processes are printed in
@@ -171,6 +189,39 @@ impl Symbolizer for SystemSymbols {
 
     fn user(&mut self, process: Process, addr: u64) -> SymbolName {
         name(self.processes.name(process.pid, process.time, addr))
+    }
+
+    fn shows_lines(&self) -> bool {
+        self.inlines || self.source_lines
+    }
+
+    fn prepare_lines(&mut self, wanted: &[(Process, u64)]) {
+        let wanted: Vec<_> = wanted.iter().map(|(p, addr)| (p.pid, p.time, *addr)).collect();
+        self.processes.prepare_sources(&wanted);
+    }
+
+    fn lines(&mut self, process: Process, addr: u64, name: &mut SymbolName) -> Vec<SymbolName> {
+        let frames = self.processes.sources(process.pid, process.time, addr);
+        let Some((own, inner)) = frames.split_last() else { return Vec::new() };
+        let place = |name: &mut SymbolName, frame: &symbols::SourceFrame| {
+            if self.source_lines {
+                (name.file, name.line) = (frame.file.clone(), frame.line);
+            }
+        };
+        if !self.inlines {
+            // Without them, the line is that of the code.
+            place(name, frames.first().unwrap_or(own));
+            return Vec::new();
+        }
+        place(name, own);
+        let inlined = |frame: &symbols::SourceFrame| {
+            let mut inlined = SymbolName::new(name.module.clone(), frame.function.clone(), 0);
+            (inlined.path, inlined.inlined) = (name.path.clone(), true);
+            place(&mut inlined, frame);
+            inlined
+        };
+        // Only a name that is known tells that there is a frame.
+        inner.iter().filter(|frame| frame.function.is_some()).map(inlined).collect()
     }
 
     fn kernel_start(&mut self, addr: u64, form: AddrForm) -> u64 {

@@ -173,6 +173,11 @@ impl<W: Output> Text<W> {
         Text { performs: false, ..Text::new(out) }
     }
 
+    /// The same, with aggregations as tables of comma-separated values.
+    pub fn csv_of_stored_events(out: W) -> Self {
+        Text { performs: false, ..Text::csv(out) }
+    }
+
     /// The initial output.
     pub fn output(&self) -> &W {
         &self.out.first

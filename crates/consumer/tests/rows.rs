@@ -87,6 +87,29 @@ fn stacks_and_symbols() {
 }
 
 #[test]
+fn frames_that_are_not_known_are_incomplete_with_and_without_names() {
+    for named in [true, false] {
+        let mut s = Session::new(quiet());
+        s.consumer.name_stacks(named);
+        let epid = s.traces(&probe(1, "p:m:f:n"), &[Datum::UserStack { frames: 20, strsize: 0 }]);
+        s.kernel.stacks.insert(5, Stack { tgid: 7, time: 0, pcs: vec![0x9_9999, 1] });
+        s.record(0, epid, &[V::N(5)]);
+        s.drain();
+        let lines: Vec<String> =
+            s.output().lines().map(|l| l.trim().to_string()).filter(|l| !l.is_empty()).collect();
+        let first = if named { "obj7.9`f99900+0x99" } else { "0x99999" };
+        assert_eq!(lines, [first, "[incomplete]"]);
+    }
+    // Of the kernel, 1 is an address as any other.
+    let mut s = Session::new(quiet());
+    let epid = s.traces(&probe(1, "p:m:f:n"), &[Datum::KernelStack { frames: 20 }]);
+    s.kernel.stacks.insert(5, Stack { tgid: 0, time: 0, pcs: vec![1] });
+    s.record(0, epid, &[V::N(5)]);
+    s.drain();
+    assert!(!s.output().contains("incomplete"));
+}
+
+#[test]
 fn a_stack_that_the_source_does_not_have_is_a_drop() {
     let mut s = Session::new(quiet());
     let epid = s.traces(&probe(1, "p:m:f:n"), &[Datum::KernelStack { frames: 20 }]);

@@ -14,7 +14,7 @@ use check::program::Clause;
 use dif::ir::{IntBuiltin, Module, Op, StrBuiltin, Subr};
 use plane::probe_table::CLAUSES_MAX;
 use probes::{FIELD_LIMITS, Family, ProbeDesc, ProbeInfo};
-use providers::method::{Copies, ProgramType};
+use providers::method::{Copies, Members, ProgramType};
 use providers::{EnabledProbe, Env, Role, Unit};
 
 use crate::compile::Program;
@@ -101,6 +101,8 @@ pub(crate) struct Assembly {
     pub(crate) next: u32,
     /// The programs that fault in user memory before the units run.
     pub(crate) prefaults: Vec<Prefault>,
+    /// The sets of processes.
+    pub(crate) sets: Vec<Members>,
 }
 
 impl Assembly {
@@ -214,7 +216,8 @@ pub(crate) fn assemble(
             fixed.flat_map(|a| &a.unit.probes).map(|(_, probe)| probe.clone()).collect();
         probes.sort_by_key(|p| p.id);
         probes.dedup_by_key(|p| p.id);
-        prefaults.extend(prefault(module, (*running, clauses), &probes, before));
+        let all_before = |readers: &[EnabledProbe]| provider.all_before(readers, env);
+        prefaults.extend(prefault(module, (*running, clauses), &probes, all_before));
     }
     let mut enabled = Vec::new();
     let mut sets: HashMap<*const ProbeInfo, Vec<Option<ProbeSet>>> = HashMap::new();
@@ -241,7 +244,8 @@ pub(crate) fn assemble(
             next = next.checked_add(a.unit.space).ok_or(NO_IDS)?;
         }
     }
-    Ok(Assembly { units, enabled, strings: names.strings, next, prefaults })
+    let sets = registry.members(env);
+    Ok(Assembly { units, enabled, strings: names.strings, next, prefaults, sets })
 }
 
 /// Makes a unit's program one that finds its probes in the probe table, if it can be one: it then has
@@ -296,7 +300,10 @@ pub(crate) fn names_used(module: &Module) -> [bool; 4] {
 /// The process id that follows the prefix in the name of a probe's provider; 0 where the whole name
 /// is one string. Strings that are shorter than a name truncate it.
 pub(crate) fn provider_pid(desc: &ProbeDesc, family: &Family, strsize: usize) -> u32 {
-    family.pid(&desc.provider).filter(|_| strsize >= FIELD_LIMITS[0]).unwrap_or(0)
+    // The program has that of the process that fires.
+    const ANY: u32 = u32::MAX;
+    let pid = family.pid(&desc.provider).or_else(|| family.is_of_several(&desc.provider).then_some(ANY));
+    pid.filter(|_| strsize >= FIELD_LIMITS[0]).unwrap_or(0)
 }
 
 /// Interns strings, each text once.
@@ -325,7 +332,7 @@ impl Names {
         let fields = desc.fields();
         let pid = provider_pid(desc, family, self.strsize);
         let names = std::array::from_fn(|i| match self.used[i] {
-            true if i == 0 && pid != 0 => self.intern(family.prefix()),
+            true if i == 0 && pid != 0 => self.intern(family.prefix_of(&desc.provider)),
             // Probes rarely share the name of a function.
             true if i == 2 => self.intern(fields[i]),
             true => match self.shared.get(&fields[i].as_ptr()) {

@@ -15,18 +15,37 @@ use bpf_sys::{Link, Map, Prog, SysError};
 use probes::ProbeDesc;
 use providers::Unit;
 use providers::method::{
-    AttachError, Attaching, Cpus, Functions, Loaded, Method, Observer, Rejected, Schedule,
+    AttachError, Attaching, Cpus, Functions, Loaded, Method, Observer, Rejected, Schedule, SiteLink,
 };
 use types::btf::KernelBtf;
 
 use crate::clocks::{CpuClock, Served};
 use crate::error::Error;
 
+/// Closes links to processes. For each the kernel waits until no CPU runs a program of it (some 40 ms). Those that are
+/// closed at the same time wait together.
+pub(crate) fn close_at_once(mut links: Vec<SiteLink>) {
+    const THREADS: usize = 16;
+    let each = links.len().div_ceil(THREADS);
+    std::thread::scope(|scope| {
+        while links.len() > each {
+            let part = links.split_off(links.len() - each);
+            // Where there is no thread, they are closed here.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(part));
+        }
+        drop(links);
+    });
+}
+
 /// Why a session has a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// It runs clauses or accounts for them, and its suppressed firings are reported.
     Clauses,
+    /// It keeps the set of processes.
+    Set,
+    /// It keeps the set of processes, and another program does the same: what one of them misses is not lost.
+    Twice,
     /// It brings in pages. It is attached if the kernel allows it.
     Prefault,
     /// It watches the session. It is attached if the kernel allows it.
@@ -98,6 +117,11 @@ impl AttachedProgram {
     /// True if the program runs clauses or accounts for them.
     pub(crate) fn fires(&self) -> bool {
         self.purpose == Purpose::Clauses
+    }
+
+    /// True if the session does not do without it.
+    fn is_needed(&self) -> bool {
+        matches!(self.purpose, Purpose::Clauses | Purpose::Set | Purpose::Twice)
     }
 
     pub(crate) fn is_heartbeat(&self) -> bool {
@@ -185,7 +209,7 @@ pub(crate) fn attach(
             Ok(rejected) => report(&*a.method, a.loaded.prog.name(), &rejected, details),
             // The user stops all programs.
             Err(AttachError::Interrupted) => return Err(Error::Interrupted),
-            Err(_) if !a.fires() => {}
+            Err(_) if !a.is_needed() => {}
             Err(e) => return Err(e.into()),
         }
     }

@@ -1,24 +1,25 @@
 //! From source texts to a module: the front half of a session. It needs no privilege and no kernel
 //! facility.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-use check::{Checked, NoSymbol, pattern_of};
+use check::{Checked, pattern_of};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Span, Tag, control};
 use dif::ir::Module;
-use probes::{Pattern, ProbeInfo, glob_matches};
+use probes::{Family, Pattern, ProbeInfo, glob_matches};
 use providers::{Provider, Registry};
-use symbols::KernelStatus;
 use syntax::ast::{Clause, Item, PragmaKind, Program as Tree};
-use syntax::library::probe_name;
-use syntax::{Libraries, MacroEnv, ParseMode, SpecField, TypeNames};
+use syntax::library::{Declared, probe_name};
+use syntax::{Libraries, MacroEnv, ParseMode, SpecField};
 use types::Types;
-use types::btf::{BtfKind, KernelBtf};
+use types::btf::KernelBtf;
 
+use crate::described;
 use crate::error::{CompileError, Error};
+use crate::families;
 use crate::libraries;
+use crate::lookup::{KernelSymbols, TypedefNames};
 use crate::options::{OptionError, Options, When};
 use crate::visibility::{Later, NewBases, Visibility, Visible};
 
@@ -81,6 +82,7 @@ pub struct Program {
     /// The syntax trees, which are checked again when more programs are enabled.
     trees: Arc<[Tree]>,
     libraries: Arc<Libraries>,
+    definitions: Arc<[check::Definition]>,
     /// The checked program.
     pub(crate) checked: Arc<Checked>,
     /// The intermediate form.
@@ -105,7 +107,7 @@ fn identities() -> proc::Identities {
     proc::identities()
 }
 
-fn macro_env(macros: &Macros, options: &Options, name: &str, is_script: bool) -> MacroEnv {
+pub(crate) fn macro_env(macros: &Macros, options: &Options, name: &str, is_script: bool) -> MacroEnv {
     let id = identities();
     MacroEnv {
         name: if is_script { name.to_string() } else { macros.name.clone() },
@@ -187,8 +189,35 @@ fn compile_for(
             return Err((frontend.map, error));
         }
     };
-    let base = Base { kernel, registry, running: None, strings: Vec::new(), modules, reenables: false };
+    match selection(options) {
+        Ok(selection) => registry.select_processes(&selection),
+        Err(why) => return Err((frontend.map, Error::Setting(why))),
+    }
+    match crate::session::settings::debug_servers(options) {
+        Ok(urls) => symbols::set_debug_servers(&urls),
+        Err(why) => return Err((frontend.map, Error::Setting(format!("option debuginfod: {why}")))),
+    }
+    let base = Base {
+        kernel,
+        registry,
+        running: None,
+        strings: Vec::new(),
+        modules,
+        reenables: false,
+        later: Vec::new(),
+    };
     frontend.compile(sources.iter().map(Source::title).collect(), macros, options, base)
+}
+
+/// The processes that `pid*` means.
+fn selection(options: &Options) -> Result<proc::Selection, String> {
+    let texts = options.texts("processes");
+    let text = texts.join(",");
+    // Of a list that a command has made, and that is empty, nobody expects every process of the machine.
+    if !texts.is_empty() && text.split(',').all(|term| term.trim().is_empty()) {
+        return Err("option processes: it names no process; name=* selects all".into());
+    }
+    proc::Selection::parse(&text).map_err(|why| format!("option processes: {why}"))
 }
 
 /// The loaded modules, if descriptions can match probes of later ones.
@@ -220,7 +249,8 @@ impl Program {
     fn frontend(&self) -> Frontend {
         let (map, libraries) = ((*self.map).clone(), (*self.libraries).clone());
         let (trees, visibility) = (self.trees.to_vec(), self.visibility.to_vec());
-        Frontend { map, trees, visibility, libraries, sink: Sink::default() }
+        let definitions = self.definitions.to_vec();
+        Frontend { map, trees, visibility, libraries, definitions, sink: Sink::default() }
     }
 
     /// The clauses of the programs that descriptions of later probes can enable, in their order.
@@ -256,6 +286,12 @@ impl Program {
         all
     }
 
+    /// True if descriptions can match what processes map and execute later.
+    pub(crate) fn follows_processes(&self) -> bool {
+        let patterns = self.later_patterns();
+        self.registry.follows_all(&patterns) || !self.registry.processes(&patterns).is_empty()
+    }
+
     /// As [`Program::extend`], for probes that came later: the clauses of each group are compiled once
     /// more, for its probes only. The n-th clause of all groups is in the n-th of the new trees.
     pub(crate) fn extend_for(
@@ -288,7 +324,8 @@ impl Program {
                 titles.push(self.titles.get(clause.tree).cloned().unwrap_or_default());
             }
         }
-        let base = Base { strings, reenables: true, ..Base::of(self) };
+        let later = groups.iter().flat_map(|(later, _)| later.iter().cloned()).collect();
+        let base = Base { strings, reenables: true, later, ..Base::of(self) };
         frontend.compile(titles, &self.macros, options, base)
     }
 
@@ -353,6 +390,8 @@ struct Base<'a> {
     modules: Option<Arc<BTreeSet<String>>>,
     /// The new trees are clauses of the running programs, for new probes.
     reenables: bool,
+    /// These probes.
+    later: Vec<ProbeInfo>,
 }
 
 impl Base<'_> {
@@ -364,59 +403,8 @@ impl Base<'_> {
             strings: Vec::new(),
             modules: program.modules.clone(),
             reenables: false,
+            later: Vec::new(),
         }
-    }
-}
-
-/// Typedefs that a text may use without declaring them, for the parser: the libraries', then the
-/// kernel's (a module's only where the text names the module). D's own words are no types.
-struct TypedefNames<'a> {
-    libraries: &'a Libraries,
-    kernel: &'a KernelBtf,
-}
-
-impl TypeNames for TypedefNames<'_> {
-    fn is_type(&self, name: &str) -> bool {
-        let typedef = &[BtfKind::Typedef];
-        let is_word = || check::tables::variable(name).is_some() || check::tables::function(name).is_some();
-        match name.rsplit_once('`') {
-            Some((module, name)) => {
-                self.kernel.module(module).is_some_and(|btf| btf.find(typedef, name).is_some())
-            }
-            None if self.libraries.is_type(name) => true,
-            None if is_word() => false,
-            None => self.kernel.vmlinux().is_ok_and(|btf| btf.find(typedef, name).is_some()),
-        }
-    }
-}
-
-/// The kernel's symbols, which are read when a program names the first one.
-#[derive(Default)]
-struct KernelSymbols(RefCell<symbols::Kernel>);
-
-impl check::Symbols for KernelSymbols {
-    fn address(&self, module: Option<&str>, name: &str) -> Result<(u64, String), NoSymbol> {
-        let mut kernel = self.0.borrow_mut();
-        match kernel.load() {
-            KernelStatus::Hidden => {
-                let why = "the kernel hides the addresses of its symbols; see kernel.kptr_restrict";
-                return Err(NoSymbol::Hidden(why.into()));
-            }
-            KernelStatus::Unavailable(why) => return Err(NoSymbol::Hidden(why.clone())),
-            KernelStatus::Unread | KernelStatus::Ready(_) => {}
-        }
-        if let Some(found) = kernel.find(module, name) {
-            return Ok((found.addr, found.module.into()));
-        }
-        Err(match module.is_none_or(|m| kernel.has_module(m)) {
-            false => NoSymbol::Module,
-            true if kernel.has_data() => NoSymbol::Name,
-            true => NoSymbol::FunctionsOnly,
-        })
-    }
-
-    fn like(&self, wrong: &str) -> Vec<String> {
-        self.0.borrow_mut().names_like(wrong)
     }
 }
 
@@ -427,6 +415,7 @@ struct Frontend {
     trees: Vec<Tree>,
     visibility: Vec<Visibility>,
     libraries: Libraries,
+    definitions: Vec<check::Definition>,
     sink: Sink,
 }
 
@@ -500,11 +489,50 @@ impl Frontend {
         });
         // An id may be that of any probe.
         let patterns: Vec<Pattern> = clauses.flatten().map(|d| pattern_of(d).unwrap_or_default()).collect();
-        let selects = |provider: &str, probe: &str| {
-            let is_named = |p: &&Pattern| glob_matches(&p.name, &probe_name(probe));
-            patterns.iter().filter(|p| glob_matches(&p.provider, provider)).any(|p| is_named(&p))
+        let family = |d: Declared<'_>| match d.of_processes {
+            true => Family::of_processes(d.provider),
+            false => Family::one(d.provider),
+        };
+        let selects = |d: Declared<'_>| {
+            let is_named = |p: &&Pattern| glob_matches(&p.name, &probe_name(d.probe));
+            let family = family(d);
+            patterns.iter().filter(|p| family.matches(&p.provider)).any(|p| is_named(&p))
         };
         self.libraries.load_probes(&selects, &mut self.map, macros, &mut self.sink);
+        let selected = self.libraries.probes().filter(|d| d.of_processes && selects(*d)).map(family);
+        let families: BTreeSet<Family> = selected.collect();
+        let pid = |family: &Family| {
+            let pids = patterns.iter().filter_map(|p| family.pid(&p.provider));
+            pids.collect::<Vec<u32>>()
+        };
+        let pids: BTreeSet<u32> = families.iter().flat_map(pid).collect();
+        for pid in pids {
+            let selects = |d: Declared<'_>| {
+                let name = family(d).name_of(pid);
+                patterns.iter().any(|p| {
+                    Some(&p.provider) == name.as_ref() && glob_matches(&p.name, &probe_name(d.probe))
+                })
+            };
+            self.libraries.load_instances(pid, &selects, &mut self.map, macros, &mut self.sink);
+        }
+    }
+
+    /// Describes the probes of each process where a new program means those of several: see [`families`].
+    fn name_each_process(
+        &mut self,
+        first: usize,
+        (macros, options): (&Macros, &Options),
+        registry: &Registry,
+    ) -> Result<(), String> {
+        let selection = selection(options)?;
+        for at in first..self.trees.len() {
+            let Some(tree) = self.trees.get_mut(at) else { break };
+            if families::name_each_process(tree, &self.libraries, &selection, registry)? {
+                let tree = tree.clone();
+                self.load_providers(&tree, &macro_env(macros, options, "", false));
+            }
+        }
+        Ok(())
     }
 
     /// Checks and compiles.
@@ -515,14 +543,27 @@ impl Frontend {
         options: &Options,
         base: Base<'_>,
     ) -> Result<Program, (SourceMap, Error)> {
+        let first = base.running.map_or(0, |p| p.trees.len());
+        if let Err(why) = self.name_each_process(first, (macros, options), &base.registry) {
+            return Err((self.map, Error::Setting(why)));
+        }
         libraries::dependencies(&mut self.libraries, &self.trees, &self.map, &*base.registry, &mut self.sink);
         let types = Types::with_kernel(base.kernel.clone());
+        let trees = self.trees.get(first..).unwrap_or_default();
+        described::add(
+            &mut self.definitions,
+            trees,
+            &base.later,
+            &base.registry,
+            (&mut self.map, &self.libraries),
+        );
         let context = check::Context {
             types: &types,
             catalog: &*base.registry,
             symbols: &KernelSymbols::default(),
             map: &self.map,
             libraries: &self.libraries,
+            definitions: &self.definitions,
             options: check::Options {
                 strsize: options.number("strsize") as u32,
                 zdefs: options.flag("zdefs"),
@@ -534,6 +575,7 @@ impl Frontend {
                 pcapsize: options.number("pcapsize") as u32,
                 operands: macros.args.clone(),
                 target: macros.target != 0,
+                target_pid: macros.target as u32,
                 argref: options.flag("argref") || base.reenables,
                 facts: check::FactsReader(crate::facts::machine_facts),
                 cpu: options.maybe_number("cpu"),
@@ -542,7 +584,6 @@ impl Frontend {
                 version: probes::Version::parse(&options.text("version")),
             },
         };
-        let first = base.running.map_or(0, |p| p.trees.len());
         let later = Later::Range(base.registry.later_ids());
         self.visibility.resize(self.trees.len(), Visibility { listed: true, later, bases: None });
         let visible = Visible {
@@ -584,6 +625,7 @@ impl Frontend {
             map: Arc::new(self.map),
             trees: self.trees.into(),
             libraries: Arc::new(self.libraries),
+            definitions: self.definitions.into(),
             running: base.running.map_or(0, |p| p.checked.clauses.len()),
             checked: Arc::new(checked),
             module: Arc::new(module),

@@ -25,6 +25,7 @@ use plane::deadman::Reason;
 use plane::read::Batch;
 use plane::stacks::Stack;
 use probes::{Calls, ProbeDesc, ProbeId};
+use proc::watcher::SharedWatcher;
 
 use crate::attach::AttachObserver;
 use crate::compile::Program;
@@ -148,6 +149,16 @@ pub(crate) trait Engine: Send {
     /// These probes fire no more.
     fn remove(&mut self, _probes: &[ProbeId]) {}
 
+    /// Closes the links to a process that keep return addresses on its stack.
+    fn detach_returns(&mut self, pid: u32) {
+        let _ = pid;
+    }
+
+    /// Closes the links to a process whose probes are attached again in another way.
+    fn detach_process(&mut self, pid: u32) {
+        let _ = pid;
+    }
+
     /// True if the release of removed probes waits for a snapshot.
     fn wants_snapshot(&self) -> bool {
         false
@@ -230,6 +241,12 @@ pub(crate) trait Engine: Send {
     /// Takes the values of the pending snapshot and clears them. May wait for the kernel.
     fn take_snapshot(&mut self, sink: &mut SlotSink<'_>);
 
+    /// Gives what walks stacks of processes the watcher of the session.
+    fn follow_stacks(&self, _watcher: SharedWatcher) {}
+
+    /// Makes what is needed to walk the stacks of a process. Waits for that until a limit.
+    fn prepare_stacks(&self, _pid: u32, _limit: Duration) {}
+
     /// The stack with an id.
     fn stack(&self, id: u64) -> Option<Stack>;
 
@@ -241,6 +258,11 @@ pub(crate) trait Engine: Send {
 
     /// Drops since the last call.
     fn drops(&mut self) -> Vec<DropDelta>;
+
+    /// The sets in which a process is, as bits.
+    fn sets_of(&mut self, _process: u32) -> u64 {
+        0
+    }
 
     /// Firings that were suppressed since the start, by program.
     fn suppressed(&self) -> Result<Vec<(String, u64)>, Error> {

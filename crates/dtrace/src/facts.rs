@@ -8,14 +8,15 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
-use bpf_codegen::CodegenError;
 use bpf_codegen::mir::KsymId;
 use bpf_codegen::target::PreemptCount;
 use bpf_codegen::target::{
-    DirectLoad, Frags, GenerationOffsets, PacketOffsets, PathOffsets, PidNamespace, PidOffsets, Target,
-    TaskOffsets, ThreadOffsets,
+    DirectLoad, Frags, GenerationOffsets, PacketOffsets, PathOffsets, PidNamespace, PidOffsets,
+    ProcessOffsets, ReturnOffsets, Target, TaskOffsets, ThreadOffsets, UnwindOffsets,
 };
+use bpf_codegen::{CodegenError, Layout};
 use bpf_sys::features::{Facility, Features};
 use bpf_sys::monotonic_ns;
 use dif::ir::{InstData, IntBuiltin, Module, Op, Space, StrBuiltin, Ty};
@@ -24,6 +25,8 @@ use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
 use crate::error::Error;
 use crate::linear_map;
+use crate::options::Options;
+use crate::process_ids::Numbers;
 
 /// The system that a session runs on.
 pub(crate) struct SystemContext<'a> {
@@ -51,7 +54,11 @@ pub(crate) fn uses_task(module: &Module) -> bool {
 }
 
 /// The facts that a module needs.
-pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Target, Error> {
+pub(crate) fn target(
+    module: &Module,
+    has_processes: bool,
+    system: &SystemContext<'_>,
+) -> Result<Target, Error> {
     let task = uses_task(module).then(|| task_offsets(system.kernel)).flatten();
     if task.is_none()
         && let Some(inst) = insts(module).find(|i| i.op == Op::Builtin(IntBuiltin::Ppid))
@@ -60,16 +67,13 @@ pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Targ
         let message = "ppid needs the kernel's types, and this kernel gives none (no BTF)".into();
         return Err(Error::Codegen(CodegenError { span: inst.span, message }));
     }
-    let pid_namespace = (!proc::in_initial_namespace()).then(proc::pid_namespace).flatten().map(|ns| {
-        // The kernel counts a device as 12 bits of major and 20 of minor number.
-        let dev = u64::from(device_major(ns.dev)) << 20 | u64::from(device_minor(ns.dev));
-        PidNamespace { dev, ino: ns.ino }
-    });
-    let ancestors = uses(module, |op| matches!(op, Op::Call(Subr::Progenyof, _)));
-    let pids = (ancestors && pid_namespace.is_some()).then(|| pid_offsets(system.kernel)).flatten();
+    let pid_namespace = pid_namespace(system.kernel);
     let ustack = uses(module, |op| matches!(op, Op::Stack { user: true, .. }));
     let generation = ustack.then(|| generation_offsets(system.kernel)).flatten();
-    let task_btf = (task.is_some() || generation.is_some()) && system.features.has(Facility::TaskBtf);
+    let processes = has_processes.then(|| process_offsets(system)).flatten();
+    let numbers = pid_namespace.is_some_and(|namespace| namespace.numbers.is_some());
+    let task_btf =
+        (task.is_some() || generation.is_some() || numbers) && system.features.has(Facility::TaskBtf);
     let registers = |n: u8| move |op: &Op| matches!(op, Op::Builtin(IntBuiltin::Ureg(r)) if *r >= n);
     if !task_btf && let Some(inst) = insts(module).find(|i| registers(0)(&i.op)) {
         let message = "uregs[] needs the kernel's types, and this kernel gives none (no BTF)".into();
@@ -113,6 +117,8 @@ pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Targ
         runtime,
         task,
         generation,
+        unwind: None,
+        processes,
         task_btf,
         task_numbers,
         direct_load,
@@ -121,7 +127,6 @@ pub(crate) fn target(module: &Module, system: &SystemContext<'_>) -> Result<Targ
         packet,
         preempt_count,
         pid_namespace,
-        pids,
         wall_offset,
         tracer_functions: false,
     })
@@ -184,9 +189,14 @@ fn numbers_in(btf: &Btf, sou: u32, base: u64, depth: u32, found: &mut BTreeSet<(
     }
 }
 
+/// The offset of a member of one of the kernel's structs, as an instruction has it.
+fn offset_of(btf: &Btf, path: &str) -> Option<i16> {
+    i16::try_from(btf.field(path)?.offset()).ok()
+}
+
 fn task_offsets(kernel: &KernelBtf) -> Option<TaskOffsets> {
     let btf = kernel.vmlinux().ok()?;
-    let offset = |member: &str| btf.field(&format!("task_struct.{member}")).map(|f| f.offset() as i16);
+    let offset = |member: &str| offset_of(btf, &format!("task_struct.{member}"));
     Some(TaskOffsets {
         comm: offset("comm")?,
         real_parent: offset("real_parent")?,
@@ -195,13 +205,59 @@ fn task_offsets(kernel: &KernelBtf) -> Option<TaskOffsets> {
     })
 }
 
+/// How programs know the address space of a process, if they walk stacks of processes by tables.
+pub(crate) fn unwind_offsets(
+    layout: &Layout,
+    options: &Options,
+    system: &SystemContext<'_>,
+) -> Option<UnwindOffsets> {
+    layout.stacks.user.filter(|_| options.number("unwindsize") > 0)?;
+    let btf = system.kernel.vmlinux().ok().filter(|_| system.features.has(Facility::TaskBtf))?;
+    let offset = |path: &str| offset_of(btf, path);
+    Some(UnwindOffsets {
+        mm: offset("task_struct.mm")?,
+        start_code: offset("mm_struct.start_code")?,
+        start_stack: offset("mm_struct.start_stack")?,
+        arg_start: offset("mm_struct.arg_start")?,
+        returns: return_offsets(btf),
+    })
+}
+
+/// Where the kernel has the true return addresses of functions whose return it probes.
+fn return_offsets(btf: &Btf) -> Option<ReturnOffsets> {
+    let offset = |member: &str| i16::try_from(btf.field(member)?.offset()).ok();
+    Some(ReturnOffsets {
+        utask: offset("task_struct.utask")?,
+        instances: offset("uprobe_task.return_instances")?,
+        stack: offset("return_instance.stack")?,
+        address: offset("return_instance.orig_ret_vaddr")?,
+        next: offset("return_instance.next")?,
+        area: offset("mm_struct.uprobes_state.xol_area")?,
+        vaddr: offset("xol_area.vaddr")?,
+    })
+}
+
 fn generation_offsets(kernel: &KernelBtf) -> Option<GenerationOffsets> {
     let btf = kernel.vmlinux().ok()?;
-    let offset = |member: &str| i16::try_from(btf.field(&format!("task_struct.{member}"))?.offset()).ok();
+    let offset = |member: &str| offset_of(btf, &format!("task_struct.{member}"));
     Some(GenerationOffsets {
         leader: offset("group_leader")?,
         start: offset("start_boottime")?,
         execs: offset("self_exec_id")?,
+    })
+}
+
+/// The offsets for the set of processes, where the kernel has what programs need for it.
+pub(crate) fn process_offsets(system: &SystemContext<'_>) -> Option<ProcessOffsets> {
+    let able = system.features.has(Facility::TaskBtf) && system.features.has(Facility::TpBtf);
+    let btf = system.kernel.vmlinux().ok().filter(|_| able)?;
+    let offset = |path: &str| offset_of(btf, path);
+    Some(ProcessOffsets {
+        tgid: offset("task_struct.tgid")?,
+        leader: offset("task_struct.group_leader")?,
+        start: offset("task_struct.start_boottime")?,
+        signal: offset("task_struct.signal")?,
+        live: offset("signal_struct.live.counter")?,
     })
 }
 
@@ -212,31 +268,47 @@ pub(crate) fn tracepoint(kernel: &KernelBtf, name: &str) -> Option<u32> {
 
 /// The offset of a task's state.
 pub(crate) fn task_state(kernel: &KernelBtf) -> Option<i16> {
-    let field = kernel.vmlinux().ok()?.field("task_struct.__state")?;
-    i16::try_from(field.offset()).ok()
+    offset_of(kernel.vmlinux().ok()?, "task_struct.__state")
 }
 
-fn pid_offsets(kernel: &KernelBtf) -> Option<PidOffsets> {
+/// The tracer's pid namespace, if it is not the initial one.
+fn pid_namespace(kernel: &KernelBtf) -> Option<PidNamespace> {
+    static LEVEL: OnceLock<Option<u32>> = OnceLock::new();
+    let proc::PidNamespace { dev, ino } =
+        (!proc::in_initial_namespace()).then(proc::pid_namespace).flatten()?;
+    // The kernel counts a device as 12 bits of major and 20 of minor number.
+    let dev = u64::from(device_major(dev)) << 20 | u64::from(device_minor(dev));
+    let own = *LEVEL.get_or_init(|| {
+        let own = Numbers::default().of(std::process::id()).ok().flatten();
+        own.map(|own| own.level)
+    });
+    Some(PidNamespace { dev, ino, numbers: own.and_then(|own| pid_offsets(kernel, own)) })
+}
+
+/// Where a task has its number at a level.
+fn pid_offsets(kernel: &KernelBtf, own: u32) -> Option<PidOffsets> {
     let btf = kernel.vmlinux().ok()?;
-    let offset = |member: &str| btf.field(member).map(|f| f.offset() as i16);
-    // An array by the kind of id: that of the thread group is the second, and a pointer long
-    // behind.
+    let offset = |path: &str| offset_of(btf, path);
+    // An array by the kind of id: that of the thread group is the second, and a pointer long behind.
     const THREAD_GROUP: i16 = 8;
+    // `struct upid` has a number and a pointer.
+    const UPID: i16 = 16;
     Some(PidOffsets {
+        thread: offset("task_struct.thread_pid")?,
         signal: offset("task_struct.signal")?,
-        pid: offset("signal_struct.pids")? + THREAD_GROUP,
+        process: offset("signal_struct.pids")? + THREAD_GROUP,
         level: offset("pid.level")?,
-        numbers: offset("pid.numbers")?,
+        own,
+        number: offset("pid.numbers")?.checked_add(UPID.checked_mul(i16::try_from(own).ok()?)?)?,
         nr: offset("upid.nr")?,
         ns: offset("upid.ns")?,
-        number: 16,
         inum: offset("pid_namespace.ns.inum")?,
     })
 }
 
 fn thread_offsets(kernel: &KernelBtf) -> Option<ThreadOffsets> {
     let btf = kernel.vmlinux().ok()?;
-    let offset = |member: &str| btf.field(&format!("task_struct.thread.{member}")).map(|f| f.offset() as i16);
+    let offset = |member: &str| offset_of(btf, &format!("task_struct.thread.{member}"));
     Some(ThreadOffsets {
         ds: offset("ds")?,
         es: offset("es")?,
@@ -255,19 +327,18 @@ pub(crate) fn preempt_count(system: &SystemContext<'_>) -> Option<PreemptCount> 
 
 fn packet_offsets(kernel: &KernelBtf) -> Option<PacketOffsets> {
     let btf = kernel.vmlinux().ok()?;
-    let at = |field: types::btf::Field| i16::try_from(field.offset()).ok();
     let frags = || {
         let all = btf.field("skb_shared_info.frags")?;
         let Some(Def::Array { elem, len }) = btf.def(btf.resolve(all.ty)) else { return None };
-        let offset = |member: &str| btf.member(elem, member).and_then(at);
+        let offset = |member: &str| i16::try_from(btf.member(elem, member)?.offset()).ok();
         Frags::find(offset, btf.size(elem)?.try_into().ok()?, len.try_into().ok()?)
     };
-    PacketOffsets::find(|member| btf.field(member).and_then(at), frags(), linear_map::find(btf))
+    PacketOffsets::find(|path| offset_of(btf, path), frags(), linear_map::find(btf))
 }
 
 fn path_offsets(kernel: &KernelBtf) -> Option<PathOffsets> {
     let btf = kernel.vmlinux().ok()?;
-    PathOffsets::find(|member| btf.field(member).map(|f| f.offset() as i16))
+    PathOffsets::find(|path| offset_of(btf, path))
 }
 
 /// Facts of the machine that the D libraries use.

@@ -14,6 +14,7 @@ use plane::deadman::Reason;
 use plane::read::Batch;
 use plane::stacks::Stack;
 use probes::{Calls, Catalog, ProbeId};
+use proc::watcher::SharedWatcher;
 use providers::method::SlowRelease;
 use providers::{EnabledProbe, Registry, Unit};
 
@@ -21,10 +22,11 @@ use crate::assemble::{Assembly, EnabledClause, UnitShape, assemble, probes_with}
 use crate::attach::AttachObserver;
 use crate::compile::Program;
 use crate::engine::{Arrival, Between, Enabled, EnabledRange, EnabledSite, Engine, Loading, probe};
+use crate::environment::env;
 use crate::error::Error;
 use crate::facts::SystemContext;
 use crate::growth::{LeftOut, NewProbe, NewSite, UnitArrival};
-use crate::load::{LoadedPrograms, env, load};
+use crate::load::{LoadedPrograms, load};
 use crate::machine::Machine;
 use crate::options::{Options, size_text};
 use crate::session::Notice;
@@ -244,6 +246,14 @@ impl Engine for Kernel {
         self.machine.remove(probes);
     }
 
+    fn detach_returns(&mut self, pid: u32) {
+        self.machine.detach_returns(pid);
+    }
+
+    fn detach_process(&mut self, pid: u32) {
+        self.machine.detach_process(pid);
+    }
+
     fn wants_snapshot(&self) -> bool {
         self.machine.wants_snapshot()
     }
@@ -304,6 +314,18 @@ impl Engine for Kernel {
         self.machine.take_snapshot(sink);
     }
 
+    fn follow_stacks(&self, watcher: SharedWatcher) {
+        if let Some(unwinder) = self.machine.unwinder() {
+            unwinder.follow(watcher);
+        }
+    }
+
+    fn prepare_stacks(&self, pid: u32, limit: Duration) {
+        if let Some(unwinder) = self.machine.unwinder() {
+            unwinder.prepare(pid, limit);
+        }
+    }
+
     fn stack(&self, id: u64) -> Option<Stack> {
         self.machine.stack(id)
     }
@@ -318,6 +340,10 @@ impl Engine for Kernel {
 
     fn drops(&mut self) -> Vec<DropDelta> {
         self.machine.drops()
+    }
+
+    fn sets_of(&mut self, process: u32) -> u64 {
+        self.machine.sets_of(process)
     }
 
     fn suppressed(&self) -> Result<Vec<(String, u64)>, Error> {

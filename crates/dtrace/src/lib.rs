@@ -9,6 +9,9 @@
 //!  compile    texts to a module: syntax, check, lower
 //!  visibility the probes that each text can match
 //!  libraries  the D libraries, and their dependencies
+//!  lookup     typedefs and symbols of the kernel
+//!  described  definitions that the files of processes have of their probes
+//!  families   descriptions of several processes' providers that libraries define
 //!  assemble   clauses and probes to programs and ids
 //!  facts      facts of the running kernel for code generation
 //!  linear_map   where the kernel has the bytes of a page
@@ -39,14 +42,15 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! clocks error interpreter/firing interpreter/probes interpreter/symbols linear_map options probe_set provider reference session/host snapshots stability stable stop visibility
-//! attach bank cpp deadman facts interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store
-//! compile growth session/notice
-//! assemble engine list modules
+//! clocks error families interpreter/firing interpreter/probes interpreter/symbols linear_map linker lookup options probe_set process_ids provider reference session/host snapshots stability stable stop unwinder/aside unwinder/memory visibility
+//! attach bank cpp deadman described facts interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store unwinder/tables
+//! compile growth session/notice unwinder
+//! assemble definitions engine list modules processes
+//! environment process_set
 //! interpreter/engine load
 //! machine
 //! kernel
-//! session+session/arrivals+session/enable+session/end+session/held+session/shapes+session/targets+session/watch
+//! session+session/arrivals+session/enable+session/end+session/held+session/postmortem+session/shapes+session/targets+session/watch
 //! ```
 
 mod assemble;
@@ -56,16 +60,22 @@ mod clocks;
 mod compile;
 mod cpp;
 mod deadman;
+mod definitions;
+mod described;
 mod engine;
+mod environment;
 mod error;
 mod facts;
+mod families;
 mod growth;
 pub mod interpreter;
 mod kernel;
 mod libraries;
 mod linear_map;
+mod linker;
 pub mod list;
 mod load;
+mod lookup;
 mod machine;
 mod modules;
 mod names;
@@ -73,6 +83,9 @@ pub mod options;
 mod prefault;
 mod probe_set;
 mod probe_table;
+mod process_ids;
+mod process_set;
+mod processes;
 pub mod provider;
 pub mod reference;
 mod session;
@@ -82,10 +95,17 @@ mod stability;
 mod stable;
 mod stack_store;
 mod stop;
+mod unwinder;
 mod visibility;
 
 /// The results of a session as typed events, and their encoding.
 pub use events;
+
+/// The last events of a session in the core file of a target.
+pub use postmortem;
+
+/// Flame graphs and other files of the stacks in aggregations: a sink beside another.
+pub use flame;
 
 pub use consumer::{Effects, Json, Message, MessageKind, Output, Text, render};
 pub use events::{Event, Sink};
@@ -99,9 +119,10 @@ pub use bpf_sys::load::LoadError;
 pub use bpf_sys::raise_fd_limit_at_start;
 pub use compile::{Field, Macros, Program, Source, compile, compile_only, compile_with};
 pub use consumer::Aborted;
+pub use definitions::{Processor, ProviderDefinitions, processor_of, processor_of_compiler};
 pub use error::{CompileError, Error};
 pub use probes::{FieldKind, Pattern, ProbeInfo};
-pub use proc::{Environment, Error as TargetError, ExitStatus, Moment, Target};
+pub use proc::{Environment, Error as TargetError, ExitStatus, Hold, Moment, Target, signal_name};
 pub use providers::Provider;
 pub use session::{Session, Status};
 pub use stop::Stopper;

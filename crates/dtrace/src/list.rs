@@ -17,6 +17,7 @@ use types::Types;
 use types::btf::KernelBtf;
 
 use crate::compile::Program;
+use crate::described::Listed;
 use crate::stability::description_attributes;
 
 impl Program {
@@ -67,7 +68,7 @@ impl Program {
     pub fn descriptions(&self, n: usize) -> String {
         let mut out = String::new();
         let types = Types::with_kernel(self.kernel.clone());
-        let mut seen = HashSet::new();
+        let (mut seen, mut listed) = (HashSet::new(), Listed::new());
         for (clause, described) in self.patterns().filter(|(c, _)| c.program == n) {
             if clause.derived.is_some() && !seen.insert(described.span) {
                 continue;
@@ -77,6 +78,19 @@ impl Program {
             let args = facts.as_ref().map_or(Attributes::UNSTABLE, |f| f.stability.args);
             out.push_str(&format!("\n{}\n", control::name_text(&pattern.to_string())));
             let stability = description_attributes(&self.registry, pattern);
+            if let Some((desc, number)) = common_definition(&self.registry, clause, described) {
+                let found = listed.stability(desc, &self.registry).filter(|(n, _)| *n == number);
+                let is_open = is_glob(&pattern.provider);
+                let facts = found.map(|(_, facts)| facts).filter(|_| !is_open);
+                let stability =
+                    facts.map_or(stability, |f| ProviderStability::of_description(Some(&f), pattern));
+                out.push_str(&attribute_report(stability, facts.map_or(args, |f| f.args)));
+                let lines = listed.types(desc, &self.registry, &types).unwrap_or_default();
+                out.push_str("\n\tArgument Types\n");
+                lines.iter().for_each(|line| out.push_str(&format!("\t\t{line}\n")));
+                out.push_str(if lines.is_empty() { "\t\tNone\n\n" } else { "\n" });
+                continue;
+            }
             out.push_str(&attribute_report(stability, args));
             out.push_str(&argument_types(&common_args(&self.registry, clause, described), &types));
         }
@@ -99,6 +113,21 @@ fn common_args(registry: &Registry, clause: &Clause, described: &ClausePattern) 
     let mut all = matched(registry, clause, described).map(|p| registry.args(&p.desc));
     let first = all.next().unwrap_or_else(|| Ok(Arc::new([])));
     if all.all(|args| args == first) { first } else { Ok(Arc::new([])) }
+}
+
+/// A probe of a description, and the number of the definition that all its probes have.
+fn common_definition<'a>(
+    registry: &Registry,
+    clause: &'a Clause,
+    described: &'a ClausePattern,
+) -> Option<(&'a ProbeDesc, u32)> {
+    let mut all = matched(registry, clause, described);
+    let first = all.next()?;
+    let number = registry.definition(&first.desc)?.number;
+    let is_same = |p: &ProbeInfo| {
+        p.desc.name == first.desc.name && registry.definition(&p.desc).is_some_and(|d| d.number == number)
+    };
+    all.all(is_same).then_some((&*first.desc, number))
 }
 
 fn attributes(out: &mut String, title: &str, a: Attributes) {
@@ -137,11 +166,13 @@ fn system() -> Arc<Registry> {
     all.unwrap_or_else(|_| Arc::new(Registry::new(kernel)))
 }
 
-/// All probes of the system, in the order of their ids, as `dtrace -l` lists them. A provider is read
-/// when its turn comes.
+/// All probes of the system, in the order of their ids, as `dtrace -l` lists them; then those that running processes describe. A
+/// provider is read when its turn comes.
 pub fn probes() -> impl Iterator<Item = ProbeInfo> {
     let (registry, mut cursor) = (system(), Cursor::default());
-    std::iter::from_fn(move || registry.next_probe(&mut cursor))
+    let all = registry.clone();
+    let of_processes = std::iter::once_with(move || all.running_probes()).flatten();
+    std::iter::from_fn(move || registry.next_probe(&mut cursor)).chain(of_processes)
 }
 
 /// Lists all probes: `dtrace -l` alone.
@@ -155,6 +186,9 @@ pub fn all(out: &mut dyn Write, verbose: bool) -> io::Result<()> {
         }
     });
     done?;
+    // Reading the processes may take a while.
+    list.write()?;
+    registry.running_probes().iter().try_for_each(|p| list.add(p.id, &p.desc))?;
     list.end()
 }
 
@@ -174,8 +208,11 @@ struct List<'a> {
     types: Types,
     /// The names of the argument types that were printed.
     names: HashMap<ArgType, String>,
-    /// The attribute reports of a provider's probes, by the fields that are specified.
-    reports: HashMap<u8, String>,
+    /// What files say of their providers.
+    described: Option<Listed>,
+    /// The attribute reports of a provider's probes, by the fields that are specified, and the definition that
+    /// its file has.
+    reports: HashMap<(u8, Option<u32>), String>,
     /// The provider of the last probe.
     provider: Option<(Arc<str>, Option<&'a dyn Provider>)>,
 }
@@ -186,7 +223,8 @@ impl<'a> List<'a> {
         let heading = format!("{:>5} {:>10} {:>17} {:>33} NAME\n", "ID", "PROVIDER", "MODULE", "FUNCTION");
         text.extend_from_slice(heading.as_bytes());
         let types = Types::with_kernel(KernelBtf::running());
-        List { out, text, verbose, types, names: HashMap::new(), reports: HashMap::new(), provider: None }
+        let (names, described, reports, provider) = Default::default();
+        List { out, text, verbose, types, names, described, reports, provider }
     }
 
     fn add(&mut self, id: ProbeId, desc: &ProbeDesc) -> io::Result<()> {
@@ -196,13 +234,19 @@ impl<'a> List<'a> {
                 self.provider = Some((desc.provider.clone(), registry.get(&desc.provider)));
                 self.reports.clear();
             }
+            let is_defined = registry.definition(desc).is_some();
+            let described = self.described.get_or_insert_with(Listed::new);
+            let stability = if is_defined { described.stability(desc, registry) } else { None };
             let blocks = self
                 .reports
-                .entry(specified_fields(desc))
-                .or_insert_with(|| probe_attribute_report(registry, desc));
+                .entry((specified_fields(desc), stability.map(|(number, _)| number)))
+                .or_insert_with(|| probe_attribute_report(registry, desc, stability.map(|(_, s)| s)));
             self.text.extend_from_slice(blocks.as_bytes());
+            let defined = if is_defined { described.types(desc, registry, &self.types) } else { None };
             let provider = self.provider.as_ref().and_then(|(_, provider)| *provider);
-            let args = provider.map_or_else(|| Ok(Arc::new([]) as Arc<[_]>), |p| p.args(desc));
+            let none = || Ok(Arc::new([]) as Arc<[_]>);
+            let is_open = defined.is_none();
+            let args = provider.filter(|_| is_open).map_or_else(none, |p| p.args(desc));
             self.text.extend_from_slice(b"\n\tArgument Types\n");
             for (n, arg) in args.as_deref().unwrap_or_default().iter().enumerate() {
                 self.text.extend_from_slice(b"\t\targs[");
@@ -219,19 +263,25 @@ impl<'a> List<'a> {
                 }
                 self.text.push(b'\n');
             }
-            let none: &[u8] = if args.is_ok_and(|args| !args.is_empty()) { b"\n" } else { b"\t\tNone\n\n" };
+            for line in defined.iter().flatten() {
+                self.text.extend_from_slice(format!("\t\t{line}\n").as_bytes());
+            }
+            let any = args.is_ok_and(|args| !args.is_empty()) || defined.is_some_and(|d| !d.is_empty());
+            let none: &[u8] = if any { b"\n" } else { b"\t\tNone\n\n" };
             self.text.extend_from_slice(none);
         }
-        if self.text.len() > CHUNK {
-            self.out.write_all(&self.text)?;
-            self.text.clear();
-        }
-        Ok(())
+        if self.text.len() > CHUNK { self.write() } else { Ok(()) }
     }
 
-    fn end(self) -> io::Result<()> {
+    /// Writes what is waiting.
+    fn write(&mut self) -> io::Result<()> {
         self.out.write_all(&self.text)?;
+        self.text.clear();
         self.out.flush()
+    }
+
+    fn end(mut self) -> io::Result<()> {
+        self.write()
     }
 }
 
@@ -275,8 +325,12 @@ fn specified_fields(probe: &ProbeDesc) -> u8 {
     bit(&probe.module) | bit(&probe.function) << 1 | bit(&probe.name) << 2
 }
 
-fn probe_attribute_report(registry: &Registry, probe: &ProbeDesc) -> String {
-    let facts = registry.provider(&probe.provider).map(|f| f.stability);
+fn probe_attribute_report(
+    registry: &Registry,
+    probe: &ProbeDesc,
+    defined: Option<ProviderStability>,
+) -> String {
+    let facts = defined.or_else(|| registry.provider(&probe.provider).map(|f| f.stability));
     let stability = ProviderStability::of_description(facts.as_ref(), &Pattern::exact(probe));
     attribute_report(stability, facts.map_or(Attributes::UNSTABLE, |s| s.args))
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bpf_codegen::context::Probe;
 use bpf_codegen::mir::MapRef;
 use bpf_codegen::plan::{Needs, Plan};
-use bpf_codegen::target::PreemptCount;
+use bpf_codegen::target::{PreemptCount, Target};
 use bpf_codegen::{Layout, Session};
 use bpf_runtime::maps::Maps;
 use bpf_runtime::program::{ClauseUse, Compiled, ErrorProbe, ProgramSpec, Stretch, compile};
@@ -24,13 +24,14 @@ use diagnostics::SourceMap;
 use dif::ir::{IntBuiltin, Module, Op, Scope};
 use plane::control::Activity;
 use plane::ring::Policy;
-use providers::method::{Clock, Copies, FunctionMethod, ProgramType, RawTp, TpBtf};
-use providers::{EnabledProbe, Env, Registry, Returns, Role, Unit};
+use providers::method::{Clock, Copies, Members, ProgramType, RawTp, TpBtf};
+use providers::{EnabledProbe, Registry, Role, Unit};
 
 use crate::assemble::{Assembly, EnabledUnit, GrowingUnit, assemble, error_clauses};
 use crate::attach::{AttachedProgram, LaterProbes, Purpose, probes_text};
 use crate::clocks::Served;
 use crate::compile::Program;
+use crate::environment::{env, sizes};
 use crate::error::Error;
 use crate::facts::{SystemContext, target, uses};
 use crate::growth::{LeftOut, LoadedGrowing, UnitArrival};
@@ -38,6 +39,7 @@ use crate::names::{NameTable, strings};
 use crate::options::Options;
 use crate::prefault::Prefault;
 use crate::probe_table::ProbeTable;
+use crate::process_set;
 
 /// The maps and numbers that programs of a running session share with later ones. The descriptors
 /// belong to its [`Machine`](crate::machine::Machine).
@@ -60,10 +62,16 @@ pub(crate) struct SharedPrograms {
     pub(crate) heartbeat: Option<u64>,
     /// A program accounts for `vtimestamp`.
     pub(crate) vtime: bool,
+    /// A program takes processes that end out of the set of processes.
+    pub(crate) leaves: bool,
+    /// A program puts what they fork in.
+    pub(crate) inherits: bool,
 }
 
 /// Programs that are loaded and not yet attached, and the maps that only they use.
 pub(crate) struct LoadedPrograms {
+    /// The sets of processes.
+    pub(crate) sets: Vec<Members>,
     pub(crate) attached: Vec<AttachedProgram>,
     /// Programs that serve later probes, and their first sites.
     pub(crate) growing: Vec<(LoadedGrowing, UnitArrival)>,
@@ -110,7 +118,13 @@ pub(crate) fn load(
     }
     let error_numbers: Vec<usize> = error.iter().map(|c| c.clause).collect();
     let layout = Layout::new(module, &error_numbers);
-    let needs = Needs { threads: options.flag("flowindent"), ..needs(module, assembly, &layout, system) };
+    let unwind = crate::facts::unwind_offsets(&layout, options, system);
+    let needs = Needs {
+        threads: options.flag("flowindent"),
+        processes: process_set::size(assembly, options),
+        unwind: unwind.is_some(),
+        ..needs(module, assembly, &layout, system)
+    };
     let auto = options.text("bufresize") == "auto";
     let mut maps = match running {
         None => {
@@ -124,7 +138,7 @@ pub(crate) fn load(
             Maps::extend(&r.plan, plan, auto)?
         }
     };
-    let mut target = target(module, system)?;
+    let mut target = Target { unwind, ..target(module, maps.plan.processes > 0, system)? };
     target.tracer_functions = tracer_functions((module, assembly), running, system, &mut maps)?;
     let session = Session {
         module,
@@ -135,6 +149,7 @@ pub(crate) fn load(
     };
     let first_table = running.map_or(0, |m| m.next_table);
     let mut loaded = LoadedPrograms {
+        sets: Vec::new(),
         attached: Vec::new(),
         growing: Vec::new(),
         table: None,
@@ -222,6 +237,16 @@ pub(crate) fn load(
         // This program runs before all others, because it accounts for their time.
         loaded.attached.insert(0, AttachedProgram::new(prog, method, Purpose::Clauses));
     }
+    let has = (loaded.shared.leaves, loaded.shared.inherits);
+    let sets = process_set::Programs::missing(assembly, has, options);
+    for (compiled, method, purpose) in sets.compile(&target, &loaded.maps.plan, system.kernel)? {
+        let prog = loader.load_compiled(&compiled, &loaded.maps)?;
+        // These are attached before those that look processes up.
+        loaded.attached.insert(0, AttachedProgram::new(prog, method, purpose));
+    }
+    loaded.sets.clone_from(&assembly.sets);
+    loaded.shared.leaves |= sets.leaves;
+    loaded.shared.inherits |= sets.inherits;
     // BEGIN and END alone run only on a thread of the tracer.
     if !(loaded.attached.is_empty() && loaded.growing.is_empty())
         && loaded.maps.plan.owned(loaded.shared.freed_arrays).next().is_some()
@@ -307,25 +332,6 @@ impl LaterIn<'_> {
     }
 }
 
-/// The environment for the plans of providers.
-pub(crate) fn env<'a>(options: &Options, features: &'a Features, cpus: &'a [u32]) -> Env<'a> {
-    let method = match options.text("fbtmeans").as_str() {
-        "multi" => Some(FunctionMethod::Multi),
-        "fentry" => Some(FunctionMethod::Fentry),
-        "kprobe" => Some(FunctionMethod::Kprobe),
-        _ => None,
-    };
-    Env {
-        features,
-        cpus,
-        only_cpu: options.maybe_number("cpu").map(|c| c as u32),
-        method,
-        single_attach_limit: options.number("fbtmax") as usize,
-        returns: Returns::named(&options.text("pidreturn")),
-        first: 0,
-    }
-}
-
 impl Program {
     /// Generates the programs of a session without creating kernel objects, and reports what
     /// exceeds a limit of the back end, as enabling does. Without the privilege to trace, some ways
@@ -345,7 +351,7 @@ impl Program {
         let plan = Plan::new(module, &sizes(options), &needs(module, &assembly, &layout, &system));
         bpf_runtime::limits::check_plan(module, &plan, |n| !can_trace || features.allows_thread_value(n))?;
         // Enabling reports what this kernel does not have.
-        let target = target(module, &system).unwrap_or_default();
+        let target = target(module, process_set::size(&assembly, options) > 0, &system).unwrap_or_default();
         let interned = assembly.strings.len() as u32;
         let session = Session { module, plan: &plan, layout: &layout, target: &target, interned };
         let error = ErrorProbe { probe: crate::assemble::error_probe(&assembly.units), clauses: &error };
@@ -404,20 +410,6 @@ fn tracer_functions(
 /// The number of functions that are tried before a program is reported as invalid.
 const FIRST_TRIES: usize = 8;
 
-/// The sizes of a new session's maps, and its random key.
-fn sizes(options: &Options) -> bpf_codegen::plan::Options {
-    bpf_codegen::plan::Options {
-        bufsize: options.number("bufsize"),
-        bufpolicy: crate::options::policy(options),
-        aggsize: options.number("aggsize"),
-        dynvarsize: options.number("dynvarsize"),
-        stacksize: options.number("stacksize"),
-        stack_key: crate::stack_store::random_key(),
-        nspec: options.number("nspec"),
-        specsize: options.number("specsize"),
-    }
-}
-
 fn needs(module: &Module, assembly: &Assembly, layout: &Layout, system: &SystemContext<'_>) -> Needs {
     let probes = || assembly.units.iter().filter(|a| a.unit.role == Role::Probe && !a.clauses.is_empty());
     Needs {
@@ -426,10 +418,8 @@ fn needs(module: &Module, assembly: &Assembly, layout: &Layout, system: &SystemC
         slot_bytes: layout.slot_bytes,
         // A thread and an interrupt have separate levels, also for programs that are enabled later.
         levels: if has_thread_locals(module) { HARD_INTERRUPT + 1 } else { 1 },
-        // Set for each unit.
-        preempt_count: None,
-        threads: false,
         end: assembly.clauses_of(Role::End),
+        ..Needs::default()
     }
 }
 
@@ -673,7 +663,7 @@ impl ProgramLoader<'_> {
             error: ErrorProbe::default(),
             table,
         };
-        Ok(bpf_runtime::program::prefault(&spec, stretches)?)
+        Ok(bpf_runtime::program::prefault(&spec, stretches, self.session.target.processes)?)
     }
 
     fn load_compiled(&self, compiled: &Compiled, maps: &Maps) -> Result<Prog, Error> {

@@ -15,14 +15,14 @@ use bpf_runtime::maps::Maps;
 use bpf_runtime::program::ClauseUse;
 use bpf_sys::{Doorbell, GracePeriod, Map, Mmap, Prog, SysError, monotonic_ns};
 use consumer::SlotSink;
-use plane::control::{Activity, Control, DropDelta, PerCpu};
+use plane::control::{Activity, Control, DropDelta, DropKind, PerCpu};
 use plane::deadman::Reason;
 use plane::desc::AggId;
 use plane::read::{Batch, RingReader, Rings, take_table};
 use plane::ring::Policy;
 use plane::stacks::Stack;
 use probes::ProbeId;
-use providers::method::{Cpus, SiteLink};
+use providers::method::{Cpus, Members, SiteLink};
 
 use crate::assemble::Assembly;
 use crate::attach::{AttachObserver, AttachedProgram, attach, follow};
@@ -34,9 +34,11 @@ use crate::facts::SystemContext;
 use crate::growth::{Growth, LeftOut, LoadedGrowing, ReadState, UnitArrival, attach_each};
 use crate::load::{LoadedPrograms, RunningSession, SharedPrograms, load};
 use crate::options::Options;
+use crate::process_ids::Numbers;
 use crate::snapshots::Snapshots;
 use crate::speculation::SpeculativeBuffers;
 use crate::stack_store::StackStore;
+use crate::unwinder::Unwinder;
 
 /// See the [module](self).
 pub(crate) struct Machine {
@@ -54,6 +56,8 @@ pub(crate) struct Machine {
     pub(crate) speculations: Option<SpeculativeBuffers>,
     /// The stack store, if a clause takes a stack, and its limit in bytes.
     stacks: (Option<StackStore>, u64),
+    /// The tables by which stacks of processes are walked, if a clause takes one, and their limit in bytes.
+    unwinder: (Option<Unwinder>, u64),
     /// ERROR and its clauses.
     error: (Probe, Vec<ClauseUse>),
     /// Number of the next program's table.
@@ -73,6 +77,12 @@ pub(crate) struct Machine {
     maps: Maps,
     /// Maps that others have replaced, of which earlier programs have the descriptors.
     replaced: Vec<Map>,
+    /// The sets of processes that are to be filled, and the numbers of those that are.
+    sets: (Vec<Members>, Vec<u32>),
+    /// Numbers of processes in the kernel.
+    numbers: Numbers,
+    /// Forks and execs that were reported as missed.
+    missed_forks: u64,
 }
 
 impl Machine {
@@ -98,6 +108,7 @@ impl Machine {
             aggs: tables(&maps)?,
             speculations: SpeculativeBuffers::of(&maps)?,
             stacks: (None, options.number("stacksize")),
+            unwinder: (None, options.number("unwindsize")),
             error: loaded.error,
             next_table: loaded.next_table,
             shared: loaded.shared,
@@ -111,6 +122,9 @@ impl Machine {
             liveness: None,
             maps,
             replaced: Vec::new(),
+            sets: (loaded.sets, Vec::new()),
+            numbers: Numbers::default(),
+            missed_forks: 0,
         };
         machine.take_stacks()?;
         machine.doorbell = machine.maps.take(MapRef::Doorbell).map(Doorbell::over).transpose()?;
@@ -123,6 +137,7 @@ impl Machine {
             self.maps.iter().map(|(at, m)| (at, m.as_fd().as_raw_fd())).collect();
         fds.extend(self.growth.table.as_ref().map(|t| (MapRef::Probes, t.map().as_fd().as_raw_fd())));
         fds.extend(self.stacks.0.as_ref().map(StackStore::fd));
+        fds.extend(self.unwinder.0.iter().flat_map(Unwinder::fds));
         fds.extend(self.doorbell.as_ref().map(|d| (MapRef::Doorbell, d.map().as_raw_fd())));
         let (plan, error) = (self.maps.plan.clone(), self.error.clone());
         let names = self.growth.names.clone();
@@ -178,6 +193,7 @@ impl Machine {
                 false => attach(&mut loaded.attached, &mut self.details, &mut observer),
             };
             let grown = attached.and_then(|()| {
+                self.add_members(&loaded.sets)?;
                 self.create_grace_period(!loaded.growing.is_empty())?;
                 let growth = &mut self.growth;
                 growth.table = growth.table.take().or(loaded.table);
@@ -244,6 +260,22 @@ impl Machine {
         self.attached = kept;
     }
 
+    /// Closes the links to a process that keep return addresses on its stack.
+    pub(crate) fn detach_returns(&mut self, pid: u32) {
+        let fixed = self.attached.iter_mut().map(|a| &mut a.loaded.links);
+        for links in fixed.chain(self.growth.link_lists()) {
+            links.retain(|link| link.returns_in != Some(pid));
+        }
+    }
+
+    /// Closes the links to a process whose probes are attached again in another way.
+    pub(crate) fn detach_process(&mut self, pid: u32) {
+        let fixed = self.attached.iter_mut().map(|a| &mut a.loaded.links);
+        let lists = fixed.chain(self.growth.link_lists());
+        let of_process = lists.flat_map(|links| links.extract_if(.., |link| link.of_process == Some(pid)));
+        crate::attach::close_at_once(of_process.collect());
+    }
+
     /// True if removed sites need a snapshot soon.
     pub(crate) fn wants_snapshot(&self) -> bool {
         self.growth.wants_snapshot(&|| self.read_state())
@@ -273,7 +305,26 @@ impl Machine {
             detach(&mut self.attached, matches!(e, Error::Interrupted));
             return Err(e);
         }
+        let sets = std::mem::take(&mut self.sets.0);
+        self.add_members(&sets)?;
         self.create_grace_period(!self.attached.is_empty())
+    }
+
+    /// Puts processes in sets, once.
+    fn add_members(&mut self, sets: &[Members]) -> Result<(), Error> {
+        let Some(map) = self.maps.get(MapRef::Processes) else { return Ok(()) };
+        let filled = &self.sets.1;
+        let new = || sets.iter().filter(|members| !filled.contains(&members.set));
+        crate::process_set::add(map, new())?;
+        let new: Vec<u32> = new().map(|members| members.set).collect();
+        self.sets.1.extend(new);
+        Ok(())
+    }
+
+    /// The sets in which a process is, as bits.
+    pub(crate) fn sets_of(&mut self, process: u32) -> u64 {
+        let numbers = &mut self.numbers;
+        self.maps.get(MapRef::Processes).map_or(0, |map| crate::process_set::sets_of(map, process, numbers))
     }
 
     /// Starts the liveness thread, if there are heartbeats. Returns false if the thread cannot
@@ -303,6 +354,11 @@ impl Machine {
     pub(crate) fn time_taken(&self) -> u64 {
         let programs = self.attached.iter().flat_map(AttachedProgram::programs).chain(self.growth.programs());
         programs.filter_map(|p| Some(p.info().ok()?.run_time_ns)).sum()
+    }
+
+    /// What makes the tables by which stacks of processes are walked, if the session has that.
+    pub(crate) fn unwinder(&self) -> Option<&Unwinder> {
+        self.unwinder.0.as_ref()
     }
 
     fn create_grace_period(&mut self, needed: bool) -> Result<(), Error> {
@@ -455,6 +511,11 @@ impl Machine {
                 }
             }
         }
+        let missed = crate::process_set::missed_by_all(self.attached.iter());
+        let count = missed.saturating_sub(std::mem::replace(&mut self.missed_forks, missed));
+        if count > 0 {
+            all.push(DropDelta { kind: DropKind::Fork, cpu: 0, count });
+        }
         all
     }
 
@@ -560,6 +621,9 @@ impl Machine {
         if let Some(store) = StackStore::take(&mut self.maps, self.stacks.1)? {
             self.stacks.0 = Some(store);
         }
+        if let Some(unwinder) = Unwinder::take(&mut self.maps, self.unwinder.1)? {
+            self.unwinder.0 = Some(unwinder);
+        }
         Ok(())
     }
 }
@@ -586,6 +650,9 @@ fn detach(attached: &mut [AttachedProgram], interrupted: bool) -> usize {
         a.clocks.clear();
         if in_background && (interrupted || a.method.release_us() > 0) {
             slow.extend(a.loaded.links.drain(..).map(|l| l.link));
+        }
+        if a.method.functions().is_some_and(|functions| functions.by == "uprobe_multi") {
+            crate::attach::close_at_once(std::mem::take(&mut a.loaded.links));
         }
         while a.loaded.links.pop().is_some() {}
     }

@@ -39,16 +39,16 @@ pub(crate) fn stretches(module: &Module, clauses: &[usize]) -> Vec<Stretch> {
 /// The greatest number of accesses of a program. More are not faulted in.
 const MAX_ACCESSES: usize = 64;
 
-/// The prefault program for probes of a provider, if their clauses read user memory that can be
+/// The prefault programs for probes of a provider, if their clauses read user memory that can be
 /// faulted in. `clauses` are the clauses from number `first` on.
 pub(crate) fn prefault(
     module: &Module,
     (first, clauses): (usize, &[Clause]),
     probes: &[EnabledProbe],
-    before: impl FnOnce(&[EnabledProbe]) -> Option<Unit>,
-) -> Option<Prefault> {
+    before: impl FnOnce(&[EnabledProbe]) -> Vec<Unit>,
+) -> Vec<Prefault> {
     if !reads_user(module) {
-        return None;
+        return Vec::new();
     }
     let enabled: BTreeSet<u32> = probes.iter().map(|p| p.id.0).collect();
     let of =
@@ -65,9 +65,13 @@ pub(crate) fn prefault(
     let all: BTreeSet<u32> = probes_of.values().flatten().copied().collect();
     let readers: Vec<EnabledProbe> = probes.iter().filter(|p| all.contains(&p.id.0)).cloned().collect();
     if readers.is_empty() {
-        return None;
+        return Vec::new();
     }
-    let unit = before(&readers)?;
+    before(&readers).into_iter().filter_map(|unit| of_unit(unit, &probes_of)).collect()
+}
+
+/// The program of a unit, if it has probes that need it.
+fn of_unit(unit: Unit, probes_of: &BTreeMap<UserAccess, BTreeSet<u32>>) -> Option<Prefault> {
     let mut uses = Vec::new();
     let mut accesses = Vec::new();
     for (access, ids) in probes_of {
@@ -79,7 +83,7 @@ pub(crate) fn prefault(
                 probes: probe_set(&mine, unit.space),
                 epid_base: 0,
             });
-            accesses.push(Stretch { access, clauses: Vec::new() });
+            accesses.push(Stretch { access: *access, clauses: Vec::new() });
         }
     }
     let probes = vec![Probe::default(); unit.space as usize];

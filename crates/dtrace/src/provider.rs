@@ -15,12 +15,14 @@ pub use bpf_codegen::{arch, context, mir};
 pub use bpf_sys;
 pub use diagnostics::Tag;
 pub use probes::{
-    ArgType, Args, Attributes, Calls, Catalog, DescError, Family, MatchError, Matches, Pattern, ProbeDesc,
-    ProbeId, ProbeInfo, ProviderFacts, ProviderStability, TypeRef,
+    ArgType, Args, Attributes, Calls, Catalog, Definition, DescError, Family, MatchError, Matches, Pattern,
+    ProbeDesc, ProbeId, ProbeInfo, ProviderFacts, ProviderStability, TypeRef, UserObject, UserVariable,
+    VariablePlace,
 };
+pub use proc::Selection;
 pub use providers::{
-    Change, ChangeSource, Cursor, EnabledProbe, Env, Found, IdRange, LoadedModules, MakeFn, ProbeList,
-    ProbeSource, ProbesChanged, Provider, ProviderProbes, Registry, Returns, Role, Unit, UnloadedModules,
-    method,
+    Change, ChangeSource, Cursor, EnabledProbe, Env, Follow, Found, IdRange, LoadedModules, MakeFn,
+    ProbeList, ProbeSource, ProbesChanged, Provider, ProviderProbes, Registry, Returns, Role, Unit,
+    UnloadedModules, method,
 };
 pub use types;

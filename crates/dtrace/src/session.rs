@@ -17,12 +17,13 @@ mod end;
 mod held;
 mod host;
 mod notice;
+mod postmortem;
 pub(crate) mod settings;
 mod shapes;
 mod targets;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
@@ -42,11 +43,14 @@ use crate::engine::{Enabled, Engine, Firings};
 use crate::error::Error;
 use crate::interpreter::{Interpreter, InterpreterEngine};
 use crate::kernel::Kernel;
+use crate::linker::LinkerStops;
 use crate::options::{OptionError, Options};
+use crate::processes::ProcessChanges;
 use crate::stop::Stopper;
 use enable::{Registered, register};
 use end::Ending;
 use held::Held;
+use postmortem::Recorded;
 use shapes::{RemovedIds, Shapes};
 
 pub(crate) use notice::Notice;
@@ -73,7 +77,7 @@ pub struct Session<S: Sink> {
     /// Suppressed firings that were reported, by program.
     suppressed: BTreeMap<String, u64>,
     engine: Box<dyn Engine>,
-    consumer: Consumer<S>,
+    consumer: Consumer<Recorded<S>>,
     held: Held,
     targets: Vec<proc::Target>,
     options: Options,
@@ -87,9 +91,17 @@ pub struct Session<S: Sink> {
     /// Modules are among them, and providers.
     follows_modules: bool,
     follows_providers: bool,
+    /// The changes of processes of which descriptions have asked for probes.
+    processes: Option<ProcessChanges>,
+    /// Stops targets where they have loaded libraries.
+    linker: Option<LinkerStops>,
+    /// The sets and programs of held children whose probes stand.
+    programs: BTreeSet<(u64, targets::ProgramKey)>,
     /// What is compiled for probes that come later.
     shapes: Shapes,
     removed: RemovedIds,
+    /// How often each target has mapped memory for the last records.
+    mapped: Vec<u32>,
     /// Targets are held at their exit until their address maps are read.
     hold_exits: bool,
     ending: Ending,
@@ -249,11 +261,14 @@ impl<S: Sink> Session<S> {
     ) -> Result<Session<S>, Error> {
         let cpus = bpf_sys::online_cpus();
         settings::check(&options, program.is_destructive(), &cpus)?;
+        postmortem::check(&options, targets.len())?;
         let interrupted: Interrupted = Arc::new(interrupted);
         let (engine, enabled, kernel) = Kernel::load(program, &options, &cpus, &*interrupted)?;
         let mut symbols = SystemSymbols { kernel, ..SystemSymbols::default() };
         symbols.processes.set_limits(targets::symtimeout(&options), options.number("symmem"));
         symbols.processes.set_interrupted(Some(interrupted.clone()));
+        (symbols.inlines, symbols.source_lines) = (options.flag("inlines"), options.flag("srclines"));
+        symbols.processes.set_sources(symbols.inlines || symbols.source_lines);
         let symbols: Box<dyn Symbolizer> = match options.flag("noresolve") {
             true => Box::new(KernelSymbols(symbols)),
             false => Box::new(symbols),
@@ -263,11 +278,13 @@ impl<S: Sink> Session<S> {
         let parts =
             Parts { engine, enabled, symbols, options, targets, sink, monitor, cpus, start, interrupted };
         let mut session = Session::run(program, parts, progress)?;
+        session.report_engine();
         session.follow_system();
+        session.settle()?;
         // The output of BEGIN is printed before a target runs.
         session.drain(false)?;
         session.consume_held(true)?;
-        session.release_targets();
+        session.release_targets()?;
         session.flush()?;
         Ok(session)
     }
@@ -282,6 +299,7 @@ impl<S: Sink> Session<S> {
     ) -> Result<Session<S>, Error> {
         let cpus = interpreter.cpus();
         settings::check(&options, program.is_destructive(), &cpus)?;
+        postmortem::check(&options, 0)?;
         let symbols = Box::new(interpreter.take_symbols());
         let start = interpreter.start(host::VERSION);
         let (engine, enabled) = InterpreterEngine::new(program, &options, interpreter)?;
@@ -302,12 +320,13 @@ impl<S: Sink> Session<S> {
         let Parts { monitor, cpus, start, interrupted, .. } = parts;
         let target = targets.first().map(|t| t.pid() as u32);
         let settings = consumer_options(&options, target);
-        let mut consumer = Consumer::new(sink, symbols, settings);
+        let mut consumer = Consumer::new(Recorded::new(sink, &options), symbols, settings);
         consumer.name_stacks(options.flag("stacksymbols"));
         consumer.start(start);
         register(&mut consumer, program, &enabled, Registered::default())?;
         // Before a probe fires, so that every process that it can fire in is known.
-        let watch = Watch::begin(&mut consumer, &cpus, engine.now());
+        let follows = engine.firings() == Firings::Asynchronous && program.follows_processes();
+        let watch = Watch::begin(&mut consumer, &cpus, (&*engine, follows));
         engine.attach(&mut AttachObserver { progress, interrupted: &*interrupted })?;
         let notices = engine.take_notices().into_iter().chain(reduced_rates(&options));
         notices.for_each(|notice| consumer.report(&notice.event(engine.now())));
@@ -342,8 +361,12 @@ impl<S: Sink> Session<S> {
             sources: Vec::new(),
             follows_modules: false,
             follows_providers: false,
+            processes: None,
+            linker: None,
+            programs: BTreeSet::new(),
             shapes: Shapes::default(),
             removed: RemovedIds::default(),
+            mapped: Vec::new(),
             hold_exits: false,
             ending: Ending::None,
             interrupted,
@@ -375,7 +398,7 @@ impl<S: Sink> Session<S> {
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let sources = self.sources.iter().map(|s| s.descriptor());
         let targets = self.targets.iter().map(proc::Target::poll_fd);
-        let watch = self.watch.as_ref().map(Watch::poll_fd);
+        let watch = self.watch.as_ref().and_then(|watch| watch.poll_fd(Instant::now()));
         let snapshot = self.engine.snapshot_descriptor();
         self.engine
             .doorbell()
@@ -435,6 +458,8 @@ impl<S: Sink> Session<S> {
             self.drain(false)?;
             self.next.switch = now + self.engine.drain_interval(self.interval("switchrate"));
         }
+        self.serve_postmortem()?;
+        self.follow_targets()?;
         self.follow_changes()?;
         let is_due = now >= self.next.aggregate;
         if is_due {
@@ -556,7 +581,7 @@ impl<S: Sink> Session<S> {
     }
 
     /// The consumer and its source.
-    fn consumer_and_source(&mut self) -> (&mut Consumer<S>, EngineSource<'_>) {
+    fn consumer_and_source(&mut self) -> (&mut Consumer<Recorded<S>>, EngineSource<'_>) {
         let target = self.consumer.options().target;
         let (engine, options) = (&mut *self.engine, &mut self.options);
         (&mut self.consumer, EngineSource { engine, options, target })
@@ -564,17 +589,17 @@ impl<S: Sink> Session<S> {
 
     /// The sink.
     pub fn sink(&self) -> &S {
-        self.consumer.sink()
+        &self.consumer.sink().sink
     }
 
     /// The sink.
     pub fn sink_mut(&mut self) -> &mut S {
-        self.consumer.sink_mut()
+        &mut self.consumer.sink_mut().sink
     }
 
     /// The sink, without the session, which is dropped: what it has in the kernel is closed.
     pub fn into_sink(self) -> S {
-        self.consumer.into_sink()
+        self.consumer.into_sink().sink
     }
 
     fn report(&mut self, notice: &Notice) {

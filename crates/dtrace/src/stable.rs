@@ -6,7 +6,12 @@
 //!  Libraries::probes   the names, from an index: nothing is parsed before a description selects one
 //!  exists              its library is parsed, and the bases are looked up: what is cheap to know
 //! ```
+//!
+//! Of a family (`provider plockstat[pid]`) nothing is listed before a description names a process. Then its library is
+//! parsed for this process, in which the bases are: they are looked up each time, because a process may execute another
+//! program.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, ThreadId};
@@ -19,7 +24,7 @@ use probes::{
 };
 use providers::{EnabledProbe, Env, Found, IdRange, ProbeSource, Provider, Registry, Unit};
 use syntax::ast::{Param, Program, ProviderProbe};
-use syntax::library::probe_name;
+use syntax::library::{Declared, probe_name};
 use syntax::{Libraries, derive};
 use types::btf::KernelBtf;
 
@@ -29,35 +34,43 @@ pub(crate) fn registry(
     libraries: &Libraries,
     mut others: Vec<Box<dyn Provider>>,
 ) -> Result<Arc<Registry>, String> {
-    let mut probes: Vec<(String, Vec<String>)> = Vec::new();
-    for (provider, probe) in libraries.probes() {
+    let mut probes: Vec<(Family, Vec<String>)> = Vec::new();
+    for Declared { provider, probe, of_processes, .. } in libraries.probes() {
         let name = probe_name(probe);
-        match probes.iter_mut().find(|(known, _)| known == provider) {
+        match probes.iter_mut().find(|(known, _)| known.prefix() == provider) {
             Some((_, all)) if all.contains(&name) => {}
             Some((_, all)) => all.push(name),
-            None => probes.push((provider.to_string(), vec![name])),
+            None if of_processes => probes.push((Family::of_processes(provider), vec![name])),
+            None => probes.push((Family::one(provider), vec![name])),
         }
     }
     // A provider of a program replaces that of a library.
     let given: Vec<Family> = others.iter().map(|p| p.facts().family).collect();
-    probes.retain(|(name, _)| !given.iter().any(|family| family.contains(name)));
+    probes.retain(|(family, _)| !given.iter().any(|given| given.overlaps(family)));
     let shared = Arc::new(Shared {
         libraries: Mutex::new((libraries.unparsed(), SourceMap::default())),
         registry: OnceLock::new(),
         bases: Mutex::default(),
     });
-    for (provider, names) in probes {
-        others.push(Box::new(StableProvider {
-            stability: libraries.provider_attributes(&provider).fold(CONVENTION, with_attributes),
-            source: StableSource {
-                provider: provider.into(),
-                probes: names.iter().map(|_| OnceLock::new()).collect(),
-                names,
-                shared: shared.clone(),
-                definitions: OnceLock::new(),
-                asked: Mutex::default(),
-            },
-        }));
+    for (family, names) in probes {
+        let stability = libraries.provider_attributes(family.prefix()).fold(CONVENTION, with_attributes);
+        let shared = shared.clone();
+        others.push(match family.is_of_processes() {
+            true => {
+                Box::new(StableFamily { stability, family, names, shared, definitions: Mutex::default() })
+            }
+            false => Box::new(StableProvider {
+                stability,
+                source: StableSource {
+                    provider: family.prefix().into(),
+                    probes: names.iter().map(|_| OnceLock::new()).collect(),
+                    names,
+                    shared,
+                    definitions: OnceLock::new(),
+                    asked: Mutex::default(),
+                },
+            }),
+        });
     }
     let registry = Arc::new(Registry::with(kernel, others)?);
     let _ = shared.registry.set(Arc::downgrade(&registry));
@@ -77,7 +90,10 @@ const CONVENTION: ProviderStability = {
     }
 };
 
-fn with_attributes(mut all: ProviderStability, (triple, field): (&str, &str)) -> ProviderStability {
+pub(crate) fn with_attributes(
+    mut all: ProviderStability,
+    (triple, field): (&str, &str),
+) -> ProviderStability {
     let place = match field {
         "provider" => &mut all.provider,
         "module" => &mut all.module,
@@ -113,6 +129,41 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The probes that the libraries declare for a provider; of a family for the provider of a process.
+    fn definitions(&self, provider: &str, pid: Option<u32>) -> Definitions {
+        let mut shared = lock(&self.libraries);
+        let (libraries, map) = &mut *shared;
+        // The errors are reported where the program is compiled.
+        libraries.load_provider(provider, pid, map, &mut Sink::default());
+        let name = pid.map_or_else(|| provider.to_string(), |pid| format!("{provider}{pid}"));
+        let mut all = Definitions::new();
+        let declares = |library: &&syntax::library::Library| {
+            derive::declared(&library.program).any(|(p, _)| p.name.text == name)
+        };
+        for library in libraries.parsed().iter().filter(declares) {
+            define(&name, &library.program, map, &mut all);
+        }
+        if pid.is_some() {
+            libraries.retain(|library| !declares(&library));
+        }
+        all
+    }
+}
+
+fn define(provider: &str, library: &Program, map: &SourceMap, all: &mut Definitions) {
+    let firings = derive::firings(library);
+    for (provider, probe) in derive::declared(library).filter(|(p, _)| p.name.text == provider) {
+        let name = probe_name(&probe.name.text);
+        let args = args(probe, |span| map.snippet(span)).into();
+        let mine = |f: &derive::Firing<'_>| {
+            f.provider.name.text == provider.name.text && f.probe.name.text == probe.name.text
+        };
+        let clauses = firings.iter().filter(|f| mine(f)).map(alternative).collect();
+        all.insert(name, Definition { args, clauses });
+    }
+}
+
 /// A provider that a library defines.
 struct StableProvider {
     stability: ProviderStability,
@@ -125,9 +176,12 @@ struct StableSource {
     names: Vec<String>,
     probes: Vec<OnceLock<Arc<ProbeDesc>>>,
     shared: Arc<Shared>,
-    definitions: OnceLock<HashMap<String, Definition>>,
+    definitions: OnceLock<Definitions>,
     asked: Mutex<HashMap<u32, Existence>>,
 }
+
+/// The probes of a provider, by name.
+type Definitions = HashMap<String, Definition>;
 
 /// A probe as its library has it.
 #[derive(Default)]
@@ -165,34 +219,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl StableSource {
-    fn definitions(&self) -> &HashMap<String, Definition> {
-        self.definitions.get_or_init(|| {
-            let mut shared = lock(&self.shared.libraries);
-            let (libraries, map) = &mut *shared;
-            // The errors are reported where the program is compiled.
-            libraries.load_provider(&self.provider, map, &mut Sink::default());
-            let mut all: HashMap<String, Definition> = HashMap::new();
-            let declares = |library: &&syntax::library::Library| {
-                derive::declared(&library.program).any(|(p, _)| p.name.text == *self.provider)
-            };
-            for library in libraries.parsed().iter().filter(declares) {
-                self.define(&library.program, map, &mut all);
-            }
-            all
-        })
-    }
-
-    fn define(&self, library: &Program, map: &SourceMap, all: &mut HashMap<String, Definition>) {
-        let firings = derive::firings(library);
-        for (provider, probe) in derive::declared(library).filter(|(p, _)| p.name.text == *self.provider) {
-            let name = probe_name(&probe.name.text);
-            let args = args(probe, |span| map.snippet(span)).into();
-            let mine = |f: &derive::Firing<'_>| {
-                f.provider.name.text == provider.name.text && f.probe.name.text == probe.name.text
-            };
-            let clauses = firings.iter().filter(|f| mine(f)).map(alternative).collect();
-            all.insert(name, Definition { args, clauses });
-        }
+    fn definitions(&self) -> &Definitions {
+        self.definitions.get_or_init(|| self.shared.definitions(&self.provider, None))
     }
 
     /// The names of the probe at a position, whether or not it exists.
@@ -226,6 +254,17 @@ impl StableSource {
             return Err("there are no probes".into());
         };
         let found = |pattern: &Pattern| self.shared.has_base(&registry, pattern);
+        definition.has_base(&registry, &found).map_err(|missing| match &missing[..] {
+            [] => "the library has no clause for it that fits this kernel".into(),
+            [only] => format!("this kernel has no {only}"),
+            all => format!("this kernel has none of {}", all.join(", ")),
+        })
+    }
+}
+
+impl Definition {
+    /// `Ok` if the system has a base of this probe. Else the bases that it lacks.
+    fn has_base(&self, registry: &Registry, found: &dyn Fn(&Pattern) -> bool) -> Result<(), Vec<String>> {
         let holds = |c: &Condition| {
             let has = |n: u64, probe: &ProbeInfo| {
                 registry.args(&probe.desc).is_ok_and(|args| n < args.len() as u64)
@@ -239,7 +278,7 @@ impl StableSource {
             is_there == c.holds
         };
         let mut missing: Vec<String> = Vec::new();
-        for alternative in &definition.clauses {
+        for alternative in &self.clauses {
             if !alternative.conditions.iter().all(holds) {
                 continue;
             }
@@ -253,11 +292,7 @@ impl StableSource {
                 }
             }
         }
-        Err(match &missing[..] {
-            [] => "the library has no clause for it that fits this kernel".into(),
-            [only] => format!("this kernel has no {only}"),
-            all => format!("this kernel has none of {}", all.join(", ")),
-        })
+        Err(missing)
     }
 }
 
@@ -325,11 +360,15 @@ impl Provider for StableProvider {
     }
 
     fn plan(&self, probes: &[EnabledProbe], _env: &Env<'_>) -> Result<Vec<Unit>, String> {
-        match probes.first() {
-            None => Ok(Vec::new()),
-            // The clauses of its probes are those of others.
-            Some(probe) => Err(format!("{} is attached by its bases", probe.desc)),
-        }
+        by_its_bases(probes)
+    }
+}
+
+/// The clauses of derived probes are those of others, so none of them is planned.
+fn by_its_bases(probes: &[EnabledProbe]) -> Result<Vec<Unit>, String> {
+    match probes.first() {
+        None => Ok(Vec::new()),
+        Some(probe) => Err(format!("{} is attached by its bases", probe.desc)),
     }
 }
 
@@ -384,5 +423,119 @@ impl ProbeSource for StableSource {
 
     fn at(&self, position: u32) -> Option<Arc<ProbeDesc>> {
         self.probe(position).ok().cloned()
+    }
+}
+
+/// A family that a library defines: a provider for each process.
+struct StableFamily {
+    stability: ProviderStability,
+    family: Family,
+    names: Vec<String>,
+    shared: Arc<Shared>,
+    definitions: Mutex<HashMap<u32, Arc<Definitions>>>,
+}
+
+impl StableFamily {
+    fn definitions(&self, pid: u32) -> Arc<Definitions> {
+        let mut all = lock(&self.definitions);
+        let parse = || Arc::new(self.shared.definitions(self.family.prefix(), Some(pid)));
+        all.entry(pid).or_insert_with(parse).clone()
+    }
+
+    /// The probes of a process that a pattern matches. Their module is the file of the process in which bases are.
+    fn probes_of(&self, pid: u32, pattern: &Pattern) -> Result<Vec<ProbeDesc>, MatchError> {
+        let Some(registry) = self.shared.registry.get().and_then(Weak::upgrade) else {
+            return Err(MatchError::new("there are no probes"));
+        };
+        let definitions = self.definitions(pid);
+        // Many probes have the same bases.
+        let looked_up: RefCell<HashMap<Pattern, Result<Arc<ProbeDesc>, MatchError>>> = RefCell::default();
+        let look_up = |base: &Pattern| {
+            let none = || MatchError::new(format!("there is no {base}"));
+            let found = registry.matches(base);
+            found.and_then(|found| found.first().map(|p| p.desc.clone()).ok_or_else(none))
+        };
+        let base = |base: &Pattern| {
+            if let Some(known) = looked_up.borrow().get(base) {
+                return known.clone();
+            }
+            let found = look_up(base);
+            looked_up.borrow_mut().insert(base.clone(), found.clone());
+            found
+        };
+        let in_process = |desc: &Arc<ProbeDesc>| {
+            let digits = desc.provider.trim_start_matches(|c: char| !c.is_ascii_digit());
+            digits.parse() == Ok(pid)
+        };
+        let all = self.names.iter().filter_map(|name| definitions.get(name));
+        let mut bases = all.flat_map(|definition| &definition.clauses).flat_map(|clause| &clause.bases);
+        let file = bases.find_map(|at| base(at).ok().filter(in_process));
+        // A probe with bases in the kernel only is one of a process in which the others have theirs.
+        let Some(file) = file.map(|desc| desc.module.clone()) else {
+            let why = looked_up.into_inner().into_values().find_map(Result::err);
+            let why = why.unwrap_or_else(|| MatchError::new("its library has errors"));
+            return Err(MatchError { may_come: true, ..why });
+        };
+        let mut out = Vec::new();
+        for name in self.names.iter().filter(|name| glob_matches(&pattern.name, name)) {
+            let Some(definition) = definitions.get(name) else { continue };
+            if definition.has_base(&registry, &|at| base(at).is_ok()).is_ok() {
+                out.push(ProbeDesc::new(pattern.provider.as_str(), file.clone(), "", name.as_str()));
+            }
+        }
+        let why = looked_up.into_inner().into_values().find_map(Result::err);
+        match why.filter(|_| out.is_empty()) {
+            Some(why) => Err(MatchError { may_come: true, ..why }),
+            None => Ok(out),
+        }
+    }
+}
+
+impl Provider for StableFamily {
+    fn facts(&self) -> ProviderFacts {
+        ProviderFacts { family: self.family.clone(), has_errno: true, stability: self.stability }
+    }
+
+    fn has_loose_names(&self) -> bool {
+        true
+    }
+
+    fn probes(&self) -> &dyn ProbeSource {
+        self
+    }
+
+    fn args(&self, probe: &ProbeDesc) -> Args {
+        let pid = self.family.pid(&probe.provider).ok_or("no such provider")?;
+        let definitions = self.definitions(pid);
+        definitions.get(&*probe.name).map(|d| d.args.clone()).ok_or_else(|| "its library has errors".into())
+    }
+
+    fn plan(&self, probes: &[EnabledProbe], _env: &Env<'_>) -> Result<Vec<Unit>, String> {
+        by_its_bases(probes)
+    }
+}
+
+impl ProbeSource for StableFamily {
+    fn ids(&self) -> IdRange {
+        IdRange::Reserved(0)
+    }
+
+    fn positions(&self) -> u32 {
+        0
+    }
+
+    fn may_match(&self, pattern: &Pattern) -> bool {
+        let is_named = self.family.pid(&pattern.provider).is_some();
+        is_named && self.names.iter().any(|name| glob_matches(&pattern.name, name))
+    }
+
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+        let Some(pid) = self.family.pid(&pattern.provider) else { return Ok(()) };
+        self.probes_of(pid, pattern)?.into_iter().for_each(|desc| give(Found::Made(desc)));
+        Ok(())
+    }
+
+    fn at(&self, _: u32) -> Option<Arc<ProbeDesc>> {
+        None
     }
 }

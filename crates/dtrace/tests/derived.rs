@@ -1,19 +1,16 @@
 //! Probes of D libraries: what is wrong in a library, and which probes exist.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::path::PathBuf;
-
 use dtrace::interpreter::GivenProbes;
 use dtrace::options::Options;
 use dtrace::{Field, Macros, Program, Provider, Source};
 
 /// A directory of libraries, each a name and a text.
-struct Directory(PathBuf);
+struct Directory(testing::dir::Dir);
 
 impl Directory {
     fn new(name: &str, files: &[(&str, &str)]) -> Directory {
-        let path = std::env::temp_dir().join(format!("dtrace-derived-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
+        let path = testing::dir::Dir::new(&format!("derived-{name}"));
         for (file, text) in files {
             std::fs::write(path.join(file), text).unwrap();
         }
@@ -21,23 +18,15 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn compile(name: &str, files: &[(&str, &str)], script: &str) -> Result<Program, String> {
     compile_by(Options::default(), name, files, script)
 }
 
-fn compile_by(
-    mut options: Options,
-    name: &str,
-    files: &[(&str, &str)],
-    script: &str,
-) -> Result<Program, String> {
-    let directory = Directory::new(name, files);
+fn compile_by(options: Options, name: &str, files: &[(&str, &str)], script: &str) -> Result<Program, String> {
+    compile_in(&Directory::new(name, files), options, script)
+}
+
+fn compile_in(directory: &Directory, mut options: Options, script: &str) -> Result<Program, String> {
     options.set("libdir", Some(&directory.0.display().to_string())).unwrap();
     let base = GivenProbes::new("base").probe("vmlinux", "f", "one", &["int"]);
     let base = base.probe("vmlinux", "f", "two", &["string"]);
@@ -268,11 +257,10 @@ fn a_conflict_of_providers_is_reported_with_the_file_whatever_the_program_uses()
 
 #[test]
 fn a_library_that_is_no_regular_file_is_an_error_and_does_not_block() {
-    let files = Directory::new("fifo", &[]);
+    let files = Directory::new("fifo", &[("mine.d", "inline int mine = 1;")]);
     let path = std::ffi::CString::new(files.0.join("x.d").display().to_string()).unwrap();
     // SAFETY: a path that lives across the call.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
-    let message =
-        compile("fifo", &[("mine.d", "inline int mine = 1;")], "BEGIN { trace(mine); }").err().unwrap();
+    let message = compile_in(&files, Options::default(), "BEGIN { trace(mine); }").err().unwrap();
     assert!(message.contains("x.d': not a regular file"), "{message}");
 }

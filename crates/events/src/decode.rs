@@ -440,6 +440,7 @@ fn symbol(b: &mut Bytes<'_>) -> Read1<Symbol> {
             path: b.option(shared)?,
             file: b.option(shared)?,
             line: b.option(Bytes::narrow)?,
+            inlined: b.byte()? != 0,
         };
         Ok(Symbol { address, process, form, name })
     })

@@ -391,6 +391,7 @@ fn put_symbol(out: &mut Vec<u8>, symbol: &Symbol) {
             put_option(out, text.as_deref(), put_text);
         }
         put_option(out, symbol.name.line, |out, line| put_uint(out, line.into()));
+        out.push(symbol.name.inlined.into());
     });
 }
 

@@ -660,7 +660,7 @@ impl Notice<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoticeKind {
-    /// An action of the consumer failed, or a record is malformed.
+    /// An action of the consumer failed, a record is malformed, or firings are missing.
     Failure,
     /// A size was lowered, because the kernel did not have the memory. Not shown under
     /// `quietresize`.

@@ -128,7 +128,7 @@ pub struct Stack {
 pub struct SymbolName {
     /// Kernel: `vmlinux` or the module. Process: the base name of the object.
     pub module: Option<Arc<str>>,
-    /// The symbol. It is only present with a module.
+    /// The symbol. Without a module it is [`SymbolName::INCOMPLETE`], and no symbol.
     pub symbol: Option<Arc<str>>,
     /// Offset in the symbol; 0 without a symbol.
     pub offset: u64,
@@ -139,9 +139,19 @@ pub struct SymbolName {
     pub file: Option<Arc<str>>,
     /// The line in the source file, from 1, if the symbolizer knows it.
     pub line: Option<u32>,
+    /// The function was put inline into that of the next frame, and has no code of its own at the address. Its offset is 0.
+    pub inlined: bool,
 }
 
 impl SymbolName {
+    /// Stands in the place of the outermost frames of a stack, where they are not known.
+    pub const INCOMPLETE: &'static str = "[incomplete]";
+
+    /// The name of the frame that stands for frames that are not known.
+    pub fn incomplete() -> Self {
+        SymbolName { symbol: Some(SymbolName::INCOMPLETE.into()), ..SymbolName::default() }
+    }
+
     /// A symbol of a module.
     pub fn new(module: Option<Arc<str>>, symbol: Option<Arc<str>>, offset: u64) -> Self {
         SymbolName { module, symbol, offset, ..SymbolName::default() }
@@ -170,10 +180,29 @@ impl Symbol {
 
     /// Writes the name in its form: `` module`symbol+0x1c `` for [`AddrForm::Address`], without the
     /// offset for `Symbol` and `Function`, the module alone for `Module`; `0x…` where there is no
-    /// name. Control characters are not escaped.
+    /// name; `[incomplete]` for frames that are not known. An address has ` [inlined]` and its source
+    /// line ` (file:12)` behind it, if there are. Control characters are not escaped.
     pub fn write(&self, out: &mut Vec<u8>) {
+        self.write_name(out);
+        if self.form != AddrForm::Address {
+            return;
+        }
+        if self.name.inlined {
+            out.extend_from_slice(b" [inlined]");
+        }
+        if let (Some(file), Some(line)) = (&self.name.file, self.name.line) {
+            out.extend_from_slice(format!(" ({file}:{line})").as_bytes());
+        }
+    }
+
+    fn write_name(&self, out: &mut Vec<u8>) {
         let SymbolName { module, symbol, offset, .. } = &self.name;
-        let Some(module) = module else { return hex(out, self.address) };
+        let Some(module) = module else {
+            return match symbol {
+                Some(symbol) => out.extend_from_slice(symbol.as_bytes()),
+                None => hex(out, self.address),
+            };
+        };
         out.extend_from_slice(module.as_bytes());
         if self.form == AddrForm::Module {
             return;
@@ -265,6 +294,13 @@ mod tests {
         assert_eq!(symbol(AddrForm::Module, Some("ext4"), Some("f"), 0x1c), "ext4");
         assert_eq!(symbol(AddrForm::Symbol, Some("ext4"), None, 0), "ext4`0xf00");
         assert_eq!(symbol(AddrForm::Module, None, None, 0), "0xf00");
+        let missing = Symbol::new(1, Some(2), AddrForm::Address, SymbolName::incomplete());
+        assert_eq!(missing.text(), "[incomplete]");
+        let mut name = SymbolName::new(Some("a.out".into()), Some("f".into()), 0);
+        (name.file, name.line, name.inlined) = (Some("/src/f.c".into()), Some(7), true);
+        let text = |form| Symbol { address: 1, process: Some(2), form, name: name.clone() }.text();
+        assert_eq!(text(AddrForm::Address), "a.out`f [inlined] (/src/f.c:7)");
+        assert_eq!(text(AddrForm::Symbol), "a.out`f");
     }
 
     #[test]

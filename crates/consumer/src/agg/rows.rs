@@ -128,10 +128,7 @@ impl<'a> Rows<'a> {
                 let string = tables.string(word(at) as u32);
                 Raw::Str(string, string.len() as u32 + 1)
             }
-            Datum::Provider => {
-                let name = tables.provider(word(at));
-                Raw::Str(name, name.len() as u32 + 1)
-            }
+            Datum::Provider => tables.provider(word(at)),
             Datum::Address { strsize } => Raw::Address(Text::new([word(at), word(at + 8)]), strsize),
             Datum::Bytes { size } => Raw::Bytes(bytes(at, size)),
             Datum::KernelStack { .. } | Datum::UserStack { .. } => {
@@ -317,6 +314,7 @@ fn prefix(key: &Raw<'_>) -> u64 {
     match key {
         Raw::Int(int) => int.as_unsigned(),
         Raw::Str(bytes, _) | Raw::Name(bytes, _) | Raw::Bytes(bytes) => start(bytes),
+        Raw::Made(text) => start(text),
         Raw::Address(text, _) => start(text.as_bytes()),
         Raw::Stack(stack) => u64::from(stack.tgid),
         Raw::KernelAddr(addr, _) => *addr,
@@ -335,6 +333,7 @@ fn identity<'k>(keys: impl Iterator<Item = Raw<'k>>) -> Vec<u8> {
         match &key {
             Raw::Int(int) => out.extend_from_slice(&int.as_unsigned().to_le_bytes()),
             Raw::Str(bytes, _) | Raw::Name(bytes, _) | Raw::Bytes(bytes) => put(&mut out, bytes),
+            Raw::Made(text) => put(&mut out, text),
             Raw::Address(text, _) => put(&mut out, text.as_bytes()),
             Raw::Stack(stack) => {
                 out.extend_from_slice(&(stack.pcs.len() as u64).to_le_bytes());

@@ -89,6 +89,9 @@ fn frame(o: &mut Object<'_>, symbol: &Symbol) {
     }
     o.some_text(key!("file"), name.file.as_deref().unwrap_or_default());
     o.some_unsigned(key!("line"), name.line);
+    if name.inlined {
+        o.flag(key!("inlined"), true);
+    }
 }
 
 fn stack(out: &mut Vec<u8>, stack: &Stack) {

@@ -211,7 +211,7 @@ impl InterpreterEngine {
                 let family = self.registry.family(&info.desc.provider);
                 let strsize = program.module.strsize as usize;
                 let pid = family.map_or(0, |f| provider_pid(&info.desc, f, strsize));
-                let name = family.filter(|_| pid != 0).map(|f| f.prefix().into());
+                let name = family.filter(|_| pid != 0).map(|f| f.prefix_of(&info.desc.provider).into());
                 let provider = (name.unwrap_or_else(|| info.desc.provider.clone()), pid);
                 batch.probes.push(EnabledProbe { probe: info.clone(), role, provider, clauses: Vec::new() });
                 batch.probes.len() - 1

@@ -21,7 +21,7 @@ use diagnostics::{SourceMap, control};
 use events::Sink;
 use plane::control::Activity;
 use probes::{Catalog, ProbeDesc, ProbeInfo};
-use providers::{Change, ProbesChanged};
+use providers::{Change, Follow, ProbesChanged, method};
 
 use super::enable::layouts;
 use super::shapes::{Group, Kind, Lowered, Matched, NameAndArgs, Shape, ShapeClause, lowered};
@@ -31,6 +31,7 @@ use crate::compile::{ListedClause, Program};
 use crate::engine::{Arrival, Firings, NewProbe};
 use crate::error::Error;
 use crate::modules::ModuleWatcher;
+use crate::processes::ProcessChanges;
 
 /// Why probes are not enabled.
 type Failure = (Arc<SourceMap>, Error);
@@ -38,6 +39,7 @@ type Failure = (Arc<SourceMap>, Error);
 impl<S: Sink> Session<S> {
     /// Opens the sources of changes that the program needs.
     pub(super) fn follow_system(&mut self) {
+        self.follow_processes_of_probes();
         // Later probes are followed where a description need not match one now. Given firings have no
         // system.
         if self.program.modules.is_none() || self.engine.firings() != Firings::Asynchronous {
@@ -59,10 +61,30 @@ impl<S: Sink> Session<S> {
         }
     }
 
+    /// Follows the processes of which descriptions have asked for probes.
+    fn follow_processes_of_probes(&mut self) {
+        if self.processes.is_some() || self.engine.firings() != Firings::Asynchronous {
+            return;
+        }
+        if !self.program.follows_processes() {
+            return;
+        }
+        match self.watch_promptly() {
+            Ok(watcher) => {
+                let follow = Follow::named(&self.options.text("follow"));
+                self.processes = Some(ProcessChanges::new(watcher, follow));
+            }
+            Err(why) => self.report(&Notice::Unavailable(format!(
+                "probes of libraries that are loaded later are not enabled: {why}"
+            ))),
+        }
+    }
+
     /// Enables the probes that came and removes those that went. An error is reported, and the
     /// session continues.
     pub(super) fn follow_changes(&mut self) -> Result<(), Error> {
-        if self.engine.activity().0 != Activity::Active || self.sources.is_empty() {
+        if self.engine.activity().0 != Activity::Active || self.sources.is_empty() && self.processes.is_none()
+        {
             return Ok(());
         }
         let patterns = self.shapes.patterns(&self.program);
@@ -71,8 +93,49 @@ impl<S: Sink> Session<S> {
         for source in &mut self.sources {
             changes.extend(source.changes(&registry, &patterns));
         }
+        if let Some(processes) = &mut self.processes {
+            let engine = &mut self.engine;
+            changes.extend(processes.changes(&registry, &patterns, &mut |pid| engine.sets_of(pid)));
+        }
+        for (pid, why) in registry.take_unwinding() {
+            self.engine.detach_returns(pid);
+            self.report(&Notice::Unavailable(format!(
+                "process {pid} has loaded code that unwinds through frames ({why}) and was not held: from now on its returns are probed at the \
+                 instructions that return, and an exception through a function that it had entered before ends it (-x pidreturn=ret avoids that)"
+            )));
+        }
+        self.apply_and_settle(changes)
+    }
+
+    /// Enables and removes the probes of changes, and again those whose process changed meanwhile.
+    pub(super) fn apply_and_settle(&mut self, changes: Vec<Change>) -> Result<(), Error> {
+        self.apply_changes(changes)?;
+        self.settle()
+    }
+
+    /// Attaches again what the change of a process has detached.
+    pub(super) fn settle(&mut self) -> Result<(), Error> {
+        let registry = self.program.registry.clone();
+        let again = registry.settle();
+        for warning in registry.take_warnings() {
+            self.report(&Notice::Unavailable(warning));
+        }
+        self.apply_changes(again)
+    }
+
+    /// Enables and removes the probes of changes.
+    pub(super) fn apply_changes(&mut self, changes: Vec<Change>) -> Result<(), Error> {
+        for detached in self.program.registry.take_detached() {
+            match detached {
+                method::Detached::All(pid) => self.engine.detach_process(pid),
+                method::Detached::Returns(pid) => self.engine.detach_returns(pid),
+            }
+        }
         for Change { subject, event, probes } in changes {
             let ProbesChanged { added, removed } = probes;
+            if !removed.is_empty() {
+                self.programs.clear();
+            }
             self.engine.remove(&removed);
             if added.is_empty() {
                 continue;
@@ -123,17 +186,18 @@ impl<S: Sink> Session<S> {
     /// some probes are not enabled.
     fn enable_added(&mut self, added: &[ProbeInfo]) -> Result<(usize, Vec<Failure>), Failure> {
         let listed = self.shapes.listed(&self.program);
-        let selects = |p: &ProbeInfo, clause: &ListedClause| {
-            let matches = |pattern: &&probes::Pattern| pattern.matches(&p.desc);
-            let registry = &self.program.registry;
-            clause.patterns.iter().filter(matches).any(|pattern| registry.selects(pattern)(&p.desc))
-        };
+        let registry = self.program.registry.clone();
+        let selecting: Vec<Vec<_>> =
+            listed.iter().map(|c| c.patterns.iter().map(|p| registry.selects(p)).collect()).collect();
         let mut groups: Vec<Group> = Vec::new();
         // The kernel's types are compared and hashed by their address.
         #[allow(clippy::mutable_key_type)]
         let mut places: HashMap<Option<NameAndArgs>, usize> = HashMap::new();
         for probe in added {
-            let clauses = || listed.iter().enumerate().filter(|(_, clause)| selects(probe, clause));
+            let selected = |(n, _): &(usize, &ListedClause)| {
+                selecting.get(*n).is_some_and(|all| all.iter().any(|selects| selects(&probe.desc)))
+            };
+            let clauses = || listed.iter().enumerate().filter(selected);
             let Some(family) = self.program.registry.family(&probe.desc.provider) else { continue };
             let by_probe = clauses().any(|(_, clause)| clause.by_probe);
             let only = by_probe.then(|| self.only(&probe.desc));
@@ -217,7 +281,8 @@ impl<S: Sink> Session<S> {
     }
 
     fn only(&self, desc: &ProbeDesc) -> NameAndArgs {
-        (desc.name.clone(), self.program.registry.args(desc))
+        let registry = &self.program.registry;
+        (desc.name.clone(), registry.args(desc), registry.definition(desc).map(|d| d.number))
     }
 
     /// Enables probes of known shapes, by rows and links alone. False if a shape is not known.
@@ -293,7 +358,7 @@ impl<S: Sink> Session<S> {
         let pid = family.map_or(0, |f| provider_pid(desc, f, program.module.strsize as usize));
         let mut fields = desc.fields();
         if let Some(family) = family.filter(|_| pid != 0) {
-            fields[0] = family.prefix();
+            fields[0] = family.prefix_of(fields[0]);
         }
         let most = (program.module.strsize as usize).saturating_sub(1);
         let mut names = [0; 4];
@@ -379,6 +444,7 @@ impl<S: Sink> Session<S> {
         groups: Vec<Group>,
         listed: &[ListedClause],
     ) -> Result<Vec<Group>, Failure> {
+        self.report_left_out(more);
         let mut known = vec![false; groups.len()];
         let lowered = lowered(more, &self.program, &groups, listed);
         for of_group in lowered.chunk_by(|a, b| a.group == b.group) {

@@ -18,6 +18,7 @@ use crate::compile::{Macros, Program, Source};
 use crate::engine::{Enabled, Engine, Firings, Loading};
 use crate::error::{CompileError, Error};
 use crate::options::Options;
+use crate::session::notice::Notice;
 
 impl<S: Sink> Session<S> {
     /// Enables more programs while the session runs. They can use the variables and aggregations of
@@ -37,6 +38,7 @@ impl<S: Sink> Session<S> {
         let more = more?;
         let map = more.map.clone();
         let first = self.program.titles.len();
+        self.programs.clear();
         let enabled = self.enable_program(more, options, None).map(|_| ());
         if enabled.is_ok() {
             let registry = &self.program.registry;
@@ -101,6 +103,17 @@ impl<S: Sink> Session<S> {
     pub(super) fn report_engine(&mut self) {
         for notice in self.engine.take_notices() {
             self.report(&notice);
+        }
+        let program = self.program.clone();
+        self.report_left_out(&program);
+    }
+
+    /// Reports what definitions of programs say that is not used, once.
+    pub(super) fn report_left_out(&mut self, program: &Program) {
+        for text in &program.checked.left_out {
+            if self.shapes.told.insert(text.clone()) {
+                self.report(&Notice::Unavailable(text.clone()));
+            }
         }
     }
 }

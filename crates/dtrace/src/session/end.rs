@@ -38,6 +38,7 @@ impl<S: Sink> Session<S> {
     }
 
     fn end(&mut self) -> Result<i32, Error> {
+        self.serve_postmortem()?;
         if self.engine.has_counted_clocks() {
             self.report_missing(&bpf_sys::online_cpus(), true);
         }
@@ -52,6 +53,9 @@ impl<S: Sink> Session<S> {
         self.read_maps_at_exit();
         self.engine.quiesce()?;
         self.report_suppressed();
+        for text in self.program.registry.missed() {
+            self.report(&Notice::Missed(text));
+        }
         self.drain(true)?;
         self.engine.run_end()?;
         self.drain(true)?;

@@ -21,6 +21,8 @@ pub(crate) enum Notice {
     Detail(String),
     /// Something that the program asks for is not available. The session continues without it.
     Unavailable(String),
+    /// Firings of which it is known that they are missing, and not how many.
+    Missed(String),
     /// Firings that the kernel suppressed since the last report (see
     /// [`Session::suppressed`](super::Session::suppressed)).
     Suppressed {
@@ -41,6 +43,7 @@ impl Notice {
             Notice::Lowered(text) => (NoticeKind::Lowered, text.into()),
             Notice::Target(text) => (NoticeKind::Target, text.into()),
             Notice::Detail(text) => (NoticeKind::Detail, text.into()),
+            Notice::Missed(text) => (NoticeKind::Failure, text.into()),
             Notice::Unavailable(text) => (NoticeKind::Unavailable, text.into()),
             Notice::Unresponsive(alarm) => (NoticeKind::Unresponsive, alarm.to_string().into()),
             Notice::Overload(overload) => (NoticeKind::Overload, overload.to_string().into()),

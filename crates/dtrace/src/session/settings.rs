@@ -27,3 +27,16 @@ pub(crate) fn check(options: &Options, is_destructive: bool, cpus: &[u32]) -> Re
     }
     Ok(())
 }
+
+/// The servers of debug files that the user has named.
+pub(crate) fn debug_servers(options: &Options) -> Result<String, String> {
+    let mut all: Vec<String> = Vec::new();
+    for text in options.texts("debuginfod") {
+        let text = if text == "env" { std::env::var("DEBUGINFOD_URLS").unwrap_or_default() } else { text };
+        all.extend(text.split_ascii_whitespace().map(String::from));
+    }
+    match all.iter().find(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
+        Some(url) => Err(format!("\"{url}\": a server has an address with https:// or http://")),
+        None => Ok(all.join(" ")),
+    }
+}

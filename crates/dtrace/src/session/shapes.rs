@@ -31,6 +31,8 @@ pub(super) struct Shapes {
     /// The numbers of the interned strings, by text, as far as they are known.
     pub(super) numbers: HashMap<Arc<[u8]>, u32>,
     pub(super) numbered: usize,
+    /// What was said of definitions that are not used.
+    pub(super) told: HashSet<String>,
 }
 
 impl Shapes {
@@ -56,8 +58,8 @@ impl Shapes {
 /// are others each time a module is loaded. A forgotten one is lowered once more.
 const KINDS_MAX: usize = 1024;
 
-/// The name of a probe and the types of its arguments.
-pub(super) type NameAndArgs = (Arc<str>, Args);
+/// The name of a probe, the types of its arguments, and the number of the definition that its file has of them.
+pub(super) type NameAndArgs = (Arc<str>, Args, Option<u32>);
 
 /// For which probes a clause is lowered.
 #[derive(Clone, PartialEq, Eq, Hash)]

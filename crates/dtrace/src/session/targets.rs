@@ -7,25 +7,48 @@
 //! and the tracer passes on the signals to its first thread. `-x exithold=no` avoids that: the
 //! target is then known as all other processes are, by the watcher, which sees its code but
 //! neither its data nor the names of its JIT code ([`super::watch`]).
+//!
+//! A target with probes of its functions also stops where it has executed a program, and where its first thread has loaded a library
+//! ([`crate::linker`]). It runs on when the probes of what is new are attached. What other threads load, and all of it with
+//! `-x exithold=no`, is told by the watcher, a little later.
+//!
+//! With `-x follow=exec` and `all`, what the first threads of targets and of their children fork stays traced too, and stops where it executes a program.
 
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use events::Sink;
+use providers::Follow;
 
 use super::{Notice, Session};
+use crate::error::Error;
+use crate::linker::LinkerStops;
 use crate::options::Options;
 
 /// How long a target is held at its exit, in addition to the time limit for reading its map.
 const HOLD: Duration = Duration::from_secs(5);
+
+/// The tables of a target may take this many time limits: it has many files.
+const PREPARE_TIMES: u32 = 10;
 
 /// The time limit for reading about one process or file.
 pub(super) fn symtimeout(options: &Options) -> Duration {
     Duration::from_nanos(options.number("symtimeout")).max(Duration::from_millis(1))
 }
 
+/// What tells the program that a process runs from others: device, inode, size and time of change.
+pub(super) type ProgramKey = (u64, u64, u64, i64, i64);
+
+fn program_of(pid: u32) -> Option<ProgramKey> {
+    let of = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;
+    Some((of.dev(), of.ino(), of.size(), of.ctime(), of.ctime_nsec()))
+}
+
 impl<S: Sink> Session<S> {
     /// Releases the targets. If their addresses are symbolized, each is held at its exit.
-    pub(super) fn release_targets(&mut self) {
+    pub(super) fn release_targets(&mut self) -> Result<(), Error> {
+        let fatal = self.begin_postmortem()?;
         let names = self.consumer.names_user_addresses() && !self.options.flag("noresolve");
         self.hold_exits = names && self.options.flag("exithold");
         // The limit matters when the session is blocked, for example by an output that is not read.
@@ -38,13 +61,88 @@ impl<S: Sink> Session<S> {
         if let Some(watch) = &self.watch {
             watch.read(self.targets.iter().map(|target| target.pid() as u32));
         }
-        for target in &mut self.targets {
-            if self.hold_exits {
-                target.release_until_exit(limit);
-            } else {
-                target.release();
-            }
+        for target in &self.targets {
+            self.engine.prepare_stacks(target.pid() as u32, symtimeout(&self.options) * PREPARE_TIMES);
         }
+        let followed = self.targets_with_probes();
+        if !followed.is_empty() {
+            self.linker = LinkerStops::load(&self.program.kernel);
+            let linker = self.linker.iter_mut();
+            let registry = &self.program.registry;
+            let loading = || followed.iter().filter(|pid| registry.follows_loading(**pid));
+            linker.for_each(|linker| loading().for_each(|pid| linker.follow(*pid)));
+        }
+        // A program that gives privileges gets them only where its tracer may trace all.
+        let forks = Follow::named(&self.options.text("follow")).programs() && proc::may_trace_all();
+        for target in &mut self.targets {
+            let changes = followed.contains(&(target.pid() as u32));
+            target.release_with(proc::Hold {
+                exit: self.hold_exits,
+                changes,
+                forks: changes && forks,
+                fatal,
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    /// The targets whose functions have probes, if targets are held.
+    fn targets_with_probes(&self) -> BTreeSet<u32> {
+        if self.processes.is_none() || !self.options.flag("exithold") {
+            return BTreeSet::new();
+        }
+        let (registry, patterns) = (&self.program.registry, self.program.later_patterns());
+        let (all, every) = (registry.processes(&patterns), registry.follows_all(&patterns));
+        let targets = self.targets.iter().map(|target| target.pid() as u32);
+        targets.filter(|pid| every || all.contains(pid)).collect()
+    }
+
+    /// Enables the probes of what targets have loaded or executed that wait for it, and resumes them.
+    pub(super) fn follow_targets(&mut self) -> Result<(), Error> {
+        for at in 0..self.targets.len() {
+            for pid in self.targets.get(at).map(proc::Target::held_children).unwrap_or_default() {
+                let done = self.enable_program_of(pid as u32);
+                self.targets.get(at).into_iter().for_each(|target| target.resume_child(pid));
+                done?;
+            }
+            let Some(target) = self.targets.get(at).filter(|target| target.has_changed()) else { continue };
+            let pid = target.pid() as u32;
+            let done = self.enable_changes_of(pid);
+            self.linker.iter_mut().for_each(|linker| linker.follow(pid));
+            self.targets.get_mut(at).into_iter().for_each(proc::Target::resume_change);
+            done?;
+        }
+        Ok(())
+    }
+
+    /// Enables the probes of the program that a child has executed, which is held. A set has them already if another of its processes has
+    /// executed it.
+    fn enable_program_of(&mut self, pid: u32) -> Result<(), Error> {
+        let sets = self.engine.sets_of(pid);
+        let patterns = self.shapes.patterns(&self.program);
+        if self.program.registry.follows_all(&patterns) {
+            return self.enable_changes_of(pid);
+        }
+        let known = program_of(pid).map(|program| (sets, program));
+        if sets == 0 || known.is_some_and(|known| self.programs.contains(&known)) {
+            return Ok(());
+        }
+        self.enable_changes_of(pid)?;
+        self.programs.extend(known);
+        Ok(())
+    }
+
+    /// Enables the probes of what a process has loaded or executed that is held.
+    fn enable_changes_of(&mut self, pid: u32) -> Result<(), Error> {
+        let patterns = self.shapes.patterns(&self.program);
+        let process = (pid, self.engine.sets_of(pid));
+        let changes = self.program.registry.clone().process_changed(process, &patterns);
+        // It does not run.
+        for (pid, _) in self.program.registry.take_unwinding() {
+            self.engine.detach_returns(pid);
+        }
+        self.apply_and_settle(changes)
     }
 
     /// Reads the address maps of targets that are held at their exit, and resumes them.
@@ -76,11 +174,15 @@ impl<S: Sink> Session<S> {
                 }
             };
             self.report(&Notice::Target(text));
+            self.linker.iter_mut().for_each(|linker| linker.forget(*pid as u32));
         }
         // A target that has ended is removed, or it would be reported again.
         if left > 0 {
             for (at, ..) in ended.iter().rev() {
                 self.targets.remove(*at);
+                if *at < self.mapped.len() {
+                    self.mapped.remove(*at);
+                }
             }
         }
         had && left == 0

@@ -2,8 +2,9 @@
 //!
 //! A process may end before its addresses are printed. The watcher (`proc::watcher`) knows what it had
 //! mapped. The session opens it before the first probe is attached, and only if a program prints
-//! addresses of processes by name. From then on the session takes the records regularly, because a
-//! ring is bounded and because a file can be held only as long as its path exists.
+//! addresses of processes by name, or describes probes of processes that may map more files. From then on the session takes the
+//! records regularly, because a ring is bounded and because a file can be held only as long as its path exists. Where probes
+//! depend on them, each record wakes the session, but not sooner than [`PAUSE`] after it has looked.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,14 +16,25 @@ use events::Sink;
 use proc::watcher::{BLOCKED, SharedWatcher, Watcher};
 
 use super::{Notice, Session};
+use crate::engine::Engine;
 
 /// The interval at which records are taken if no ring fills. It bounds how long a file may exist
 /// and not be held.
 const INTERVAL: Duration = Duration::from_millis(100);
 
+/// The shortest time between two looks at records that wake the session, on a system with many.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The interval for a watcher that was opened to name addresses, and whose records do not wake the session.
+const SOON: Duration = Duration::from_millis(10);
+
 /// The watcher of a session.
 pub(super) struct Watch {
     watcher: SharedWatcher,
+    /// Its records wake the session.
+    prompt: bool,
+    interval: Duration,
+    looked: Instant,
     /// A process that blocks the reading of its map was reported.
     told_blocked: bool,
     /// The watcher's descriptor.
@@ -31,33 +43,49 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Opens a watcher if the consumer has a use for it.
-    pub(super) fn begin<S: Sink>(consumer: &mut Consumer<S>, cpus: &[u32], now: u64) -> Option<Watch> {
-        if !consumer.wants_watcher() {
+    /// Opens a watcher if the consumer has a use for it, or the probes of processes have: they need to know at once.
+    pub(super) fn begin<S: Sink>(
+        consumer: &mut Consumer<S>,
+        cpus: &[u32],
+        (engine, prompt): (&dyn Engine, bool),
+    ) -> Option<Watch> {
+        if !prompt && !consumer.wants_watcher() {
             return None;
         }
-        let opened = Watcher::open(cpus).and_then(|watcher| {
-            let poll = watcher.poll_fd().try_clone_to_owned();
-            let errno = |e: std::io::Error| e.raw_os_error().unwrap_or_default();
-            let poll = poll.map_err(|e| SysError::new("watch processes", errno(e)))?;
-            Ok((watcher, poll))
-        });
-        match opened {
-            Ok((watcher, poll)) => {
-                let watcher = Arc::new(Mutex::new(watcher));
-                consumer.set_watcher(watcher.clone());
-                Some(Watch { watcher, told_blocked: false, poll, next: Instant::now() })
+        match Watch::open(cpus, prompt) {
+            Ok(watch) => {
+                if consumer.wants_watcher() {
+                    consumer.set_watcher(watch.watcher.clone());
+                    engine.follow_stacks(watch.watcher.clone());
+                }
+                Some(watch)
             }
             Err(why) => {
-                consumer.report(&Notice::Unavailable(cannot_watch(&why)).event(now));
+                if consumer.wants_watcher() {
+                    consumer.report(&Notice::Unavailable(cannot_watch(&why)).event(engine.now()));
+                }
                 None
             }
         }
     }
 
+    fn open(cpus: &[u32], prompt: bool) -> Result<Watch, SysError> {
+        let watcher = if prompt { Watcher::open_prompt(cpus) } else { Watcher::open(cpus) }?;
+        let poll = watcher.poll_fd().try_clone_to_owned();
+        let errno = |e: std::io::Error| e.raw_os_error().unwrap_or_default();
+        let poll = poll.map_err(|e| SysError::new("watch processes", errno(e)))?;
+        let (watcher, now) = (Arc::new(Mutex::new(watcher)), Instant::now());
+        Ok(Watch { watcher, prompt, interval: INTERVAL, looked: now, told_blocked: false, poll, next: now })
+    }
+
+    /// The watcher.
+    pub(super) fn shared(&self) -> SharedWatcher {
+        self.watcher.clone()
+    }
+
     /// Readable when records should be taken.
-    pub(super) fn poll_fd(&self) -> BorrowedFd<'_> {
-        self.poll.as_fd()
+    pub(super) fn poll_fd(&self, now: Instant) -> Option<BorrowedFd<'_>> {
+        (!self.prompt || now >= self.looked + PAUSE).then(|| self.poll.as_fd())
     }
 
     /// Reads processes from `/proc` now, because they may end before their turn comes.
@@ -68,7 +96,7 @@ impl Watch {
 
     /// When records are to be taken at the latest.
     pub(super) fn next(&self) -> Instant {
-        self.next
+        if self.prompt { self.next.min(self.looked + PAUSE) } else { self.next }
     }
 }
 
@@ -89,8 +117,21 @@ impl<S: Sink> Session<S> {
     /// Opens a watcher, if there is none and the consumer has a use for it.
     pub(super) fn watch_processes(&mut self) {
         if self.watch.is_none() {
-            self.watch = Watch::begin(&mut self.consumer, &self.cpus, self.engine.now());
+            self.watch = Watch::begin(&mut self.consumer, &self.cpus, (&*self.engine, false));
         }
+    }
+
+    /// The watcher for probes of processes.
+    pub(super) fn watch_promptly(&mut self) -> Result<SharedWatcher, SysError> {
+        let watch = match self.watch.take() {
+            Some(watch) => watch,
+            None => Watch::open(&self.cpus, true)?,
+        };
+        let watch = self.watch.insert(watch);
+        if !watch.prompt {
+            watch.interval = SOON;
+        }
+        Ok(watch.shared())
     }
 
     /// Takes the records of the watcher.
@@ -98,7 +139,7 @@ impl<S: Sink> Session<S> {
         let Some(watch) = &mut self.watch else { return };
         // The first state is read in parts, so that the session's other work goes on.
         let has_all = self.consumer.watch_processes();
-        watch.next = now + if has_all { INTERVAL } else { Duration::ZERO };
+        (watch.looked, watch.next) = (now, now + if has_all { watch.interval } else { Duration::ZERO });
     }
 
     /// Reports lost records, and follows CPUs that came online.

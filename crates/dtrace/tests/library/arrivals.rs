@@ -92,7 +92,10 @@ impl Running {
                 Event::Notice(n) if matches!(n.kind, NoticeKind::Detail | NoticeKind::Unavailable) => {
                     self.notices.push(n.text.into_owned());
                 }
-                Event::Suppressed(s) => losses.suppressed += s.count,
+                Event::Suppressed(s) => {
+                    testing::suppressed::note(format!("{s:?}"));
+                    losses.suppressed += s.count;
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -816,7 +819,7 @@ fn added() -> Verdict {
         let enabled = run.session.enable(&[source], &Macros::default());
         enabled.unwrap_or_else(|e| panic!("{e}"));
     };
-    enable(&mut run, "later::other*:hit { @[\"other\"] = count(); }");
+    enable(&mut run, "later::other*:hit /pid == $pid/ { @[\"other\"] = count(); }");
     let programs = kernel_objects()[0];
     run.add(&["second", "third"]);
     assert_eq!(kernel_objects()[0], programs, "a program was loaded for a known shape");

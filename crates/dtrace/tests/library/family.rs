@@ -264,7 +264,7 @@ fn descriptions() -> Verdict {
     let why = |script: &str| listed(script, 0).unwrap_err();
     assert!(why("tst300:::x").contains("tst300:::x does not match any probes"), "{}", why("tst300:::x"));
     let bare = why("tst:::x");
-    assert!(bare.contains("the process id follows the name of the provider: tst1234"), "{bare}");
+    assert!(bare.contains("it has a process: tst1234, or tst$target for the one of -c or -p"), "{bare}");
     assert!(why("tts200:::x").contains("did you mean `tst200`"), "{}", why("tts200:::x"));
     assert!(why("tst200:::z").contains("does not match any probes"));
     assert!(why("tstgin:::x").contains("does not match any probes"));

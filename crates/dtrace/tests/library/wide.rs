@@ -110,13 +110,13 @@ fn once(script: &str) -> (Output, Losses) {
     let (start, before) = (Instant::now(), resident());
     let program =
         dtrace::compile_with(&[source], &macros, &mut options, wide).unwrap_or_else(|e| panic!("{e}"));
-    let (compiled, memory) = (start.elapsed(), resident() - before);
+    let (compiled, memory) = (start.elapsed(), resident().saturating_sub(before));
     let output = Output::default();
     let mut session = Session::start(&program, options, vec![target], sink(&output)).unwrap();
     println!(
         "{script}: compiled in {compiled:?}, {memory} KiB; started after {:?}, {} KiB",
         start.elapsed(),
-        resident() - before
+        resident().saturating_sub(before)
     );
     let mut losses = run_to_end(&mut session, Duration::from_secs(120));
     session.finish().unwrap();

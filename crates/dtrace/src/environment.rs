@@ -1,0 +1,41 @@
+//! What providers and the plan of the maps are told of the options.
+
+use bpf_sys::features::Features;
+use providers::method::FunctionMethod;
+use providers::{Env, Follow, Returns};
+
+use crate::options::Options;
+
+/// The environment for the plans of providers.
+pub(crate) fn env<'a>(options: &Options, features: &'a Features, cpus: &'a [u32]) -> Env<'a> {
+    let method = match options.text("fbtmeans").as_str() {
+        "multi" => Some(FunctionMethod::Multi),
+        "fentry" => Some(FunctionMethod::Fentry),
+        "kprobe" => Some(FunctionMethod::Kprobe),
+        _ => None,
+    };
+    Env {
+        features,
+        cpus,
+        only_cpu: options.maybe_number("cpu").map(|c| c as u32),
+        method,
+        single_attach_limit: options.number("fbtmax") as usize,
+        returns: Returns::named(&options.text("pidreturn")),
+        follow: Follow::named(&options.text("follow")),
+        first: 0,
+    }
+}
+
+/// The sizes of a new session's maps, and its random key.
+pub(crate) fn sizes(options: &Options) -> bpf_codegen::plan::Options {
+    bpf_codegen::plan::Options {
+        bufsize: options.number("bufsize"),
+        bufpolicy: crate::options::policy(options),
+        aggsize: options.number("aggsize"),
+        dynvarsize: options.number("dynvarsize"),
+        stacksize: options.number("stacksize"),
+        stack_key: crate::stack_store::random_key(),
+        nspec: options.number("nspec"),
+        specsize: options.number("specsize"),
+    }
+}

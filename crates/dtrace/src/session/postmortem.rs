@@ -1,0 +1,180 @@
+//! `-x postmortem=SIZE`: the last events of a session are in the core file of a target.
+//!
+//! ```text
+//!  start            each target maps SIZE bytes of private memory (one mmap); a head says that nothing is written
+//!  each event       is encoded into a log of the newest SIZE bytes, beside the sink
+//!  fatal signal     the target is held before the kernel acts on it: rings are read, a snapshot is taken, log and
+//!                   totals are written to the memory, the signal is delivered, and the kernel dumps the process
+//! ```
+//!
+//! The memory is not touched until then, so it costs the target one page. What is written is in [`::postmortem`].
+
+use events::{Event, Sink, SinkError};
+use postmortem::{Head, Log, Totals, blank};
+
+use super::{Notice, Session};
+use crate::error::Error;
+use crate::options::Options;
+
+/// The sink of a session, and the log of its last events.
+pub(super) struct Recorded<S> {
+    pub(super) sink: S,
+    log: Option<Log>,
+    /// Aggregations are delivered to these totals, and not to the sink.
+    totals: Option<Totals>,
+}
+
+impl<S: Sink> Recorded<S> {
+    pub(super) fn new(sink: S, options: &Options) -> Recorded<S> {
+        Recorded { sink, log: options.maybe_number("postmortem").map(Log::new), totals: None }
+    }
+}
+
+impl<S: Sink> Sink for Recorded<S> {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        if let Some(totals) = &mut self.totals {
+            totals.add(event);
+            return Ok(());
+        }
+        self.log.iter_mut().for_each(|log| log.add(event));
+        self.sink.event(event)
+    }
+
+    fn batch_end(&mut self) -> std::io::Result<()> {
+        if self.totals.is_some() { Ok(()) } else { self.sink.batch_end() }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        if self.totals.is_some() { Ok(()) } else { self.sink.flush() }
+    }
+}
+
+/// Rejects the option where no memory can be had.
+pub(super) fn check(options: &Options, targets: usize) -> Result<(), Error> {
+    if options.maybe_number("postmortem").is_none() {
+        return Ok(());
+    }
+    let refused = |why: &str| Err(Error::Setting(format!("failed to set option 'postmortem': {why}")));
+    if targets == 0 {
+        return refused("it needs a process that is held when a signal ends it: -c or -p");
+    }
+    if options.text("bufpolicy") != "switch" {
+        return refused("records must be read while tracing, which bufpolicy=fill and ring do not");
+    }
+    Ok(())
+}
+
+fn text(path: &str) -> String {
+    std::fs::read(path).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
+}
+
+/// Why a core file of a process would not have the memory, or not be made.
+fn obstacle(pid: i32) -> Option<String> {
+    /// Bit of `coredump_filter`: private memory without a file.
+    const PRIVATE: u64 = 1;
+    let filter = u64::from_str_radix(text(&format!("/proc/{pid}/coredump_filter")).trim(), 16);
+    if filter.is_ok_and(|filter| filter & PRIVATE == 0) {
+        return Some(
+            "its coredump_filter leaves private memory out of core files, and the records with it".into(),
+        );
+    }
+    let pattern = text("/proc/sys/kernel/core_pattern");
+    let limits = text(&format!("/proc/{pid}/limits"));
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max core file size"));
+    let limit = limit.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    match (pattern.trim(), limit) {
+        ("", _) => Some("no core files are made here: /proc/sys/kernel/core_pattern is empty".into()),
+        (pattern, Some(0)) if !pattern.starts_with('|') => {
+            Some("it makes no core file: its limit is 0 (ulimit -c unlimited)".into())
+        }
+        _ => None,
+    }
+}
+
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl<S: Sink> Session<S> {
+    /// Lets the targets map memory, before they are released. True if they are to be held at signals.
+    pub(super) fn begin_postmortem(&mut self) -> Result<bool, Error> {
+        let Some(size) = self.options.maybe_number("postmortem") else { return Ok(false) };
+        let mut notices = Vec::new();
+        for target in &mut self.targets {
+            let pid = target.pid();
+            let done = target
+                .map_memory(size)
+                .and_then(|()| target.write_memory(&blank(size)).map_err(|e| diagnostics::system_text(&e)));
+            done.map_err(|why| {
+                Error::Setting(format!("failed to set option 'postmortem': pid {pid}: {why}"))
+            })?;
+            notices.extend(
+                obstacle(pid).map(|why| Notice::Unavailable(format!("postmortem: pid {pid}: {why}"))),
+            );
+        }
+        self.mapped = vec![1; self.targets.len()];
+        notices.iter().for_each(|notice| self.report(notice));
+        Ok(true)
+    }
+
+    /// Writes the last events to targets that a signal is about to end, and delivers the signals.
+    pub(super) fn serve_postmortem(&mut self) -> Result<(), Error> {
+        let Some(size) = self.options.maybe_number("postmortem") else { return Ok(()) };
+        for at in 0..self.targets.len() {
+            let Some(target) = self.targets.get(at) else { continue };
+            let (pid, mappings) = (target.pid(), target.mappings());
+            if let Some(why) = target.lost_memory() {
+                let text = format!("postmortem: pid {pid} has no memory for records after its exec: {why}");
+                self.report(&Notice::Unavailable(text));
+            }
+            let target = self.targets.get(at);
+            if let (Some(known), Some(target)) = (self.mapped.get_mut(at), target)
+                && mappings > std::mem::replace(known, mappings)
+            {
+                // Without it, what follows is written all the same.
+                let _ = target.write_memory(&blank(size));
+            }
+            let Some((thread, signal)) = target.and_then(proc::Target::fatal_signal) else { continue };
+            let done = self.write_postmortem(at, thread, signal);
+            self.targets.get_mut(at).into_iter().for_each(proc::Target::resume_fatal);
+            done?;
+        }
+        Ok(())
+    }
+
+    fn write_postmortem(&mut self, at: usize, thread: i32, signal: i32) -> Result<(), Error> {
+        let Some(target) = self.targets.get(at) else { return Ok(()) };
+        let (pid, name) = (target.pid(), proc::signal_name(signal));
+        // Its addresses, while it has them.
+        self.consumer.note(pid as u32);
+        self.drain(true)?;
+        self.consume_held(true)?;
+        self.report_drops();
+        let recorded = self.consumer.sink_mut();
+        recorded.totals = recorded.log.as_ref().map(Log::totals);
+        let (consumer, mut source) = self.consumer_and_source();
+        let delivered = consumer.deliver_aggregations(&mut source).map_err(Error::Output);
+        let recorded = self.consumer.sink_mut();
+        let totals = recorded.totals.take();
+        let (Some(log), Some(totals)) = (&mut recorded.log, totals) else { return delivered };
+        let whom = Head {
+            pid: pid as u32,
+            tid: thread as u32,
+            signal: signal as u32,
+            wall: now(),
+            ..Head::default()
+        };
+        let image = log.image(totals, whom);
+        let written = self.targets.get(at).map_or(Ok(()), |target| target.write_memory(&image));
+        let notice = match written {
+            Ok(()) => Notice::Target(format!("pid {pid} gets {name}: the last records are in its memory")),
+            Err(e) => Notice::Unavailable(format!(
+                "postmortem: pid {pid}: failed to write the records to its memory: {}",
+                diagnostics::system_text(&e)
+            )),
+        };
+        self.report(&notice);
+        delivered
+    }
+}

@@ -1,0 +1,423 @@
+//! The tables in the kernel: which files have one, where it is, and which files wait for theirs.
+//!
+//! The table of a file is made once, however many processes have it mapped. Each table serves all of these as soon as it
+//! is made, before the next one is read. Where the memory does not suffice, the tables that were asked for least recently
+//! are removed, and their ranges wait for them again.
+//!
+//! A slot is for an address space, which a process shares with those that it forks. They may map other
+//! code later. What they have all mapped is one list then; where they differ, a walk ends.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bpf_runtime::maps::unwind_chunk;
+use bpf_sys::{Map, Mmap};
+use plane::unwind::{
+    AMBIGUOUS, CHUNK_SHIFT, CHUNK_WORDS, CHUNKS, Directory, FIRST_RANGE, NO_TABLE, PENDING, RANGES_END,
+    RANGES_MAX, Range, key,
+};
+use proc::watcher::SharedWatcher;
+use symbols::{CodeSource, FrameRequest, FrameTable, MappedCode, Processes};
+use unwind::Place;
+
+use super::memory::Free;
+
+/// The interval at which processes that have ended are looked for.
+pub(super) const SWEEP: Duration = Duration::from_secs(10);
+
+/// The code of a file, in bytes, up to which its table is made before those of larger files that others wait for.
+const SMALL: u64 = 4 << 20;
+
+/// The most processes of an address space whose mappings are compared.
+const MEMBERS: usize = 64;
+
+/// The most address spaces.
+const SPACES: usize = 4096;
+
+/// The table of a file in the kernel.
+struct Loaded {
+    places: Vec<Place>,
+    base: u64,
+    pages: u32,
+    file: FrameTable,
+}
+
+/// A file.
+struct File {
+    /// `None`: it has no table, or its table is not in the kernel.
+    loaded: Option<Loaded>,
+    /// It has none, and needs not to be read again until then.
+    none_until: Option<Instant>,
+    /// When it was last asked for, in requests.
+    used: u64,
+}
+
+/// A file that waits for its table.
+#[derive(Default)]
+struct Waiting {
+    /// When it was last asked for, in requests.
+    clock: u64,
+    /// The most bytes of its code that a mapping has.
+    bytes: u64,
+    /// It is being read elsewhere.
+    is_read: bool,
+}
+
+/// An address space.
+#[derive(Default)]
+struct Space {
+    /// What each process has mapped.
+    members: BTreeMap<u32, Vec<MappedCode>>,
+    /// Its ranges in the directory.
+    first: u32,
+    ranges: Vec<Range>,
+}
+
+/// What is in the kernel.
+pub(super) struct Tables {
+    processes: Processes,
+    directory: Mmap,
+    ranges: Free,
+    outer: Arc<Map>,
+    /// The chunks, and what is free of each.
+    chunks: Vec<(Mmap, Free)>,
+    /// The most chunks.
+    most: usize,
+    files: HashMap<CodeSource, File>,
+    waiting: HashMap<CodeSource, Waiting>,
+    spaces: HashMap<u64, Space>,
+    /// Counts requests.
+    clock: u64,
+}
+
+/// The key of a process's address space.
+fn key_of(pid: u32) -> Option<u64> {
+    let stat = std::fs::read(format!("/proc/{}/stat", proc::thread_with_memory(pid))).ok()?;
+    let proc::Stat { code, stack, arguments, .. } = proc::parse_stat(&stat)?;
+    (stack != 0).then(|| key(code, stack, arguments))
+}
+
+impl Tables {
+    /// Nothing yet, with at most `limit` bytes of chunks.
+    pub(super) fn new(processes: Processes, directory: Mmap, chunks: Arc<Map>, limit: u64) -> Tables {
+        Tables {
+            processes,
+            directory,
+            ranges: Free::new(FIRST_RANGE, RANGES_END - FIRST_RANGE),
+            outer: chunks,
+            chunks: Vec::new(),
+            most: (limit >> (CHUNK_SHIFT + 3)).clamp(1, u64::from(CHUNKS)) as usize,
+            files: HashMap::new(),
+            waiting: HashMap::new(),
+            spaces: HashMap::new(),
+            clock: 0,
+        }
+    }
+
+    /// Uses what a watcher of processes sees.
+    pub(super) fn watch(&mut self, watcher: SharedWatcher) {
+        self.processes.set_watcher(Some(watcher));
+    }
+
+    /// True if no address space is known.
+    pub(super) fn is_empty(&self) -> bool {
+        self.spaces.is_empty()
+    }
+
+    pub(super) fn directory(&self) -> Directory<'_> {
+        // The map has this size.
+        Directory::new(self.directory.words()).unwrap_or_default()
+    }
+
+    /// The processes whose mappings are known.
+    pub(super) fn members(&self) -> impl Iterator<Item = u32> {
+        self.spaces.values().flat_map(|space| space.members.keys().copied())
+    }
+
+    /// Learns what a process has mapped. Returns its address space, whose files [wait](Tables::wait_for) for their
+    /// tables, and whether programs know more of it by now. `None`: that could not be read, or it executes another program meanwhile.
+    pub(super) fn observe(&mut self, pid: u32) -> Option<(u64, bool)> {
+        self.clock += 1;
+        let key = key_of(pid)?;
+        let code = self.processes.code(pid).ok()?;
+        // It has executed another program meanwhile, which will be asked for.
+        if key_of(pid) != Some(key) {
+            return None;
+        }
+        if self.spaces.len() >= SPACES && !self.spaces.contains_key(&key) {
+            self.sweep();
+        }
+        let space = self.spaces.entry(key).or_default();
+        if space.members.len() >= MEMBERS && !space.members.contains_key(&pid) {
+            space.members.pop_first();
+        }
+        space.members.insert(pid, code.clone());
+        code.iter().for_each(|code| self.wait_for(code));
+        // What other processes have is there at once.
+        Some((key, self.publish(key)))
+    }
+
+    /// Lets a file wait for its table, unless that is in the kernel.
+    fn wait_for(&mut self, code: &MappedCode) {
+        let (clock, source) = (self.clock, code.source);
+        if let Some(file) = self.files.get_mut(&source) {
+            file.used = clock;
+            if file.loaded.is_some() || file.none_until.is_some_and(|until| Instant::now() < until) {
+                return;
+            }
+        }
+        let waiting = self.waiting.entry(source).or_default();
+        waiting.clock = clock;
+        if let CodeSource::File(_) = source {
+            waiting.bytes = waiting.bytes.max(code.end - code.start);
+        }
+    }
+
+    /// The file whose table is made next: of those that are small, else of all, one that was asked for most recently.
+    pub(super) fn next(&self, is_small: bool) -> Option<CodeSource> {
+        let some = self.waiting.iter().filter(|(_, file)| (file.bytes <= SMALL) == is_small && !file.is_read);
+        some.min_by_key(|(_, file)| (Reverse(file.clock), file.bytes)).map(|(source, _)| *source)
+    }
+
+    /// True if files of an address space wait for their tables.
+    pub(super) fn waits(&self, key: u64) -> bool {
+        let Some(space) = self.spaces.get(&key) else { return false };
+        space.members.values().flatten().any(|code| self.waiting.contains_key(&code.source))
+    }
+
+    /// Makes the table of a file. Returns the address spaces that have got something by it.
+    pub(super) fn load(&mut self, source: CodeSource) -> Vec<u64> {
+        let table = match source {
+            CodeSource::Anonymous => Ok(None),
+            CodeSource::Vdso => self.processes.frames(None),
+            CodeSource::File(id) => self.processes.frames(Some(id)),
+        };
+        self.settle(source, table.ok())
+    }
+
+    /// What is needed to read a file elsewhere. `None`: it is no file that can be read.
+    pub(super) fn request(&mut self, source: CodeSource) -> Option<FrameRequest> {
+        let CodeSource::File(id) = source else { return None };
+        let request = self.processes.frame_request(id)?;
+        self.waiting.get_mut(&source)?.is_read = true;
+        Some(request)
+    }
+
+    /// Makes all tables of a process.
+    pub(super) fn make(&mut self, pid: u32) {
+        let Some((key, _)) = self.observe(pid) else { return };
+        let members = self.spaces.get(&key).map(|space| &space.members);
+        let code = members.and_then(|members| members.get(&pid)).cloned().unwrap_or_default();
+        for source in code.into_iter().map(|code| code.source) {
+            if self.waiting.contains_key(&source) {
+                self.load(source);
+            }
+        }
+    }
+
+    /// A file has this table; `None`: it could not be read; within: it has none. Returns the address spaces that have
+    /// got something by it.
+    pub(super) fn settle(&mut self, source: CodeSource, table: Option<Option<FrameTable>>) -> Vec<u64> {
+        let used = self.waiting.remove(&source).map_or(self.clock, |waiting| waiting.clock);
+        if self.files.get(&source).is_some_and(|file| file.loaded.is_some()) {
+            return Vec::new();
+        }
+        let mut file = File { loaded: None, none_until: None, used };
+        match table {
+            // Perhaps it can be read later.
+            None => file.none_until = Some(Instant::now() + SWEEP),
+            Some(None) => file.none_until = Some(Instant::now() + 360 * SWEEP),
+            Some(Some(table)) => file.loaded = self.place(table, used),
+        }
+        self.files.insert(source, file);
+        let users = self.users(source);
+        users.into_iter().filter(|key| self.publish(*key)).collect()
+    }
+
+    /// The address spaces that have a file mapped.
+    fn users(&self, source: CodeSource) -> Vec<u64> {
+        let has = |space: &Space| space.members.values().flatten().any(|code| code.source == source);
+        self.spaces.iter().filter(|(_, space)| has(space)).map(|(key, _)| *key).collect()
+    }
+
+    /// Writes a table to chunks. `None` if there is no space for it, and none of files that were asked for before.
+    fn place(&mut self, file: FrameTable, used: u64) -> Option<Loaded> {
+        let mut places: Vec<Place> = Vec::new();
+        for words in file.table.parts() {
+            match self.take(words, used) {
+                Some(word) => places.push(Place { word, words }),
+                None => {
+                    self.give(&places);
+                    return None;
+                }
+            }
+        }
+        for (place, words) in places.iter().zip(file.table.words(&places)) {
+            let (chunk, at) = (place.word >> CHUNK_SHIFT, place.word & (CHUNK_WORDS - 1));
+            let (memory, _) = self.chunks.get(chunk as usize)?;
+            for (to, from) in memory.words().get(at as usize..)?.iter().zip(&words) {
+                to.store(*from, Ordering::Relaxed);
+            }
+        }
+        let (base, pages) = (file.table.base(), file.table.pages());
+        // The rows are in the kernel.
+        let file = FrameTable { loads: file.loads, ..FrameTable::default() };
+        Some(Loaded { places, base, pages, file })
+    }
+
+    /// Takes words of a chunk, of a new one or of files that were used least recently if need be.
+    fn take(&mut self, words: u32, used: u64) -> Option<u32> {
+        loop {
+            for (number, (_, free)) in (0u32..).zip(&mut self.chunks) {
+                if let Some(at) = free.take(words) {
+                    return Some(number * CHUNK_WORDS + at);
+                }
+            }
+            if words > CHUNK_WORDS || !(self.add_chunk() || self.evict(used)) {
+                return None;
+            }
+        }
+    }
+
+    fn give(&mut self, places: &[Place]) {
+        for place in places {
+            if let Some((_, free)) = self.chunks.get_mut((place.word >> CHUNK_SHIFT) as usize) {
+                free.give(place.word & (CHUNK_WORDS - 1), place.words);
+            }
+        }
+    }
+
+    /// Creates a chunk. False if there is no memory for it, or as many as there may be.
+    fn add_chunk(&mut self) -> bool {
+        if self.chunks.len() >= self.most {
+            return false;
+        }
+        let created = unwind_chunk().and_then(|chunk| {
+            let memory = chunk.mmap(true)?;
+            self.outer.set_fd(self.chunks.len() as u32, chunk.as_fd())?;
+            Ok(memory)
+        });
+        match created {
+            Ok(memory) => {
+                self.chunks.push((memory, Free::new(0, CHUNK_WORDS)));
+                true
+            }
+            Err(_) => {
+                self.most = self.chunks.len();
+                false
+            }
+        }
+    }
+
+    /// Removes the table that was asked for least recently, and before `used`. False if there is none.
+    fn evict(&mut self, used: u64) -> bool {
+        let loaded = self.files.iter().filter(|(_, file)| file.loaded.is_some() && file.used < used);
+        let Some(source) = loaded.min_by_key(|(_, file)| file.used).map(|(source, _)| *source) else {
+            return false;
+        };
+        let Some(loaded) = self.files.remove(&source).and_then(|file| file.loaded) else { return false };
+        let users = self.users(source);
+        // Programs do not find the table any more, and a walk that has found it sees that.
+        users.into_iter().for_each(|key| {
+            self.publish(key);
+        });
+        self.give(&loaded.places);
+        true
+    }
+
+    /// Writes the ranges of an address space. True if they are others.
+    fn publish(&mut self, key: u64) -> bool {
+        let Some(space) = self.spaces.get(&key) else { return false };
+        let ranges = self.ranges_of(space);
+        let changed = ranges != space.ranges;
+        if changed {
+            let first = match self.ranges.take(ranges.len() as u32) {
+                Some(first) => first,
+                None => {
+                    self.remove(key);
+                    return false;
+                }
+            };
+            let directory = self.directory();
+            directory.write(first, &ranges);
+            if !directory.publish(key, first, ranges.len() as u32) {
+                self.ranges.give(first, ranges.len() as u32);
+                self.remove(key);
+                return false;
+            }
+            if let Some(space) = self.spaces.get_mut(&key) {
+                let old = (space.first, space.ranges.len() as u32);
+                (space.first, space.ranges) = (first, ranges);
+                if old.1 > 0 {
+                    self.ranges.give(old.0, old.1);
+                }
+            }
+        }
+        changed
+    }
+
+    /// The ranges of what all processes of an address space have mapped, sorted.
+    fn ranges_of(&self, space: &Space) -> Vec<Range> {
+        let mut all: Vec<MappedCode> = space.members.values().flatten().copied().collect();
+        all.sort_unstable_by_key(|code| (code.start, code.end, code.offset));
+        all.dedup();
+        let mut ranges: Vec<Range> = Vec::new();
+        for code in all {
+            let range = self.range(&code);
+            match ranges.last_mut() {
+                // Processes of this address space differ here.
+                Some(last) if last.end > range.start => {
+                    let end = last.end.max(range.end);
+                    *last = Range { start: last.start, end, table: AMBIGUOUS, delta: 0 };
+                }
+                _ => ranges.push(range),
+            }
+        }
+        ranges.truncate(RANGES_MAX as usize);
+        ranges
+    }
+
+    fn range(&self, code: &MappedCode) -> Range {
+        let MappedCode { start, end, offset, source } = *code;
+        let file = self.files.get(&source);
+        let (table, delta) = match file.and_then(|file| file.loaded.as_ref()) {
+            Some(Loaded { places, base, pages, file }) => match (file.address(offset), places.first()) {
+                (Some(addr), Some(place)) => {
+                    let delta = addr.wrapping_sub(start).wrapping_sub(*base);
+                    (u64::from(place.word) | u64::from(*pages) << 32, delta)
+                }
+                _ => (NO_TABLE, 0),
+            },
+            None if file.is_some_and(|file| file.none_until.is_some()) => (NO_TABLE, 0),
+            None => (PENDING, 0),
+        };
+        Range { start, end, table, delta }
+    }
+
+    /// Removes an address space.
+    fn remove(&mut self, key: u64) {
+        self.directory().remove(key);
+        if let Some(space) = self.spaces.remove(&key)
+            && !space.ranges.is_empty()
+        {
+            self.ranges.give(space.first, space.ranges.len() as u32);
+        }
+    }
+
+    /// Removes processes that have ended or execute another program, and address spaces without any.
+    pub(super) fn sweep(&mut self) {
+        let keys: Vec<u64> = self.spaces.keys().copied().collect();
+        for key in keys {
+            if let Some(space) = self.spaces.get_mut(&key) {
+                space.members.retain(|pid, _| key_of(*pid) == Some(key));
+                if space.members.is_empty() {
+                    self.remove(key);
+                }
+            }
+        }
+    }
+}
