@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use dtrace::diagnostics::{control, raw};
+use dtrace::flame::Format;
 use dtrace::options::Options;
 use dtrace::{Field, Source};
 
@@ -15,6 +16,9 @@ use crate::flags::{self, NOT_YET, Word};
 /// The longest script that is read, in bytes. A device that never ends (`-s /dev/zero`) must not take all memory.
 const LONGEST_SCRIPT: u64 = 16 << 20;
 
+/// Frames of a stack without a number in a session that draws stacks: as many as there can be.
+const WHOLE_STACK: &str = "127";
+
 /// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -22,6 +26,10 @@ pub(crate) enum Mode {
     Trace,
     /// `-l`
     List,
+    /// `-h`
+    Header,
+    /// `-G`
+    Object,
     /// `-V`
     Version,
     /// `--help`
@@ -55,10 +63,20 @@ pub(crate) struct Command {
     pub(crate) options: Options,
     pub(crate) operands: Vec<String>,
     pub(crate) output: Option<String>,
+    /// `--flame`: files and their formats.
+    pub(crate) flames: Vec<(String, Format)>,
+    /// `--flame-diff`
+    pub(crate) flame_diff: Option<String>,
+    /// `--flame-from`
+    pub(crate) flame_from: Option<String>,
+    /// `--postmortem`: a core file.
+    pub(crate) postmortem: Option<String>,
     /// `-e`
     pub(crate) compile_only: bool,
     /// `-v`
     pub(crate) verbose: bool,
+    /// `-h` or `-G` is among the options.
+    builds: bool,
 }
 
 /// An error in the command line.
@@ -84,15 +102,46 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
         options: Options::default(),
         operands: Vec::new(),
         output: None,
+        flames: Vec::new(),
+        flame_diff: None,
+        flame_from: None,
+        postmortem: None,
         compile_only: false,
         verbose: false,
+        builds: false,
     };
-    for word in flags::parse(words).map_err(|e| Wrong::Usage(Some(e)))? {
+    let words = flags::parse(words).map_err(|e| Wrong::Usage(Some(e)))?;
+    if words.iter().any(|word| matches!(word, Word::Long("flame", _))) {
+        // A stack without its outermost frames would be drawn at a wrong place. The user's options follow.
+        for name in ["stackframes", "ustackframes", "jstackframes"] {
+            c.set(name, Some(WHOLE_STACK), name)?;
+        }
+    }
+    c.builds = words.iter().any(|w| matches!(w, Word::Flag('h' | 'G', _)));
+    for word in words {
         match word {
             Word::Operand(text) => c.operands.push(text),
             Word::Help => c.mode = Mode::Help,
             Word::Flag(letter, value) => c.flag(letter, &value)?,
+            Word::Long("flame", file) => {
+                let wrong = || {
+                    let file = control::name_text(&file);
+                    Wrong::Value(format!("--flame {file}: the name must end with {}", Format::ENDINGS))
+                };
+                let format = Format::of_name(&file).ok_or_else(wrong)?;
+                c.flames.push((file, format));
+            }
+            Word::Long("flame-diff", before) => c.flame_diff = Some(before),
+            Word::Long("flame-from", file) => c.flame_from = Some(file),
+            Word::Long("postmortem", file) => c.postmortem = Some(file),
+            Word::Long(_, format) => c.flag('x', &format!("oformat={format}"))?,
         }
+    }
+    c.check_flames()?;
+    if c.postmortem.is_some() && !(c.programs.is_empty() && c.targets.is_empty() && c.flames.is_empty()) {
+        let text =
+            "--postmortem prints a core file and traces nothing: leave out the programs, targets and flames";
+        return Err(Wrong::Value(text.into()));
     }
     Ok(c)
 }
@@ -129,12 +178,18 @@ impl Command {
             'v' => self.verbose = true,
             'l' => self.only(Mode::List)?,
             'V' => self.only(Mode::Version)?,
+            'h' => self.only(Mode::Header)?,
+            'G' => self.only(Mode::Object)?,
             'x' => {
                 let (name, setting) = match value.split_once('=') {
                     Some((name, setting)) => (name, Some(setting)),
                     None => (value, None),
                 };
-                self.set(name, setting, &format!("-x {value}"))?;
+                let set = self.set(name, setting, &format!("-x {value}"));
+                // Build systems pass options of other systems, for a linker that does not run here.
+                if !self.builds {
+                    set?;
+                }
             }
             '6' if value == "4" => {}
             '6' => return Err(Wrong::Usage(Some("invalid option -- '6'".into()))),
@@ -146,6 +201,27 @@ impl Command {
                 };
                 self.set(flag.option, setting, &word)?;
             }
+        }
+        Ok(())
+    }
+
+    /// The options of flame graphs belong together.
+    fn check_flames(&self) -> Result<(), Wrong> {
+        let wrong = |text: &str| Err(Wrong::Value(text.into()));
+        if self.flames.is_empty() && (self.flame_diff.is_some() || self.flame_from.is_some()) {
+            return wrong("--flame-diff and --flame-from need --flame FILE: the file to be written");
+        }
+        if self.flame_diff.is_some() && !self.flames.iter().any(|(_, format)| format.is_picture()) {
+            return wrong("--flame-diff draws a difference, so one --flame must be .svg or .html");
+        }
+        let before = self.flame_diff.as_deref().unwrap_or_default();
+        if self.flame_from.is_some() && before.starts_with('@') {
+            return wrong(
+                "--flame-from traces nothing, so --flame-diff must be a file and not an aggregation",
+            );
+        }
+        if self.flame_from.is_some() && !(self.programs.is_empty() && self.targets.is_empty()) {
+            return wrong("--flame-from draws a file and traces nothing: leave out the programs and targets");
         }
         Ok(())
     }
@@ -220,6 +296,16 @@ mod tests {
     }
 
     #[test]
+    fn drawn_stacks_are_whole_unless_the_user_limits_them() {
+        let frames = |text: &str| {
+            let options = parse(&words(text)).unwrap().options;
+            ["stackframes", "ustackframes", "jstackframes"].map(|name| options.number(name))
+        };
+        assert_eq!(frames("-n BEGIN"), [20, 20, 50]);
+        assert_eq!(frames("-x ustackframes=7 -n BEGIN --flame x.svg"), [127, 7, 127]);
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         let e = |text: &str| match parse(&words(text)).unwrap_err() {
             Wrong::Usage(m) => m.unwrap_or_default(),
@@ -234,7 +320,9 @@ mod tests {
             e("-b 1z"),
             "failed to set -b 1z: Invalid value for specified option (it takes a size, as in 16k or 4m)"
         );
-        assert!(e("-G").contains("-G is not supported yet"));
+        assert!(e("--flame x.png -n BEGIN").contains("the name must end with .svg, "));
+        assert!(e("-A").contains("-A is not supported yet"));
+        assert!(e("-Gh").contains("only one of"));
         assert_eq!(e("-p x"), "invalid pid: x");
         assert_eq!(e("-p 1x"), "invalid pid: 1x");
         assert!(e("-i BEGIN").starts_with("invalid probe specifier BEGIN: "));

@@ -42,8 +42,8 @@ pub(crate) const TABLE: &[Flag] = &[
     flag('e', "", "", "compile only", "exit after compiling, before enabling"),
     flag('f', "[[prov:]mod:]func", "", "probes by function", "enable or list probes by function name"),
     flag('F', "", "flowindent", "indent by call and return", "indent the output by function entry and return"),
-    flag('G', "", "", "", "link USDT probes into objects (not supported yet)"),
-    flag('h', "", "", "", "generate a header from provider definitions (not supported yet)"),
+    flag('G', "", "", "write a provider's object", "write the object file for the provider definitions of the script, without tracing: script.o, or the file of -o. The operands are the objects that have the probes"),
+    flag('h', "", "", "write a provider's header", "write the header for C and C++ of the provider definitions of the script, without tracing: script.h, or the file of -o"),
     flag('H', "", "cpphdrs", "print included headers", "print the headers that cpp reads"),
     flag('i', "probe-id", "", "probe by number", "enable or list the probe with this id"),
     flag('I', "path", "incdir", "directory of headers", "add a directory for preprocessor headers"),
@@ -69,7 +69,10 @@ pub(crate) const TABLE: &[Flag] = &[
 ];
 
 /// Options that are known and not supported yet.
-pub(crate) const NOT_YET: &str = "aAGh3";
+pub(crate) const NOT_YET: &str = "aA3";
+
+/// What build systems pass to `dtrace -h` and `-G` besides, and what means nothing there.
+const FOR_BUILDS: [&str; 6] = ["-32", "-fPIC", "-fpic", "-k", "--no-pyparsing", "--types"];
 
 /// A classified argument of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,15 +81,64 @@ pub(crate) enum Word {
     Flag(char, String),
     /// An operand.
     Operand(String),
+    /// A long option, by its row in [`LONG`], with its argument.
+    Long(&'static str, String),
     /// `--help`.
     Help,
 }
+
+/// An option with a long name. All of them have an argument.
+#[derive(Debug)]
+pub(crate) struct Long {
+    /// Its name, without the hyphens.
+    pub(crate) name: &'static str,
+    /// Name of its argument.
+    pub(crate) arg: &'static str,
+    /// What it does; for the manual page.
+    pub(crate) help: &'static str,
+}
+
+/// The options with long names.
+pub(crate) const LONG: &[Long] = &[
+    Long {
+        name: "format",
+        arg: "format",
+        help: "print results as text, json (each an object on a line of its own) or csv (aggregations as tables) (-x oformat)",
+    },
+    Long {
+        name: "flame",
+        arg: "file",
+        help: "write the aggregations with stacks in their keys to a file instead of printing them: a flame graph \
+               (.svg, .html), folded stacks (.folded), a profile of pprof (.pb.gz) or of speedscope (.speedscope.json); \
+               may be given several times",
+    },
+    Long {
+        name: "flame-diff",
+        arg: "before",
+        help: "draw the difference to the folded stacks of the file before, or to the aggregation of that name (@before)",
+    },
+    Long {
+        name: "flame-from",
+        arg: "file",
+        help: "trace nothing; write the files of --flame from a file of folded stacks",
+    },
+    Long {
+        name: "postmortem",
+        arg: "core",
+        help: "trace nothing; print the last records and the aggregations of a session with -x postmortem from the core file of \
+               a process that was its target",
+    },
+];
 
 /// Classifies the arguments. An error is the message about the first wrong one.
 pub(crate) fn parse(words: &[String]) -> Result<Vec<Word>, String> {
     let mut out = Vec::new();
     let mut rest = words.iter();
+    let builds = words.iter().any(|w| matches!(&**w, "-h" | "-G" | "-Ch" | "-hC" | "-CG" | "-GC"));
     while let Some(word) = rest.next() {
+        if builds && FOR_BUILDS.contains(&&**word) {
+            continue;
+        }
         if word == "--" {
             out.extend(rest.by_ref().cloned().map(Word::Operand));
             break;
@@ -95,14 +147,17 @@ pub(crate) fn parse(words: &[String]) -> Result<Vec<Word>, String> {
             out.push(Word::Help);
             continue;
         }
-        if let Some(after) = word.strip_prefix("--format") {
-            let value = match after.strip_prefix('=') {
-                Some(value) => Some(value.to_string()),
-                None if after.is_empty() => rest.next().cloned(),
-                None => return Err(format!("invalid option {word}")),
+        if let Some(long) = word.strip_prefix("--") {
+            let (name, inline) = match long.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_string())),
+                None => (long, None),
             };
-            let value = value.ok_or("option requires an argument -- 'format'")?;
-            out.push(Word::Flag('x', format!("oformat={value}")));
+            let Some(row) = LONG.iter().find(|row| row.name == name) else {
+                return Err(format!("invalid option {word}"));
+            };
+            let value = inline.or_else(|| rest.next().cloned());
+            let value = value.ok_or_else(|| format!("option requires an argument -- '{name}'"))?;
+            out.push(Word::Long(row.name, value));
             continue;
         }
         let Some(letters) = word.strip_prefix('-').filter(|l| !l.is_empty()) else {
@@ -138,7 +193,7 @@ pub(crate) fn usage() -> String {
         text.push_str(format!("{left:<39} {right}").trim_end());
         text.push('\n');
     }
-    text.push_str("Not supported yet: -a -A -G -h -32. The manual page has the rest: man dtrace\n");
+    text.push_str("Not supported yet: -a -A -32. The manual page has the rest: man dtrace\n");
     text
 }
 
@@ -146,6 +201,7 @@ const USAGE: &str = "\
 Usage: dtrace [OPTION]... -n 'PROBE [/PREDICATE/] [{ACTIONS}]' [OPERAND]...
        dtrace [OPTION]... -s FILE [OPERAND]...
        dtrace -l [-v] [-n PROBE]         (--format json: results as JSON)
+       dtrace --flame FILE.svg ...       (a flame graph; .html .folded .pb.gz)
 A PROBE is [[[provider:]module:]function:]name, each field a shell pattern.
 
 ";

@@ -6,6 +6,9 @@
 //! ```text
 //!  flags      the table of options and their parser
 //!  command    a parsed command line
+//!  definitions  the header and the object of provider definitions (-h, -G)
+//!  drawing    the files of --flame
+//!  postmortem  the records in a core file (--postmortem)
 //!  run        list, compile only, or trace
 //!  interrupt  SIGINT and SIGTERM as a readable descriptor
 //!  output     where results go
@@ -18,17 +21,22 @@
 //! ```layers
 //! bin/dtrace flags interrupt status
 //! command manual
+//! drawing
 //! output
+//! definitions postmortem
 //! lib+run
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod command;
+mod definitions;
+mod drawing;
 mod flags;
 mod interrupt;
 mod manual;
 mod output;
+mod postmortem;
 mod run;
 mod status;
 

@@ -129,11 +129,9 @@ fn flag_list(page: &mut String) {
         };
         entry(page, &format!("{}{arg}", bold(&name)), &format!("{}{short_for}", f.help));
     }
-    entry(
-        page,
-        &format!("{} {}", bold("--format"), italic("format")),
-        "print results as text, json (each an object on a line of its own) or csv (aggregations as tables) (-x oformat)",
-    );
+    for long in flags::LONG {
+        entry(page, &format!("{} {}", bold(&format!("--{}", long.name)), italic(long.arg)), long.help);
+    }
     entry(page, &bold("--help"), "print a summary of the options");
 }
 

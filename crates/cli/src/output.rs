@@ -15,6 +15,7 @@ use dtrace::diagnostics::control;
 use dtrace::events::{Event, NoticeKind, SinkError};
 use dtrace::{Json, Message, MessageKind, Sink, Text};
 
+use crate::drawing::Drawing;
 use crate::interrupt;
 
 /// Standard output was closed when the process began.
@@ -111,41 +112,68 @@ impl dtrace::Output for Output {
     }
 }
 
-/// The sink of a session, by the option `oformat`.
-pub(crate) enum Results {
+/// What is printed, by the option `oformat`.
+enum Printed {
     Text(Text<Output>),
     Json(Json<Output>),
 }
 
+/// The sink of a session: what is printed, and what is drawn.
+pub(crate) struct Results {
+    printed: Printed,
+    drawing: Option<Drawing>,
+}
+
 impl Results {
-    pub(crate) fn new(format: &str, out: Output) -> Results {
-        match format {
-            "json" => Results::Json(Json::new(out)),
-            "csv" => Results::Text(Text::csv(out)),
-            _ => Results::Text(Text::new(out)),
-        }
+    pub(crate) fn new(format: &str, out: Output, drawing: Option<Drawing>) -> Results {
+        let printed = match format {
+            "json" => Printed::Json(Json::new(out)),
+            "csv" => Printed::Text(Text::csv(out)),
+            _ => Printed::Text(Text::new(out)),
+        };
+        Results { printed, drawing }
+    }
+
+    /// For events that were stored: nothing is performed.
+    pub(crate) fn of_stored_events(format: &str, out: Output) -> Results {
+        let printed = match format {
+            "json" => Printed::Json(Json::of_stored_events(out)),
+            "csv" => Printed::Text(Text::csv_of_stored_events(out)),
+            _ => Printed::Text(Text::of_stored_events(out)),
+        };
+        Results { printed, drawing: None }
+    }
+
+    /// What is drawn.
+    pub(crate) fn drawing(&mut self) -> Option<&mut Drawing> {
+        self.drawing.as_mut()
     }
 }
 
 impl Sink for Results {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
-        match self {
-            Results::Text(text) => text.event(event),
-            Results::Json(json) => json.event(event),
+        let drawn = self.drawing.as_mut().is_some_and(|drawing| drawing.event(event));
+        match &mut self.printed {
+            // JSON has every event.
+            Printed::Json(json) => json.event(event),
+            Printed::Text(_) if drawn => Ok(()),
+            Printed::Text(text) => text.event(event),
         }
     }
 
     fn batch_end(&mut self) -> io::Result<()> {
-        match self {
-            Results::Text(text) => text.batch_end(),
-            Results::Json(json) => json.batch_end(),
-        }
+        let drawn = self.drawing.as_mut().map_or(Ok(()), Drawing::batch_end);
+        let printed = match &mut self.printed {
+            Printed::Text(text) => text.batch_end(),
+            Printed::Json(json) => json.batch_end(),
+        };
+        printed.and(drawn)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Results::Text(text) => text.flush(),
-            Results::Json(json) => json.flush(),
+        match &mut self.printed {
+            Printed::Text(text) => text.flush(),
+            Printed::Json(json) => json.flush(),
         }
     }
 }

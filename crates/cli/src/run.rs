@@ -8,6 +8,8 @@ use dtrace::options::Options;
 use dtrace::{Error, Macros, Program, Progress, Provider, Session, Source, Status, Target};
 
 use crate::command::{Command, Mode, Wanted};
+use crate::definitions;
+use crate::drawing::{self, Drawing};
 use crate::flags;
 use crate::interrupt::{self, Interrupts};
 use dtrace::diagnostics::{control, raw, system_text};
@@ -66,7 +68,14 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
         Mode::Help => {
             return to_stdout(flags::usage());
         }
+        Mode::Header | Mode::Object => return definitions::write(&command),
         Mode::List | Mode::Trace => {}
+    }
+    if let Some(from) = &command.flame_from {
+        return match drawing::draw(&command, from) {
+            Ok(()) => 0,
+            Err(e) => complain_all(vec![e]),
+        };
     }
     dtrace::raise_fd_limit_at_start();
     if let Err(e) = limits_suffice() {
@@ -86,6 +95,9 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
         Ok(out) => out,
         Err(e) => return complain_all(vec![e]),
     };
+    if let Some(core) = &command.postmortem {
+        return crate::postmortem::print(&command, core, out).unwrap_or_else(|e| failed_output(&e));
+    }
     match command.mode {
         Mode::List => list(command, out),
         _ => trace(command, engine, out),
@@ -139,6 +151,7 @@ fn list(command: Command, out: Output) -> u8 {
             Ok(targets) => targets,
             Err(code) => return Ok(code),
         };
+        mean_targets(&mut options, &targets);
         let target = targets.first().map_or(0, |t| t.pid() as u64);
         let program = match compile(&command, &sources, &macros(&command, target), &mut options, Vec::new()) {
             Ok(program) => program,
@@ -184,6 +197,16 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
     Ok(targets)
 }
 
+/// Where there are targets and nothing else is selected, `pid*` means them.
+fn mean_targets(options: &mut Options, targets: &[Target]) {
+    if options.texts("processes").is_empty() {
+        for target in targets {
+            // A number is a selection.
+            let _ = options.set("processes", Some(&target.pid().to_string()));
+        }
+    }
+}
+
 fn trace(command: Command, engine: Engine, mut out: Output) -> u8 {
     if command.programs.is_empty() {
         complain("no probes specified: use -n, -s, -P, -m, -f or -i");
@@ -205,6 +228,7 @@ fn trace(command: Command, engine: Engine, mut out: Output) -> u8 {
         Err(code) => return code,
     };
     let mut options = command.options.clone();
+    mean_targets(&mut options, &targets);
     let target = targets.first().map_or(0, |t| t.pid() as u64);
     let (providers, interpreter) = match engine {
         Engine::Kernel => (Vec::new(), None),
@@ -223,7 +247,14 @@ fn trace(command: Command, engine: Engine, mut out: Output) -> u8 {
     out.shown = Shown { quiet, verbose, resize: !options.flag("quietresize") };
     // Nothing is traced with -e.
     let format = if command.compile_only { String::new() } else { options.text("oformat") };
-    let mut sink = Results::new(&format, out);
+    let drawing = match command.compile_only {
+        true => Ok(None),
+        false => Drawing::of(&command),
+    };
+    let mut sink = match drawing {
+        Ok(drawing) => Results::new(&format, out, drawing),
+        Err(e) => return complain_all(vec![e]),
+    };
     if let Err(e) = introduce(&command, &program, quiet, &mut sink) {
         return failed_output(&e);
     }
@@ -327,7 +358,9 @@ fn follow(session: &mut Session<Results>, interrupts: &Interrupts) -> Result<u8,
         session.interrupt()?;
     }
     interrupt::handle();
-    Ok(session.finish()? as u8)
+    let status = session.finish()? as u8;
+    let drawn = session.sink_mut().drawing().map_or(Ok(()), Drawing::finish);
+    Ok(drawn.map_or_else(complain_all, |()| status))
 }
 
 /// Writes a file that did not exist. Whoever can write to this directory must not choose what a file of root's is, by a link

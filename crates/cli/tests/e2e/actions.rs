@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use crate::Verdict::{self, Pass};
+use crate::stacks::BY_POINTERS;
 use crate::tool::{dtrace, workload};
 
 tests! {
@@ -242,7 +243,7 @@ fn jstack_prints_a_user_stack_with_its_own_defaults() -> Verdict {
         let program = format!("syscall::getppid:entry /pid == $target && !n++/ {{ {clause} }}");
         // Its frames are its own: whether a library's frame pointer points to one is a matter of luck.
         let work = workload("stacks", 1);
-        let mut words = vec!["-q"];
+        let mut words = vec!["-q", BY_POINTERS];
         words.extend(options);
         words.extend(["-c", work.as_str(), "-n", program.as_str()]);
         dtrace(&words).code(0).out

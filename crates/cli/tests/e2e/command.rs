@@ -112,6 +112,7 @@ fn words_of_bpftrace_get_the_way_of_d() -> Verdict {
         ("interval:s:1 { @ = count(); }", "in D it is `profile:::tick-1s`"),
         ("kprobe:vfs_read { @ = count(); }", "`fbt::vfs_read:entry`"),
         ("uprobe:/bin/sh:main { @ = count(); }", "those of the provider `pid`: pid$target:a.out:main:entry"),
+        ("usdt:/bin/sh:sh:start { @ = count(); }", "PROVIDER$target:::NAME"),
         ("syscall::openat", "did you mean `syscall::openat:entry`?"),
         ("profile:tick-1s", "did you mean `profile:::tick-1s`?"),
     ] {
@@ -384,7 +385,7 @@ fn a_wrong_option_value_is_an_error() -> Verdict {
         (&["-p", "self"], "invalid pid: self"),
         (&["-i", "BEGIN"], "invalid probe specifier BEGIN: -i takes the number of a probe"),
         (&["-c", ""], "failed to execute an empty command"),
-        (&["-G"], "-G is not supported yet"),
+        (&["-A"], "-A is not supported yet"),
     ] {
         let o = dtrace(&[words, &["-q", "-n", "BEGIN { exit(0); }"]].concat()).code(1);
         assert!(o.err.starts_with(&format!("dtrace: {says}")), "{words:?}: {o:?}");

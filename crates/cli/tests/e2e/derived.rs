@@ -1,33 +1,30 @@
 //! Probes that D libraries derive from others, on the running kernel.
 
+use std::process::{Command, Stdio};
+
 use crate::Verdict::{self, Pass};
-use crate::tool::{dtrace, workload};
+use crate::pid::Programs;
+use crate::tool::{dtrace, finish, printed, start, workload};
 
 tests! {
     probes_of_a_library_fire_with_its_values_and_its_state
     probes_of_one_base_count_what_the_base_counts
     a_clause_that_only_assigns_members_of_a_variable_is_used_where_others_read_it
+    a_family_of_a_library_has_a_provider_for_each_process
 }
 
 /// A directory with one library.
-pub(crate) struct Library(std::path::PathBuf);
+pub(crate) struct Library(testing::dir::Dir);
 
 impl Library {
     pub(crate) fn new(name: &str, text: &str) -> Library {
-        let path = std::env::temp_dir().join(format!("dtrace-library-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
+        let path = testing::dir::Dir::new(&format!("library-{name}"));
         std::fs::write(path.join("mine.d"), text).unwrap();
         Library(path)
     }
 
     pub(crate) fn path(&self) -> String {
         self.0.display().to_string()
-    }
-}
-
-impl Drop for Library {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -91,5 +88,68 @@ fn a_clause_that_only_assigns_members_of_a_variable_is_used_where_others_read_it
     let script = "members:::sum /pid == $target/ { printf(\"%d\\n\", args[0]); }";
     let o = dtrace(&["-q", "-L", &library.path(), "-c", &workload("getppid", 2), "-n", script]).code(0);
     assert_eq!(o.out, "7\n7\n\n", "{o:?}");
+    Pass
+}
+
+/// A provider for each process that calls `add`.
+const ADDS: &str = r"
+inline int LEAST = 3;
+provider adds[pid] {
+	probe added(int n, long sum);
+};
+#pragma D attributes Stable/Stable/Common provider adds provider
+self int n;
+pid$target:a.out:add:entry { self->n = arg0; }
+pid$target:a.out:add:return /self->n >= LEAST/ { added(self->n, arg1); }
+";
+
+const CALLS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((noinline, noclone)) long add(int a, long b) { __asm__ volatile(""); return a + b; }
+int main(int argc, char **argv)
+{
+    int least = atoi(argv[1]);
+    getchar();
+    for (int i = 0; i < 10; i++)
+        add(i, least);
+    return 0;
+}
+"#;
+
+fn a_family_of_a_library_has_a_provider_for_each_process() -> Verdict {
+    let (_dir, program) = match Programs::new("family", ("cc", CALLS), &["-O2"]) {
+        Ok(program) => program,
+        Err(verdict) => return verdict,
+    };
+    let library = Library::new("family", ADDS);
+    let mut processes: Vec<_> = ["100", "2000"]
+        .map(|least| Command::new(&program).arg(least).stdin(Stdio::piped()).spawn().unwrap())
+        .into_iter()
+        .collect();
+    let [one, two] = [processes[0].id(), processes[1].id()];
+    let script = format!(
+        "BEGIN {{ printf(\"on\\n\"); }}
+        adds{one}:::added {{ @[probeprov, pid] = sum(args[1]); @n = count(); }}
+        adds{two}:::added /args[0] > 7/ {{ @[probeprov, pid] = sum(args[1]); @n = count(); }}
+        END {{ printa(\"%s %d %@d\\n\", @); printa(\"%@d\\n\", @n); }}"
+    );
+    let mut tracing =
+        start(&["-qL", &library.path(), "-p", &one.to_string(), "-p", &two.to_string(), "-n", &script]);
+    printed(&mut tracing);
+    for process in &mut processes {
+        drop(process.stdin.take());
+        process.wait().unwrap();
+    }
+    let o = finish(tracing).code(0);
+    // Arguments from 3 to 9 with 100, and 8 and 9 with 2000.
+    for row in [format!("adds{one} {one} {}", 42 + 7 * 100), format!("adds{two} {two} {}", 17 + 2 * 2000)] {
+        assert!(o.out.lines().any(|line| line == row), "{row}: {o:?}");
+    }
+    assert_eq!(o.last_number(), 9, "{o:?}");
+    // A process without such a function has no such provider.
+    let me = std::process::id();
+    let o = dtrace(&["-L", &library.path(), "-n", &format!("adds{me}:::added")]).code(1);
+    assert!(o.err.contains("no function \"add\""), "{o:?}");
     Pass
 }

@@ -4,7 +4,7 @@
 //! constructor of the library makes `getpgid`, the one of the program `getsid`, and `main`
 //! `getppid`. What is traced of them says where the process waited.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -69,19 +69,11 @@ void _start(void) { __asm__ volatile(\"mov $64, %eax; int $0x80; mov $1, %eax; x
 ";
 
 /// A directory of programs, which is removed at the end.
-struct Programs(PathBuf);
-
-impl Drop for Programs {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+struct Programs(testing::dir::Dir);
 
 impl Programs {
     fn new(name: &str) -> Programs {
-        let dir = std::env::temp_dir().join(format!("dt-evaltime-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir(&dir).unwrap();
+        let dir = testing::dir::Dir::new(&format!("evaltime-{name}"));
         std::fs::write(dir.join("library.c"), LIBRARY).unwrap();
         std::fs::write(dir.join("program.c"), PROGRAM).unwrap();
         std::fs::write(dir.join("start.c"), START_32).unwrap();

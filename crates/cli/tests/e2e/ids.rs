@@ -32,10 +32,17 @@ fn rows(list: &str) -> Vec<(String, [&str; 4])> {
         .collect()
 }
 
+/// The probes of a list that are the same in the next session. Those that processes describe come and go.
+fn lasting(list: &str) -> Vec<(String, [&str; 4])> {
+    let mut rows = rows(list);
+    rows.retain(|(_, names)| !names[0].ends_with(|c: char| c.is_ascii_digit()));
+    rows
+}
+
 fn an_id_of_a_list_is_the_same_probe_in_the_next_session() -> Verdict {
     let list = dtrace(&["-l"]).code(0);
     let mut of_provider: BTreeMap<&str, Vec<(String, [&str; 4])>> = BTreeMap::new();
-    for (id, names) in rows(&list.out) {
+    for (id, names) in lasting(&list.out) {
         of_provider.entry(names[0]).or_default().push((id, names));
     }
     assert!(["dtrace", "profile", "syscall"].iter().all(|p| of_provider.contains_key(p)), "{list:?}");
@@ -64,7 +71,7 @@ fn an_id_of_a_list_is_the_same_probe_in_the_next_session() -> Verdict {
 
 fn ids_fit_their_columns() -> Verdict {
     let list = dtrace(&["-l"]).code(0);
-    let rows = rows(&list.out);
+    let rows = lasting(&list.out);
     let greatest: u32 = rows.iter().filter_map(|(id, _)| id.trim().parse().ok()).max().unwrap();
     // Gaps are few: the ids of clones and of functions that do not return, and a small number for
     // probes made on demand.

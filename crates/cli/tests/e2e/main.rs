@@ -17,10 +17,13 @@ mod blocks;
 mod buffers;
 mod builtins;
 mod command;
+mod containers;
 mod control;
 mod counters;
 mod cpc;
 mod deadman;
+mod debuggers;
+mod definitions;
 mod derived;
 mod documents;
 mod drilldown;
@@ -29,7 +32,9 @@ mod ending;
 mod evaltime;
 mod faults;
 mod fbt;
+mod flames;
 mod flow;
+mod follow;
 mod formats;
 mod frontend;
 mod hours;
@@ -37,20 +42,30 @@ mod ids;
 mod interrupts;
 mod kernel;
 mod leaves_nothing;
+mod lines;
 mod lives;
 mod locks;
 mod long;
 mod machine;
+mod many;
 mod memory;
 mod modules;
+mod namespaces;
 mod network;
 mod objects;
 mod options;
 mod order;
+mod packages;
 mod packets;
 mod pcap;
 mod pid;
+mod pid_chosen;
+mod pid_hard;
+mod pid_later;
+mod pid_odd;
+mod pid_returns;
 mod places;
+mod postmortem;
 mod processes;
 mod profile;
 mod restricted;
@@ -69,6 +84,7 @@ mod stable_irq;
 mod stable_kvm;
 mod stable_lockstat;
 mod stable_mib;
+mod stable_plockstat;
 mod stable_proc;
 mod stable_sched;
 mod stable_tcp;
@@ -89,6 +105,14 @@ mod toolkit_memory;
 mod toolkit_net;
 mod tracepoints;
 mod translators;
+mod unwinding;
+mod usdt;
+mod usdt_definitions;
+mod usdt_dynamic;
+mod usdt_formats;
+mod usdt_languages;
+mod usdt_later;
+mod user_types;
 mod variables;
 mod watching;
 mod wires;
@@ -117,6 +141,7 @@ const GROUPS: &[&[Test]] = &[
     builtins::TESTS,
     command::TESTS,
     control::TESTS,
+    containers::TESTS,
     stability::TESTS,
     subroutines::TESTS,
     derived::TESTS,
@@ -133,6 +158,7 @@ const GROUPS: &[&[Test]] = &[
     stable_kvm::TESTS,
     stable_lockstat::TESTS,
     stable_mib::TESTS,
+    stable_plockstat::TESTS,
     stable_proc::TESTS,
     stable_sched::TESTS,
     stable_tcp::TESTS,
@@ -148,6 +174,20 @@ const GROUPS: &[&[Test]] = &[
     actions::TESTS,
     pcap::TESTS,
     pid::TESTS,
+    usdt::TESTS,
+    usdt_definitions::TESTS,
+    usdt_formats::TESTS,
+    usdt_dynamic::TESTS,
+    usdt_languages::TESTS,
+    usdt_later::TESTS,
+    pid_chosen::TESTS,
+    pid_hard::TESTS,
+    lines::TESTS,
+    user_types::TESTS,
+    pid_later::TESTS,
+    pid_odd::TESTS,
+    pid_returns::TESTS,
+    many::TESTS,
     speculation::TESTS,
     buffers::TESTS,
     aggregations::TESTS,
@@ -155,21 +195,28 @@ const GROUPS: &[&[Test]] = &[
     objects::TESTS,
     syscalls::TESTS,
     deadman::TESTS,
+    debuggers::TESTS,
+    definitions::TESTS,
     args::TESTS,
     tracepoints::TESTS,
     profile::TESTS,
     stacks::TESTS,
+    unwinding::TESTS,
     options::TESTS,
     order::TESTS,
     ending::TESTS,
     flow::TESTS,
+    follow::TESTS,
     formats::TESTS,
+    flames::TESTS,
     cpc::TESTS,
     fbt::TESTS,
     blocks::TESTS,
+    packages::TESTS,
     packets::TESTS,
     ids::TESTS,
     modules::TESTS,
+    namespaces::TESTS,
     drilldown::TESTS,
     elsewhere::TESTS,
     faults::TESTS,
@@ -178,6 +225,7 @@ const GROUPS: &[&[Test]] = &[
     long::TESTS,
     memory::TESTS,
     translators::TESTS,
+    postmortem::TESTS,
     processes::TESTS,
     targets::TESTS,
     evaltime::TESTS,

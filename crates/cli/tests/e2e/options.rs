@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::Verdict::{self, Pass, Skip};
+use crate::stacks::BY_POINTERS;
 use crate::tool::{dtrace, workload};
 
 tests! {
@@ -47,7 +48,7 @@ fn rows_are_sorted_by_the_chosen_column_and_aggregation() -> Verdict {
 fn stackframes_and_ustackframes_limit_stacks() -> Verdict {
     let lines = |option: &str, action: &str| {
         let script = format!("syscall::getppid:entry /pid == $target && !n++/ {{ {action}; }}");
-        let o = dtrace(&["-q", option, "-c", &workload("stacks", 1), "-n", &script]).code(0);
+        let o = dtrace(&["-q", BY_POINTERS, option, "-c", &workload("stacks", 1), "-n", &script]).code(0);
         o.out.lines().filter(|line| !line.trim().is_empty()).count()
     };
     for (option, action, one) in

@@ -1,6 +1,6 @@
 //! Functions of processes: a program of the test is traced, and every count is known.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -136,24 +136,24 @@ int main()
 "#;
 
 /// A directory with the program, which is removed at the end.
-struct Programs(PathBuf);
-
-impl Drop for Programs {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+pub(crate) struct Programs(pub(crate) testing::dir::Dir);
 
 impl Programs {
+    /// The directory.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Compiles a program. `Err`: the test is skipped.
-    fn new(name: &str, source: (&str, &str), words: &[&str]) -> Result<(Programs, String), Verdict> {
+    pub(crate) fn new(
+        name: &str,
+        source: (&str, &str),
+        words: &[&str],
+    ) -> Result<(Programs, String), Verdict> {
         if let Some(skip) = lacks(Facility::UprobePerf) {
             return Err(skip);
         }
-        let dir = std::env::temp_dir().join(format!("dt-pid-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir(&dir).unwrap();
-        let programs = Programs(dir);
+        let programs = Programs(testing::dir::Dir::new(&format!("pid-{name}")));
         let (compiler, text) = source;
         let file = if compiler == "c++" { "program.cc" } else { "program.c" };
         std::fs::write(programs.0.join(file), text).unwrap();
@@ -172,6 +172,16 @@ impl Programs {
         }
     }
 
+    /// Compiles a shared library, of a language whose compiler has compiled the program. Returns its path.
+    pub(crate) fn library(&self, name: &str, (compiler, text): (&str, &str), words: &[&str]) -> String {
+        let file = format!("{name}.{}", if compiler == "c++" { "cc" } else { "c" });
+        std::fs::write(self.0.join(&file), text).unwrap();
+        let shared = ["-shared", "-fPIC", "-O1", "-o", name, &file];
+        let done = Command::new(compiler).current_dir(&self.0).args(shared).args(words).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        self.0.join(name).display().to_string()
+    }
+
     fn c(name: &str) -> Result<(Programs, String), Verdict> {
         Programs::new(name, ("cc", PROGRAM), &["-O2", "-fno-omit-frame-pointer"])
     }
@@ -186,6 +196,8 @@ macro_rules! compiled {
         }
     };
 }
+
+pub(crate) use compiled;
 
 fn entries_and_returns_of_a_function_have_its_arguments_and_its_value() -> Verdict {
     let (_dir, program) = compiled!(Programs::c("values"));

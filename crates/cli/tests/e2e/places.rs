@@ -2,7 +2,8 @@
 //!
 //! A kernel cannot break what is decided before anything is loaded, nor what is done with records that
 //! are read already. An emulated CPU takes ten times as long for it. Those tests run on the machine
-//! itself and in no guest. Others take so long in a guest that one kernel has to suffice.
+//! itself and in no guest. Of the others only those that a kernel is most likely to break run in all guests. Of the rest, each
+//! that a machine may have to skip runs in one of them, and every second one of the others, because emulated CPUs are slow.
 //!
 //! The table is ignored where a filter names tests.
 
@@ -19,8 +20,77 @@ enum Place {
 
 use Place::{Here, Kernel};
 
-/// (where the tests run, why, the beginnings of their names)
+/// (where the tests run, why, the beginnings of their names): the first row that names a test decides.
 const PLACES: &[(Place, &str, &[&str])] = &[
+    (
+        Kernel("6.12"),
+        "they need functions of the kernel, or may write to processes, which a machine may refuse",
+        &[
+            "command::functions_that_cannot_be_traced_say_why",
+            "flow::a_system_calls_functions_form_a_tree",
+            "memory::copyout_writes_user_memory_with_w",
+            "toolkit_files::cachestat_counts_hits_of_files_in_memory",
+        ],
+    ),
+    (
+        Here,
+        "held children take half a minute in a guest (the counts were right there in ten of ten runs); what is held is tested by others",
+        &["follow::children_of_a_target_are_held_where_they_execute"],
+    ),
+    (
+        Here,
+        "a hundred programs take long in a guest; that a killed tracer leaves targets running is tested by others",
+        &[
+            "follow::a_target_with_held_children_goes_on_when_its_tracer_is_killed",
+            "pid_later::a_target_goes_on_when_its_tracer_is_killed",
+        ],
+    ),
+    (
+        Here,
+        "which types and lines a file has is decided before anything is loaded; that they are read in the process is tested by others",
+        &[
+            "lines::lines_of_separate_shared_and_compressed_debug_information_are_shown",
+            "lines::flame_graphs_show_inlined_functions_as_such",
+            "user_types::debug_files_of_a_server_are_fetched_once_if_the_option_names_it",
+            "user_types::types_lines_and_inlined_functions_of_split_debug_information_are_read",
+            "user_types::types_of_separate_and_shared_debug_files_are_read",
+            "user_types::types_that_a_program_has_as_",
+            "user_types::a_server_of_debug_files_is_known_by_its_certificate",
+            "user_types::objects_of_cpp_and_rust_have_their_members",
+            "user_types::what_has_no_types_is_named_with_its_tag",
+        ],
+    ),
+    (
+        Here,
+        "a debugger takes long in a guest; that stacks are walked so there is tested by others",
+        &[
+            "debuggers::stacks_of_",
+            "debuggers::stacks_in_a_container_are_those_of_a_debugger",
+            "debuggers::stacks_through_code_made_at_run_time_go_to_the_start",
+            "usdt_dynamic::a_debugger_reads_the_probes_of_a_file_in_memory",
+        ],
+    ),
+    (
+        Here,
+        "all probes are listed several times, two minutes on an emulated CPU; the ids are given without the kernel",
+        &["ids::an_id_of_a_list_is_the_same_probe_in_the_next_session"],
+    ),
+    (
+        Here,
+        "what is done with stacks and definitions is no matter of the kernel",
+        &[
+            "definitions::a_header_",
+            "definitions::definitions_are_preprocessed",
+            "definitions::errors_of_a_definition",
+            "definitions::what_is_missing",
+            "flames::",
+        ],
+    ),
+    (
+        Here,
+        "five hundred files take a kernel long that attaches to them one by one; how many are looked at is decided before",
+        &["usdt_dynamic::hundreds_of_files_of_one_process_hide_no_other_process"],
+    ),
     (
         Here,
         "the command line and the text of the program: nothing is loaded",
@@ -63,6 +133,30 @@ const PLACES: &[(Place, &str, &[&str])] = &[
     ),
     (
         Here,
+        "a tool takes seconds to start on an emulated CPU; the tests of its probes run in guests",
+        &[
+            "toolkit::a_tool_ends_quietly_when_its_reader_does",
+            "toolkit_cpu::",
+            "toolkit_files::",
+            "toolkit_io::",
+            "toolkit_memory::",
+            "toolkit_net::",
+        ],
+    ),
+    (
+        Here,
+        "programs that an emulated CPU compiles, or starts, for minutes",
+        &[
+            "many::five_hundred_selected_processes_have_exact_counts",
+            "packages::",
+            "pid_chosen::addresses_of_a_stripped_program_are_found_by_its_unwind_tables",
+            "pid_hard::a_go_program_behaves_as_untraced",
+            "pid_hard::ten_thousand_functions_of_a_library_are_entered_and_return",
+            "usdt_languages::",
+        ],
+    ),
+    (
+        Here,
         "what is done with records after they are read",
         &[
             "actions::ftruncate_empties_a_file",
@@ -87,7 +181,7 @@ const PLACES: &[(Place, &str, &[&str])] = &[
         ],
     ),
     (
-        Kernel("6.1"),
+        Here,
         "the language, over probes that every kernel has; the code that each kernel gets is compared with the interpreter on all",
         &[
             "actions::",
@@ -114,33 +208,78 @@ const PLACES: &[(Place, &str, &[&str])] = &[
     ),
     (
         Kernel("6.12"),
+        "a dozen processes in namespaces start and end one after the other, which takes a minute on an emulated CPU; sets of processes \
+         are tested on every kernel",
+        &[
+            "namespaces::a_set_has_processes_of_namespaces_below",
+            "pid_odd::sets_of_processes_are_found_in_a_pid_namespace",
+        ],
+    ),
+    (
+        Kernel("6.12"),
         "enabling all functions under load takes a minute and a half on 7.2; the counters are the same",
         &["interrupts::a_session_that_takes_most_of_the_time_says_so_early"],
     ),
     (
         Kernel("6.12"),
-        "all probes are listed several times, a minute on an emulated CPU; the ids are given without the kernel",
-        &["ids::an_id_of_a_list_is_the_same_probe_in_the_next_session", "ids::ids_fit_their_columns"],
-    ),
-    (
-        Kernel("6.12"),
-        "a tool takes seconds to start on an emulated CPU; the tests of its probes run on every kernel",
-        &[
-            "toolkit::a_tool_ends_quietly_when_its_reader_does",
-            "toolkit_cpu::",
-            "toolkit_files::",
-            "toolkit_io::",
-            "toolkit_memory::",
-            "toolkit_net::",
-        ],
+        "all probes are listed, ten seconds on an emulated CPU; the ids are given without the kernel",
+        &["ids::ids_fit_their_columns"],
     ),
 ];
 
-/// Whether a test runs in the guest of this kernel.
-fn runs_on(kernel: &str, test: &str) -> bool {
+/// The kernels of the matrix.
+const MATRIX: [&str; 3] = ["6.1", "6.12", "7.2"];
+
+/// The beginnings of the names of tests that run on each kernel of the matrix: how the kernel is attached to, and what it has.
+///
+/// Any other test runs on one at most, because emulated CPUs take hours for all of them on each. `DTRACE_MATRIX=all` runs them on
+/// each.
+const ON_EACH: &[&str] = &[
+    "fbt::",
+    "leaves_nothing::",
+    "pid::a_string_in_a_page_that_is_not_there_yet_is_read",
+    "pid::entries_and_returns_of_a_function_have_its_arguments_and_its_value",
+    "stable::",
+    "stacks::stacks_begin_at_the_probed_function",
+    "syscalls::",
+    "tracepoints::",
+    "unwinding::a_clock_sees_the_whole_stack",
+    "unwinding::stacks_below_probed_returns_have_the_true_addresses",
+    "unwinding::stacks_go_through_",
+];
+
+/// Whether a test runs in the guest of this kernel. `all`: whatever suffices.
+fn runs_on(kernel: &str, test: &str, all: bool) -> bool {
     let name = test.split_once("::").map_or(test, |(_, name)| name);
     let is_this = |place: &Place| matches!(place, Kernel(version) if is_kernel(kernel, version));
-    PLACES.iter().all(|(place, _, tests)| is_this(place) || !tests.iter().any(|t| name.starts_with(t)))
+    let begins = |tests: &[&str]| tests.iter().any(|t| name.starts_with(t));
+    if let Some((place, ..)) = PLACES.iter().find(|(.., tests)| begins(tests)) {
+        return is_this(place);
+    }
+    let known = MATRIX.iter().position(|version| is_kernel(kernel, version));
+    let (kernel, turn) = (sum(name) % MATRIX.len(), sum(name) / MATRIX.len());
+    let is_chosen = turn.is_multiple_of(2) || may_be_skipped(name);
+    all || begins(ON_EACH) || known.is_none_or(|index| kernel == index && is_chosen)
+}
+
+/// Whether a machine whose kernel lacks much skips a test, which then runs in guests only.
+fn may_be_skipped(name: &str) -> bool {
+    const RESTRICTED: &str = include_str!("../../../../testing/skips/restricted");
+    let is_line_of = |line: &str| {
+        let rest = line.trim_start_matches('~').strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with(':'))
+    };
+    RESTRICTED.lines().any(is_line_of)
+}
+
+/// A number of a test: of its name, so that a test that is added moves no other one.
+fn sum(name: &str) -> usize {
+    name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
+}
+
+/// Whether a test is of a half, 1 or 2, of all tests.
+fn is_of_half(half: usize, test: &str) -> bool {
+    sum(test) / MATRIX.len() % 2 == half % 2
 }
 
 /// Whether a release (`6.12.107+deb13-amd64`) is of a version (`6.12`).
@@ -166,7 +305,10 @@ pub(crate) fn tests_of_this_machine() -> Vec<Test> {
         return all.collect();
     }
     let release = release();
-    let chosen: Vec<Test> = all.filter(|(name, _)| runs_on(&release, name)).collect();
+    let on_all = std::env::var_os("DTRACE_MATRIX").is_some_and(|which| which == "all");
+    let half: Option<usize> = std::env::var("DTRACE_HALF").ok().and_then(|half| half.parse().ok());
+    let runs = |name: &str| runs_on(&release, name, on_all) && half.is_none_or(|half| is_of_half(half, name));
+    let chosen: Vec<Test> = all.filter(|(name, _)| runs(name)).collect();
     let others = GROUPS.iter().map(|g| g.len()).sum::<usize>() - chosen.len();
     println!("{others} tests do not run in this guest (crates/cli/tests/e2e/places.rs)");
     chosen
@@ -174,12 +316,25 @@ pub(crate) fn tests_of_this_machine() -> Vec<Test> {
 
 /// Fails if a name in the table is that of no test, or if a version is mistaken for another one.
 fn check() {
-    for name in PLACES.iter().flat_map(|(.., tests)| *tests) {
+    for name in PLACES.iter().flat_map(|(.., tests)| *tests).chain(ON_EACH) {
         let named = |(test, _): &Test| test.strip_prefix("e2e::").is_some_and(|t| t.starts_with(name));
         assert!(GROUPS.iter().copied().flatten().any(named), "places.rs names {name}, which is no test");
     }
+    for test in ["e2e::fbt::x", "e2e::fbt::y"] {
+        assert!(is_of_half(1, test) != is_of_half(2, test), "{test}");
+    }
     assert!(is_kernel("6.1.0-50-amd64", "6.1") && !is_kernel("6.12.107+deb13-amd64", "6.1"));
     let slow = "e2e::interrupts::a_session_that_takes_most_of_the_time_says_so_early";
-    assert!(runs_on("6.12.107+deb13-amd64", slow) && !runs_on("7.2.1", slow));
-    assert!(!runs_on("6.12.1", "e2e::stability::x") && runs_on("6.12.1", "e2e::stacks::x"));
+    assert!(runs_on("6.12.107+deb13-amd64", slow, false) && !runs_on("7.2.1", slow, true));
+    for (test, all, kernels) in [
+        ("e2e::stability::x", true, 0),
+        ("e2e::fbt::x", false, 3),
+        ("e2e::watching::x", true, 3),
+        ("e2e::watching::x", false, 0),
+        ("e2e::watching::w", false, 1),
+        ("e2e::kernel::types_of_modules_are_found", false, 1),
+    ] {
+        let on = MATRIX.iter().filter(|version| runs_on(&format!("{version}.1"), test, all)).count();
+        assert_eq!(on, kernels, "{test}");
+    }
 }

@@ -125,7 +125,7 @@ fn frames_are_addresses_without_stacksymbols() -> Verdict {
                   printf(\"%A|\", ucaller); sym((uintptr_t)curthread->stack); func(caller); }";
     let run = |more: &[&str]| {
         let workload = workload("stacks", 1);
-        dtrace(&[more, &["-q", "-c", &workload, "-n", script]].concat()).code(0).out
+        dtrace(&[more, &["-q", BY_POINTERS, "-c", &workload, "-n", script]].concat()).code(0).out
     };
     let is_address =
         |line: &str| line.trim().strip_prefix("0x").is_some_and(|hex| u64::from_str_radix(hex, 16).is_ok());
@@ -138,6 +138,9 @@ fn frames_are_addresses_without_stacksymbols() -> Verdict {
     assert!(named.lines().filter(|line| is_address(line)).count() <= 3, "{named}");
     Pass
 }
+
+/// The workload makes up chains of frame pointers, of which the tables of its code know nothing.
+pub(crate) const BY_POINTERS: &str = "-xunwindsize=0";
 
 /// The frames that the workload gives to stack `n`, behind the innermost one.
 fn frames_of(n: u64) -> Vec<u64> {
@@ -171,7 +174,8 @@ const KEYS: &str = "syscall::getppid:entry /pid == $target/ { @[ustack()] = coun
 fn without_drops(count: u64, size: &str, script: &str) -> String {
     let run = |pace: &str| {
         let (size, words) = (format!("-xstacksize={size}"), workload(pace, count as u32));
-        dtrace(&["-q", "-xnoresolve", "-xswitchrate=10s", &size, "-c", &words, "-n", script]).code(0)
+        let options = ["-q", "-xnoresolve", BY_POINTERS, "-xswitchrate=10s"];
+        dtrace(&[&options[..], &[&size, "-c", &words, "-n", script]].concat()).code(0)
     };
     let mut o = run("stacks");
     if !o.err.is_empty() {
@@ -200,7 +204,8 @@ fn stacks_that_are_read_make_space_for_others() -> Verdict {
 fn stacks_beyond_the_limit_are_counted_drops() -> Verdict {
     const COUNT: u64 = 5_000;
     let words = workload("stacks-at-once", COUNT as u32);
-    let o = dtrace(&["-q", "-xnoresolve", "-xstacksize=32k", "-c", &words, "-n", KEYS]).code(0);
+    let options = ["-q", "-xnoresolve", BY_POINTERS, "-xstacksize=32k"];
+    let o = dtrace(&[&options[..], &["-c", &words, "-n", KEYS]].concat()).code(0);
     let rows = rows(&o.out);
     let of_stacks = rows.iter().filter(|(frames, _)| frames.get(1).is_some_and(|f| f >> 36 == 1));
     of_stacks.clone().for_each(|(frames, _)| _ = stack_number(frames));

@@ -31,13 +31,11 @@ const CALLS: &str =
     "syscall::getppid:entry /substr(execname, 0, 6) == \"dtsym_\"/ { @[execname, ustack()] = count(); }";
 
 /// A directory for one test.
-pub(crate) struct TestDir(pub(crate) PathBuf);
+pub(crate) struct TestDir(pub(crate) testing::dir::Dir);
 
 impl TestDir {
     pub(crate) fn new(test: &str) -> TestDir {
-        let dir = std::env::temp_dir().join(format!("dtsym-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        TestDir(dir)
+        TestDir(testing::dir::Dir::new(&format!("symbols-{test}")))
     }
 
     /// Writes a program. Returns its path.
@@ -46,12 +44,6 @@ impl TestDir {
         std::fs::write(&path, elf.bytes()).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path.into_os_string().into_string().unwrap()
-    }
-}
-
-impl Drop for TestDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -114,7 +114,7 @@ impl Drop for Sleepers {
 }
 
 /// Waits until a process is in a state.
-fn wait_for_state(pid: &str, wanted: char) {
+pub(crate) fn wait_for_state(pid: &str, wanted: char) {
     let begun = Instant::now();
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     while !stat().rsplit(')').next().unwrap().trim().starts_with(wanted) {
@@ -240,7 +240,7 @@ fn a_process_that_cannot_be_a_target_is_refused_with_the_reason() -> Verdict {
 }
 
 /// Runs a shell script as the first process of a pid namespace, with `dtrace` in `$0`.
-fn in_namespace(script: &str) -> Option<Output> {
+pub(crate) fn in_namespace(script: &str) -> Option<Output> {
     let words = ["--pid", "--fork", "--mount-proc", "sh", "-c", script];
     let child = Command::new("unshare")
         .args(words)

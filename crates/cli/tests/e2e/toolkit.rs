@@ -244,7 +244,7 @@ fn every_option_of_every_tool_compiles() -> Verdict {
     // All options of a tool at once. What is traced must be given to some.
     for tool in tools() {
         let text = text_of(&tool);
-        let needed = ["hotuser", "dtruss"].contains(&&*tool);
+        let needed = ["hotuser", "dtruss", "plockstat"].contains(&&*tool);
         let usage = text.lines().skip_while(|l| !l.starts_with("usage: ")).take_while(|l| *l != "END");
         let mut words = Vec::new();
         for line in usage.filter_map(|l| l.strip_prefix("  -")) {
@@ -254,6 +254,7 @@ fn every_option_of_every_tool_compiles() -> Verdict {
                 Some("path") => Some("/x"),
                 Some("command") => Some("/bin/true"),
                 Some("size") => Some("1m"),
+                Some("option") => Some("switchrate=1s"),
                 Some(_) => Some("5"),
             };
             if needed && value.is_some() && ["p", "n", "c"].contains(&&line[..1]) {
@@ -263,7 +264,7 @@ fn every_option_of_every_tool_compiles() -> Verdict {
             words.extend(value.map(String::from));
         }
         if needed {
-            words.extend(["-p", "1"].map(String::from));
+            words.extend(["-p".into(), std::process::id().to_string()]);
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         compiles(&program.dir, &tool, &words);

@@ -23,6 +23,7 @@ tests! {
     a_program_of_another_mount_namespace_is_named_after_its_end
     stacks_of_children_are_named_in_a_pid_namespace
     targets_that_are_not_held_at_their_exit_are_named
+    every_form_of_an_address_has_the_name_of_a_process_that_has_ended
     capabilities_for_bpf_and_perf_are_enough_to_name_processes_that_have_ended
     programs_without_user_addresses_do_not_watch_processes
     a_process_that_blocks_its_address_map_does_not_block_the_session
@@ -54,8 +55,7 @@ fn stop(tracer: Child) -> Output {
 
 /// A directory in memory.
 fn in_memory(test: &str) -> Option<TestDir> {
-    let dir = std::path::PathBuf::from(format!("/dev/shm/dtsym-{test}-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).ok().map(|()| TestDir(dir))
+    testing::dir::Dir::below("/dev/shm".as_ref(), test).ok().map(TestDir)
 }
 
 fn run(path: &str) {
@@ -156,7 +156,7 @@ fn a_program_of_another_mount_namespace_is_named_after_its_end() -> Verdict {
         "mount --bind \"$0\" \"$1\" || exit 1; echo x; read x; echo x | \"$1/dtsym_mounted\"; read x";
     let mut shell = Command::new("unshare")
         .args(["--mount", "sh", "-c", script])
-        .args([&place.0, &inside])
+        .args([&*place.0, &inside])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -179,8 +179,7 @@ fn a_program_of_another_mount_namespace_is_named_after_its_end() -> Verdict {
 }
 
 fn stacks_of_children_are_named_in_a_pid_namespace() -> Verdict {
-    let script =
-        "syscall::getppid:entry /ppid == $target/ { @[usym(ucaller)] = count(); @s[ustack(1)] = count(); }";
+    let script = "syscall::getppid:entry /ppid == $target/ { @[usym(uregs[R_RIP])] = count(); @s[ustack(1)] = count(); }";
     let target = workload("processes", 1);
     match under(&["unshare", "--pid", "--fork", "--mount-proc"], &["-q", "-c", &target, "-n", script]) {
         None => Skip("no unshare".into()),
@@ -188,7 +187,7 @@ fn stacks_of_children_are_named_in_a_pid_namespace() -> Verdict {
         Some(o) => {
             let o = o.code(0);
             assert!(o.out.contains("libc.so.6`syscall+0x") || !o.out.contains("libc"), "{o:?}");
-            assert!(!o.out.contains(" 0x"), "{o:?}");
+            assert!(o.out.contains('`') && !o.out.contains(" 0x"), "{o:?}");
             Pass
         }
     }
@@ -210,6 +209,32 @@ fn targets_that_are_not_held_at_their_exit_are_named() -> Verdict {
     let o = finish(tracer).code(0);
     children.iter_mut().for_each(|c| drop(c.wait()));
     assert_eq!(o.out.matches(&format!("dtsym_free`in_free+{AFTER_CALL:#x}")).count(), count, "{o:?}");
+    Pass
+}
+
+fn every_form_of_an_address_has_the_name_of_a_process_that_has_ended() -> Verdict {
+    if let Some(skip) = lacks(Facility::SideBand) {
+        return skip;
+    }
+    let place = TestDir::new("forms");
+    let path = place.program("forms", &named("forms", None));
+    let mut child = waiting(&path);
+    let pid = child.id().to_string();
+    // What is recorded is read a second later, when the process has ended.
+    let script = "syscall::getppid:entry /pid == $target/ { this->pc = uregs[R_RIP]; printf(\"%A\\n\", this->pc); usym(this->pc); \
+                  @[usym(this->pc), ufunc(this->pc), umod(this->pc), uaddr(this->pc)] = count(); @s[ustack(1)] = count(); }";
+    let folded = place.0.join("forms.folded").into_os_string().into_string().unwrap();
+    let words = ["-x", "exithold=no", "-x", "switchrate=1s", "-p", &pid, "--flame", &folded, "-n", script];
+    let tracer = tracer(&words);
+    child.stdin.take().unwrap().write_all(b"x").unwrap();
+    let o = finish(tracer).code(0);
+    let _ = child.wait();
+    let (function, place) = ("dtsym_forms`in_forms", format!("dtsym_forms`in_forms+{AFTER_CALL:#x}"));
+    let row = o.out.lines().find(|line| line.trim().ends_with(" 1")).unwrap_or_else(|| panic!("{o:?}"));
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>(), [function, function, "dtsym_forms", &place, "1"]);
+    assert!(o.out.starts_with(&format!("begun\n{place}\n")), "{o:?}");
+    assert_eq!(o.out.matches(function).count(), 5, "%A, usym and three columns: {o:?}");
+    assert_eq!(std::fs::read_to_string(&folded).unwrap(), format!("{function} 1\n"));
     Pass
 }
 

@@ -366,6 +366,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Some("getppid") => (0..count).for_each(|_| {
             call(libc::SYS_getppid, 0, 0, 0);
         }),
+        Some("probes") => return crate::usdt_languages::probes(),
         // Sleeps for a millisecond so many times, between two calls.
         Some("sleeps") => {
             call(libc::SYS_getppid, 0, 0, 0);
@@ -575,6 +576,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 crate::lives::run(name, count)
                     .or_else(|| crate::counters::run(name, argument))
                     .or_else(|| crate::locks::run(name, count))
+                    .or_else(|| crate::postmortem::run(name, count))
             });
             return found.unwrap_or_else(|| {
                 eprintln!("no workload {other:?}");

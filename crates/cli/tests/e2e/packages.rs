@@ -1,0 +1,304 @@
+//! USDT of the packages of the distribution: interpreters, a virtual machine and a database, as they are installed.
+//!
+//! Each test runs a program of known size in the language of the package. A package that is not installed, or was built without
+//! probes, is a skip with its name.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use bpf_sys::features::Facility;
+use testing::Verdict::{self, Pass, Skip};
+use testing::dir::Dir;
+
+use crate::machine::lacks;
+use crate::tool::{Output, dtrace, finish, printed, start};
+
+tests! {
+    functions_of_python_have_their_file_and_line lines_and_collections_of_python_are_probes functions_of_php_have_their_class_and_line
+    methods_of_ruby_have_their_class_and_line methods_of_java_have_their_signature queries_of_postgresql_have_their_text
+}
+
+const PYTHON: &str = "
+def add(a, b):
+    return a + b
+
+class C:
+    def m(self, x):
+        return x
+
+c = C()
+for i in range(100):
+    add(i, 1)
+    c.m(i)
+";
+
+const PHP: &str = "<?php
+function add($a, $b) { return $a + $b; }
+class C { function m($x) { return $x; } static function s() { return 1; } }
+$c = new C;
+for ($i = 0; $i < 100; $i++) { add($i, 1); $c->m($i); C::s(); }
+";
+
+// Ruby calls the probes of methods only while somebody in the program traces calls.
+const RUBY: &str = "
+class C
+  def m(x) = x
+  def self.s = 1
+end
+def add(a, b) = a + b
+c = C.new
+TracePoint.new(:call) {}.enable do
+  100.times { |i| add(i, 1); c.m(i); C.s }
+end
+";
+
+const JAVA: &str = "
+public class Main {
+    static long add(int a, long b) { return a + b; }
+    long m(String text) { return text.length(); }
+    public static void main(String[] words) throws Exception {
+        Main main = new Main();
+        System.out.println(\"begun\");
+        System.in.read();
+        long sum = 0;
+        for (int i = 0; i < 100; i++)
+            sum += add(i, 1) + main.m(\"x\");
+        System.gc();
+        System.out.println(sum);
+    }
+}
+";
+
+/// The first of these files that exists and describes probes of a provider. `Err`: the test is skipped.
+fn with_probes(package: &str, files: &[&str], provider: &str) -> Result<PathBuf, Verdict> {
+    if let Some(skip) = lacks(Facility::UprobePerf) {
+        return Err(skip);
+    }
+    let there: Vec<&Path> = files.iter().map(Path::new).filter(|path| path.exists()).collect();
+    if there.is_empty() {
+        return Err(Skip(format!("no package {package}")));
+    }
+    let note = b"stapsdt\0".to_vec();
+    let described = there.iter().find(|path| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        let has = |what: &[u8]| bytes.windows(what.len()).any(|part| part == what);
+        has(&note) && has(format!("\0{provider}\0").as_bytes())
+    });
+    described
+        .map(|path| path.to_path_buf())
+        .ok_or_else(|| Skip(format!("no probes in the package {package}")))
+}
+
+macro_rules! has_probes {
+    ($package:literal, $files:expr, $provider:literal) => {
+        match with_probes($package, $files, $provider) {
+            Ok(file) => file,
+            Err(skip) => return skip,
+        }
+    };
+}
+
+/// Traces a program from its start.
+fn traced(words: &[&str], script: &str) -> Output {
+    dtrace(&["-q", "-c", &words.join(" "), "-n", script]).code(0)
+}
+
+/// The lines of the output without spaces at their ends and doubled ones, in order.
+fn rows(o: &Output) -> Vec<String> {
+    let mut rows: Vec<String> =
+        o.out.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    rows.retain(|row| !row.is_empty());
+    rows.sort();
+    rows
+}
+
+/// Python 3.11 has lost `function-entry` for most functions (cpython issue 98894). All return through one place.
+fn functions_of_python_have_their_file_and_line() -> Verdict {
+    let python = has_probes!("python3", &["/usr/bin/python3"], "python");
+    let dir = Dir::new("python");
+    let file = dir.join("program.py");
+    std::fs::write(&file, PYTHON).unwrap();
+    let (python, file) = (python.to_str().unwrap(), file.to_str().unwrap());
+    let script = format!(
+        "python$target:::function-return /copyinstr(arg0) == \"{file}\"/ {{ @[copyinstr(arg1), arg2] = count(); }} \
+         END {{ printa(\"%s %d %@d\\n\", @); }}"
+    );
+    let o = traced(&[python, "-S", file], &script);
+    assert_eq!(rows(&o), ["<module> 10 1", "C 6 1", "add 3 100", "m 7 100"], "{o:?}");
+    Pass
+}
+
+fn lines_and_collections_of_python_are_probes() -> Verdict {
+    let python = has_probes!("python3", &["/usr/bin/python3"], "python");
+    let dir = Dir::new("python-lines");
+    let file = dir.join("program.py");
+    std::fs::write(&file, format!("{PYTHON}\nimport gc\nfor i in range(3):\n    gc.collect(1)\n")).unwrap();
+    let (python, file) = (python.to_str().unwrap(), file.to_str().unwrap());
+    let script = format!(
+        "python$target:::line /copyinstr(arg0) == \"{file}\" && copyinstr(arg1) == \"m\"/ {{ @[arg2] = count(); }} \
+         python$target:::gc-start /arg0 == 1/ {{ @gc = count(); }} END {{ printa(\"%d %@d\\n\", @); printa(\"gc %@d\\n\", @gc); }}"
+    );
+    let o = traced(&[python, "-S", file], &script);
+    assert_eq!(rows(&o), ["7 100", "gc 3"], "{o:?}");
+    Pass
+}
+
+fn functions_of_php_have_their_class_and_line() -> Verdict {
+    let php = has_probes!("php-cli", &["/usr/bin/php", "/usr/bin/php8.2"], "php");
+    let dir = Dir::new("php");
+    let file = dir.join("program.php");
+    std::fs::write(&file, PHP).unwrap();
+    let script = "php$target:::function-entry /copyinstr(arg0) != \"main\"/ \
+                  { @[copyinstr(arg3), copyinstr(arg4), copyinstr(arg0), arg2] = count(); } \
+                  END { printa(\"%s%s%s %d %@d\\n\", @); }";
+    // PHP has its hooks only with this variable of its environment.
+    let program = format!("{} -n {}", php.to_str().unwrap(), file.to_str().unwrap());
+    let o = dtrace(&["-q", "-x", "setenv=USE_ZEND_DTRACE=1", "-c", &program, "-n", script]).code(0);
+    assert_eq!(rows(&o), ["C::m 3 100", "C::s 3 100", "add 2 100"], "{o:?}");
+    Pass
+}
+
+fn methods_of_ruby_have_their_class_and_line() -> Verdict {
+    let library = "/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1";
+    has_probes!("ruby3.1", &[library], "ruby");
+    let dir = Dir::new("ruby");
+    let file = dir.join("program.rb");
+    std::fs::write(&file, RUBY).unwrap();
+    let script = "ruby$target:::method-entry { @[copyinstr(arg0), copyinstr(arg1), arg3] = count(); } \
+                  END { printa(\"%s %s %d %@d\\n\", @); }";
+    let o = traced(&["/usr/bin/ruby3.1", "--disable-gems", file.to_str().unwrap()], script);
+    assert_eq!(rows(&o), ["C m 3 100", "C s 4 100", "Object add 6 100"], "{o:?}");
+    Pass
+}
+
+/// Reads lines that a program prints, up to one that begins so.
+fn until(out: &mut BufReader<ChildStdout>, begins: &str) -> String {
+    let mut line = String::new();
+    while !line.starts_with(begins) {
+        line.clear();
+        assert!(out.read_line(&mut line).unwrap() > 0, "no line begins with {begins}");
+    }
+    line
+}
+
+/// A program that is killed at the end.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Running {
+    fn new(command: &mut Command) -> (Running, BufReader<ChildStdout>) {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        (Running(child), out)
+    }
+
+    fn say(&mut self, text: &str) {
+        self.0.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+    }
+}
+
+fn methods_of_java_have_their_signature() -> Verdict {
+    const HOME: &str = "/usr/lib/jvm/java-17-openjdk-amd64";
+    let library = format!("{HOME}/lib/server/libjvm.so");
+    has_probes!("openjdk-17-jre-headless", &[&library], "hotspot");
+    let dir = Dir::new("java");
+    std::fs::write(dir.join("Main.java"), JAVA).unwrap();
+    let compiler = Command::new(format!("{HOME}/bin/javac")).arg("Main.java").current_dir(&*dir).status();
+    if !compiler.is_ok_and(|status| status.success()) {
+        return Skip("no package openjdk-17-jdk-headless".into());
+    }
+    // The virtual machine calls the probes of methods only with this option.
+    let mut java = Command::new(format!("{HOME}/bin/java"));
+    let (mut running, mut out) =
+        Running::new(java.args(["-XX:+DTraceMethodProbes", "Main"]).current_dir(&*dir));
+    until(&mut out, "begun");
+    let pid = running.0.id();
+    let script = format!(
+        "BEGIN {{ printf(\"on\\n\"); }} \
+         hotspot{pid}:::method-entry /copyinstr(arg1, arg2) == \"Main\"/ \
+         {{ @[copyinstr(arg3, arg4), copyinstr(arg5, arg6)] = count(); }} \
+         hotspot{pid}:::gc-begin {{ @gc = count(); }} \
+         END {{ printa(\"%s%s %@d\\n\", @); printa(\"gc %@d\\n\", @gc); }}"
+    );
+    let mut tracing = start(&["-q", "-p", &pid.to_string(), "-n", &script]);
+    printed(&mut tracing);
+    running.say("x");
+    assert_eq!(until(&mut out, "5").trim(), "5150");
+    let o = finish(tracing).code(0);
+    assert_eq!(rows(&o), ["add(IJ)J 100", "gc 1", "m(Ljava/lang/String;)J 100", "on"], "{o:?}");
+    Pass
+}
+
+fn queries_of_postgresql_have_their_text() -> Verdict {
+    /// The database refuses to be root's.
+    const NOBODY: u32 = 65534;
+    let server = "/usr/lib/postgresql/15/bin/postgres";
+    has_probes!("postgresql-15", &[server], "postgresql");
+    let dir = Dir::new("postgresql");
+    chown(&*dir, Some(NOBODY), Some(NOBODY)).unwrap();
+    let by_nobody = |program: &str| {
+        let mut command = Command::new(server.replace("bin/postgres", &format!("bin/{program}")));
+        command.current_dir(&*dir).uid(NOBODY).gid(NOBODY).stderr(Stdio::null());
+        command
+    };
+    let made = by_nobody("initdb").args(["-D", "data", "-A", "trust", "-U", "me", "--no-sync"]).output();
+    assert!(made.as_ref().is_ok_and(|o| o.status.success()), "{made:?}");
+    let mut postgres = by_nobody("postgres");
+    let at = dir.to_str().unwrap();
+    postgres.args(["-D", "data", "-k", at, "-c", "listen_addresses=", "-c", "autovacuum=off"]);
+    let (_server, _) = Running::new(&mut postgres);
+    let begun = std::time::Instant::now();
+    while !dir.join(".s.PGSQL.5432").exists() {
+        assert!(begun.elapsed().as_secs() < 60, "no server");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let (mut client, mut out) = loop {
+        let mut psql = by_nobody("psql");
+        let (mut client, out) = Running::new(psql.args(["-qAt", "-h", at, "-U", "me", "postgres"]));
+        client.say("select 'backend';\n");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        // The server accepts no client before it has read its files.
+        if client.0.try_wait().unwrap().is_none() {
+            break (client, out);
+        }
+        assert!(begun.elapsed().as_secs() < 60, "no server");
+    };
+    until(&mut out, "backend");
+    client.say("select 'pid ' || pg_backend_pid();\n");
+    let backend: u32 = until(&mut out, "pid").trim().trim_start_matches("pid ").parse().unwrap();
+    let script = format!(
+        "BEGIN {{ printf(\"on\\n\"); }} \
+         postgresql{backend}:::query-start {{ @q[copyinstr(arg0)] = count(); }} \
+         postgresql{backend}:::transaction-commit {{ @[probename] = count(); }} \
+         postgresql{backend}:::transaction-abort {{ @[probename] = count(); }} \
+         postgresql{backend}:::query-done {{ @[probename] = count(); }} \
+         END {{ printa(\"%s %@d\\n\", @q); printa(\"%s %@d\\n\", @); }}"
+    );
+    let mut tracing = start(&["-q", "-p", &backend.to_string(), "-n", &script]);
+    printed(&mut tracing);
+    client.say("select 1;\nselect 1;\nbegin;\nselect 2;\nrollback;\nselect 'end';\n\\q\n");
+    until(&mut out, "end");
+    let o = finish(tracing).code(0);
+    let expected = [
+        "begin; 1",
+        "on",
+        "query-done 6",
+        "rollback; 1",
+        "select 'end'; 1",
+        "select 1; 2",
+        "select 2; 1",
+        "transaction-abort 1",
+        "transaction-commit 3",
+    ];
+    assert_eq!(rows(&o), expected, "{o:?}");
+    Pass
+}

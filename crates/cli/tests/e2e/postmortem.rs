@@ -1,0 +1,279 @@
+//! The last records of a session in the core file of its target.
+//!
+//! A workload makes a known number of calls and dies of a signal. The core file is what this kernel makes by itself, so the machine's `core_pattern` must be
+//! a plain file name; it is not changed, except in a guest, which is ours.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::tool::{Output, dtrace, finish, printed, workload};
+
+tests! {
+    the_core_of_a_program_that_crashes_has_the_last_records_and_the_totals
+    a_signal_of_any_thread_is_waited_for
+    a_signal_is_waited_for_when_the_first_thread_has_exited
+    a_signal_that_is_handled_or_ignored_or_makes_no_core_changes_nothing
+    a_target_that_executes_another_program_has_the_memory_again
+    a_running_process_gets_the_memory_too
+    postmortem_without_a_process_that_is_held_is_refused
+    a_file_without_records_is_refused_with_the_reason
+}
+
+/// A directory in which a core file is made, and removed at the end.
+struct Cores(PathBuf);
+
+impl Drop for Cores {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const PATTERN: &str = "/proc/sys/kernel/core_pattern";
+
+/// A place for core files. `Err`: the kernel of this machine gives them to a program.
+fn cores(name: &str) -> Result<Cores, Verdict> {
+    let pattern = || std::fs::read_to_string(PATTERN).unwrap_or_default().trim().to_string();
+    let is_plain = |text: &str| !text.is_empty() && !text.contains(['|', '/', '%']);
+    if !is_plain(&pattern()) && crate::machine::is_guest() {
+        let _ = std::fs::write(PATTERN, "core");
+    }
+    if !is_plain(&pattern()) {
+        return Err(Skip("core_pattern of this machine is no plain file name".into()));
+    }
+    let path = std::env::temp_dir().join(format!("dtrace-cores-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&path).unwrap();
+    Ok(Cores(path))
+}
+
+impl Cores {
+    /// Runs dtrace in the directory, without a limit on core files.
+    fn run(&self, words: &[&str]) -> Output {
+        finish(self.start(words))
+    }
+
+    fn start(&self, words: &[&str]) -> std::process::Child {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "ulimit -c unlimited; exec \"$0\" \"$@\""]).arg(crate::tool::binary());
+        command.args(words).current_dir(&self.0).stdin(std::process::Stdio::null());
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+    }
+
+    /// The core files.
+    fn files(&self) -> Vec<String> {
+        let list = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
+        list.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("core"))
+            .map(|path| path.to_str().unwrap().to_string())
+            .collect()
+    }
+
+    #[track_caller]
+    fn core(&self, o: &Output) -> String {
+        let files = self.files();
+        assert_eq!(files.len(), 1, "{files:?}\n{}\n{}", o.out, o.err);
+        files[0].clone()
+    }
+}
+
+/// The workloads: so many calls of getppid, with their numbers as arguments, and an end.
+pub(crate) fn run(name: &str, count: u32) -> Option<ExitCode> {
+    let calls = || {
+        for n in 0..count {
+            // SAFETY: a system call without arguments; the number is for the tracer.
+            unsafe { libc::syscall(libc::SYS_getppid, n) };
+        }
+    };
+    // SAFETY: a signal to this process.
+    let die = |signal| unsafe {
+        libc::raise(signal);
+    };
+    let crash = || {
+        // SAFETY: none: the fault is what the test wants.
+        unsafe { std::ptr::with_exposed_provenance_mut::<u32>(16).write_volatile(1) };
+    };
+    extern "C" fn nothing(_: i32) {}
+    match name {
+        "crash" => {
+            calls();
+            // The runtime has a handler, which finds no overflow of a stack and removes itself.
+            crash();
+        }
+        "abort" => {
+            calls();
+            std::process::abort();
+        }
+        "crash-in-thread" => {
+            let others: Vec<_> = (0..3).map(|_| std::thread::spawn(std::thread::park)).collect();
+            let _ = std::thread::spawn(move || {
+                for n in 0..count {
+                    // SAFETY: as above.
+                    unsafe { libc::syscall(libc::SYS_getppid, n) };
+                }
+                std::process::abort();
+            })
+            .join();
+            drop(others);
+        }
+        "abort-after-first" => {
+            std::thread::spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                for n in 0..count {
+                    // SAFETY: as above.
+                    unsafe { libc::syscall(libc::SYS_getppid, n) };
+                }
+                std::process::abort();
+            });
+            // SAFETY: ends this thread alone.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        }
+        "harmless" => {
+            // SAFETY: a handler that does nothing.
+            unsafe {
+                libc::signal(libc::SIGQUIT, nothing as extern "C" fn(i32) as usize);
+                libc::signal(libc::SIGSYS, libc::SIG_IGN);
+            }
+            for _ in 0..10 {
+                die(libc::SIGQUIT);
+                die(libc::SIGSYS);
+            }
+            calls();
+            die(libc::SIGTERM);
+        }
+        "exec-and-abort" => {
+            use std::os::unix::process::CommandExt;
+            let me = std::env::current_exe().ok()?;
+            let _ = Command::new(me).args(["--workload", "abort", &count.to_string()]).exec();
+        }
+        "wait-and-abort" => {
+            println!("ready");
+            let mut line = String::new();
+            let _ = std::io::stdin().read_line(&mut line);
+            calls();
+            std::process::abort();
+        }
+        _ => return None,
+    }
+    Some(ExitCode::SUCCESS)
+}
+
+const SCRIPT: &str =
+    "syscall::getppid:entry /pid == $target/ { printf(\"call %d\\n\", arg0); @calls = count(); }";
+
+#[track_caller]
+fn check_calls(cores: &Cores, o: &Output, count: u64, signal: &str) {
+    assert!(o.err.contains(&format!("gets {signal}: the last records are in its memory")), "{}", o.err);
+    let core = cores.core(o);
+    let found = dtrace(&["--postmortem", &core]).code(0);
+    let calls = |text: &str| -> Vec<u64> {
+        text.lines().filter_map(|line| line.split_once("call ")?.1.trim().parse().ok()).collect()
+    };
+    assert_eq!(calls(&o.out), (0..count).collect::<Vec<_>>(), "{}", o.err);
+    let calls = calls(&found.out);
+    let cut = count - calls.len() as u64;
+    assert_eq!(calls, (cut..count).collect::<Vec<_>>(), "{}\n{}", found.out, found.err);
+    assert!(cut > 0, "the memory was too large for the test");
+    assert_eq!(found.last_number() as u64, count);
+    assert!(found.err.contains(signal), "{}", found.err);
+    let json = dtrace(&["--postmortem", &core, "--format", "json"]).code(0);
+    assert!(json.out.lines().all(|line| line.starts_with('{')), "{}", json.out);
+    assert_eq!(json.out.matches("\"demand\"").count(), 1, "{}", json.out);
+}
+
+fn of_workload(name: &str, workload_name: &str, signal: &str) -> Verdict {
+    let cores = match cores(name) {
+        Ok(cores) => cores,
+        Err(skip) => return skip,
+    };
+    let command = workload(workload_name, 500);
+    let o = cores.run(&["-x", "postmortem=16k", "-c", &command, "-n", SCRIPT]);
+    check_calls(&cores, &o, 500, signal);
+    Pass
+}
+
+fn the_core_of_a_program_that_crashes_has_the_last_records_and_the_totals() -> Verdict {
+    of_workload("crash", "crash", "SIGSEGV")
+}
+
+fn a_signal_of_any_thread_is_waited_for() -> Verdict {
+    of_workload("thread", "crash-in-thread", "SIGABRT")
+}
+
+fn a_signal_is_waited_for_when_the_first_thread_has_exited() -> Verdict {
+    of_workload("first", "abort-after-first", "SIGABRT")
+}
+
+fn a_target_that_executes_another_program_has_the_memory_again() -> Verdict {
+    of_workload("exec", "exec-and-abort", "SIGABRT")
+}
+
+fn a_signal_that_is_handled_or_ignored_or_makes_no_core_changes_nothing() -> Verdict {
+    let cores = match cores("harmless") {
+        Ok(cores) => cores,
+        Err(skip) => return skip,
+    };
+    let o = cores.run(&["-x", "postmortem=16k", "-c", &workload("harmless", 7), "-n", SCRIPT]).code(0);
+    assert!(o.err.contains("terminated by SIGTERM"), "{}", o.err);
+    assert!(!o.err.contains("the last records"), "{}", o.err);
+    assert_eq!((o.last_number(), cores.files().len()), (7, 0));
+    Pass
+}
+
+fn a_running_process_gets_the_memory_too() -> Verdict {
+    use std::io::Write;
+    let cores = match cores("running") {
+        Ok(cores) => cores,
+        Err(skip) => return skip,
+    };
+    let mut command = Command::new("/bin/sh");
+    let script = format!("ulimit -c unlimited; exec {}", workload("wait-and-abort", 500));
+    command.args(["-c", &script]).current_dir(&cores.0);
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut process = command.spawn().unwrap();
+    printed(&mut process);
+    let script = format!("BEGIN {{ printf(\"begun\\n\"); }} {SCRIPT}");
+    let pid = process.id().to_string();
+    let mut child =
+        cores.start(&["-x", "postmortem=16k", "-x", "switchrate=100ms", "-p", &pid, "-n", &script]);
+    printed(&mut child);
+    // BEGIN has run; the process runs on a moment later, with what it waited for.
+    process.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let o = finish(child);
+    let _ = process.wait();
+    check_calls(&cores, &o, 500, "SIGABRT");
+    Pass
+}
+
+fn postmortem_without_a_process_that_is_held_is_refused() -> Verdict {
+    let o = dtrace(&["-x", "postmortem=1m", "-n", "BEGIN { exit(0); }"]).code(1);
+    let reason =
+        "failed to set option 'postmortem': it needs a process that is held when a signal ends it: -c or -p";
+    assert!(o.err.contains(reason), "{}", o.err);
+    let o =
+        dtrace(&["-x", "postmortem=1m", "-x", "bufpolicy=ring", "-c", "true", "-n", "BEGIN { exit(0); }"])
+            .code(1);
+    assert!(o.err.contains("bufpolicy=fill and ring do not"), "{}", o.err);
+    let o = dtrace(&["-x", "postmortem=1m", "-c", "prlimit --core=0 true", "-n", "END { trace(1); }"]);
+    assert_eq!(o.code, Some(0), "{}", o.err);
+    Pass
+}
+
+fn a_file_without_records_is_refused_with_the_reason() -> Verdict {
+    let o = dtrace(&["-x", "errtags", "--postmortem", "/bin/true"]).code(1);
+    let reason =
+        "dtrace: failed to read core file '/bin/true': [D_CORE_FORMAT] it is no core file: it is a program";
+    assert!(o.err.contains(reason), "{}", o.err);
+    let o = dtrace(&["--postmortem", "/dev/zero"]).code(1);
+    assert!(o.err.contains("it is no core file: it is no regular file"), "{}", o.err);
+    let o = dtrace(&["--postmortem", "/nonexistent"]).code(1);
+    assert!(o.err.contains("No such file"), "{}", o.err);
+    let o = dtrace(&["--postmortem", "core", "-n", "BEGIN"]).code(1);
+    assert!(o.err.contains("leave out the programs"), "{}", o.err);
+    let cores = match cores("plain") {
+        Ok(cores) => cores,
+        Err(skip) => return skip,
+    };
+    let o = cores.run(&["-qc", &workload("abort", 1), "-n", "END { trace(1); }"]);
+    let o = dtrace(&["-x", "errtags", "--postmortem", &cores.core(&o)]).code(1);
+    assert!(o.err.contains("[D_CORE_NONE] it has no records of a session"), "{}", o.err);
+    Pass
+}

@@ -1,0 +1,304 @@
+//! Stacks of programs without frame pointers: the chain of calls is known, or a debugger says it.
+
+use std::process::Command;
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::debuggers::debugger;
+use crate::machine::{no_clock, no_types};
+use crate::pid::Programs;
+use crate::tool::{Output, dtrace};
+
+tests! {
+    stacks_go_through_code_without_frame_pointers
+    a_clock_sees_the_whole_stack
+    stacks_go_through_a_signal_handler_and_an_aligned_frame
+    a_stack_has_at_most_127_frames
+    a_stack_in_a_catch_block_is_whole
+    stacks_of_python_are_those_of_a_debugger
+    a_process_that_is_seen_is_incomplete_until_its_tables_are_there
+    without_tables_stacks_are_walked_by_frame_pointers
+    code_without_a_description_is_walked_by_frame_pointers
+    stacks_below_probed_returns_have_the_true_addresses
+}
+
+const PROGRAM: &str = r#"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#define OUT __attribute__((noinline, noclone))
+volatile int spins;
+OUT void mark(void) { syscall(SYS_getpgid, 0); __asm__ volatile(""); }
+OUT void spin(void)
+{
+    clock_t end = clock() + spins * (CLOCKS_PER_SEC / 1000);
+    while (spins && clock() < end)
+        for (volatile int i = 0; i < 100000; i++);
+    mark();
+    __asm__ volatile("");
+}
+OUT int compare(const void *a, const void *b)
+{
+    char room[200];
+    memset(room, 1, sizeof room);
+    __asm__ volatile("" : : "r"(room) : "memory");
+    spin();
+    return *(const int *)a - *(const int *)b;
+}
+OUT void sort(void) { int two[2] = {2, 1}; qsort(two, 2, sizeof *two, compare); __asm__ volatile(""); }
+OUT void third(void) { sort(); __asm__ volatile(""); }
+OUT void second(void) { third(); __asm__ volatile(""); }
+OUT void first(void) { second(); __asm__ volatile(""); }
+OUT void handler(int signal) { mark(); __asm__ volatile(""); }
+OUT void aligned(int n)
+{
+    char some[n];
+    _Alignas(64) char room[64];
+    memset(some, 1, n);
+    memset(room, 1, sizeof room);
+    __asm__ volatile("" : : "r"(some), "r"(room) : "memory");
+    raise(SIGUSR1);
+    __asm__ volatile("" : : "r"(some), "r"(room) : "memory");
+}
+OUT void deep(int n) { if (n) deep(n - 1); else mark(); __asm__ volatile(""); }
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    signal(SIGUSR1, handler);
+    if (!strcmp(what, "signal")) aligned(argc * 100);
+    else if (!strcmp(what, "deep")) deep(300);
+    else if (!strcmp(what, "loop")) for (int i = 0; i < 1000; i++) { first(); usleep(10000); }
+    else { spins = atoi(what); first(); }
+    __asm__ volatile("");
+    return 0;
+}
+"#;
+
+const FLAGS: [&str; 2] = ["-O2", "-fomit-frame-pointer"];
+
+/// A program that was compiled, or the end of a test that is skipped.
+macro_rules! compiled {
+    ($built:expr) => {
+        match $built {
+            Ok(program) => program,
+            Err(verdict) => return verdict,
+        }
+    };
+}
+
+fn program(name: &str) -> Result<(Programs, String), Verdict> {
+    no_types().map_or_else(|| Programs::new(name, ("cc", PROGRAM), &FLAGS), Err)
+}
+
+/// The functions of the first stack that was printed: `module` and function of each frame, without the offset.
+fn frames(o: &Output) -> Vec<(String, String)> {
+    let lines = o.out.lines().map(str::trim).skip_while(|l| l.is_empty()).take_while(|l| !l.is_empty());
+    // Without the value of an aggregation.
+    let lines = lines.filter(|l| l.parse::<u64>().is_err());
+    let split = |line: &str| {
+        let (module, function) = line.split_once('`').unwrap_or((line, ""));
+        (module.to_owned(), function.split('+').next().unwrap_or_default().to_owned())
+    };
+    lines.map(split).collect()
+}
+
+/// The functions of the program, from the first one of `names` on, must be these, and the stack ends at the start.
+fn assert_chain(o: &Output, names: &[&str]) {
+    let frames = frames(o);
+    let own: Vec<&str> =
+        frames.iter().filter(|(module, _)| module == "program").map(|(_, name)| name.as_str()).collect();
+    let from = own.iter().position(|name| names.first() == Some(name));
+    let from = from.unwrap_or_else(|| panic!("{names:?}: {o:?}"));
+    // A static program has the functions of libc too.
+    let known = |name: &&&str| names.contains(*name);
+    let own: Vec<&str> = own[from..].iter().filter(known).copied().collect();
+    assert_eq!(own, names, "{o:?}");
+    assert_eq!(frames.last().map(|(_, name)| name.as_str()), Some("_start"), "{o:?}");
+    assert!(!o.out.contains("[incomplete]"), "{o:?}");
+}
+
+const CHAIN: [&str; 9] = ["mark", "spin", "compare", "sort", "third", "second", "first", "main", "_start"];
+
+fn stacks_go_through_code_without_frame_pointers() -> Verdict {
+    let (_dir, dynamic) = compiled!(program("chain"));
+    let build = Programs::new("static", ("cc", PROGRAM), &["-O2", "-fomit-frame-pointer", "-static"]);
+    let (_other, fixed) = compiled!(build);
+    for program in [dynamic, fixed] {
+        for (probe, chain) in [
+            ("syscall::getpgid:entry", &CHAIN[..]),
+            ("syscall::getpgid:return", &CHAIN[..]),
+            ("rawtp:::sys_enter", &CHAIN[..]),
+            ("pid$target:a.out:mark:entry", &CHAIN[..]),
+            ("pid$target:a.out:spin:entry", &CHAIN[1..]),
+            ("pid$target:a.out:compare:entry", &CHAIN[2..]),
+        ] {
+            let wanted = if probe.starts_with("rawtp") { "arg1 == 121 &&" } else { "" };
+            let script = format!("{probe} /{wanted} pid == $target/ {{ ustack(100); exit(0); }}");
+            let o = dtrace(&["-qc", &program, "-n", &script]).code(0);
+            assert_chain(&o, chain);
+        }
+        let script = "pid$target:a.out:spin:entry { printf(\"%d %A\\n\", ustackdepth, ucaller); ustack(100); exit(0); }";
+        let o = dtrace(&["-qc", &program, "-n", script]).code(0);
+        let (head, stack) = o.out.split_once('\n').unwrap_or_else(|| panic!("{o:?}"));
+        let depth: usize = head.split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(depth, stack.lines().filter(|l| !l.trim().is_empty()).count(), "{o:?}");
+        assert!(head.contains("`compare+"), "{o:?}");
+    }
+    Pass
+}
+
+fn a_clock_sees_the_whole_stack() -> Verdict {
+    if let Some(skip) = no_clock() {
+        return skip;
+    }
+    let (_dir, program) = compiled!(program("clock"));
+    let command = format!("{program} 300");
+    let script = "profile-997 /pid == $target && arg1/ { @[ustack(100)] = count(); } END { trunc(@, 1); }";
+    let o = dtrace(&["-qc", &command, "-n", script]).code(0);
+    if o.out.trim().is_empty() {
+        return Skip("the clock did not fire".into());
+    }
+    assert_chain(&o, &CHAIN[1..]);
+    Pass
+}
+
+fn stacks_go_through_a_signal_handler_and_an_aligned_frame() -> Verdict {
+    let (_dir, program) = compiled!(program("signal"));
+    let command = format!("{program} signal");
+    let script = "syscall::getpgid:entry /pid == $target/ { ustack(100); exit(0); }";
+    let o = dtrace(&["-qc", &command, "-n", script]).code(0);
+    assert_chain(&o, &["mark", "handler", "aligned", "main", "_start"]);
+    Pass
+}
+
+fn a_stack_has_at_most_127_frames() -> Verdict {
+    let (_dir, program) = compiled!(program("deep"));
+    let command = format!("{program} deep");
+    let script =
+        "syscall::getpgid:entry /pid == $target/ { printf(\"%d\\n\", ustackdepth); ustack(127); exit(0); }";
+    let o = dtrace(&["-qc", &command, "-n", script]).code(0);
+    let deep = o.out.lines().filter(|l| l.contains("program`deep+")).count();
+    assert!(o.out.starts_with("127\n") && (124..=126).contains(&deep), "{deep}: {o:?}");
+    Pass
+}
+
+const CATCHES: &str = r#"
+#include <stdexcept>
+#include <sys/syscall.h>
+#include <unistd.h>
+__attribute__((noinline)) void mark() { syscall(SYS_getpgid, 0); __asm__ volatile(""); }
+__attribute__((noinline)) void thrower(int n) { if (n) throw std::runtime_error("x"); }
+__attribute__((noinline)) void catcher(int n)
+{
+    try { thrower(n); } catch (std::exception &e) { mark(); __asm__ volatile(""); }
+}
+int main(int argc, char **argv) { catcher(argc); __asm__ volatile(""); return 0; }
+"#;
+
+fn a_stack_in_a_catch_block_is_whole() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let (_dir, program) = compiled!(Programs::new("catch", ("c++", CATCHES), &FLAGS));
+    let script = "syscall::getpgid:entry /pid == $target/ { ustack(100); exit(0); }";
+    // A reader that is not optimized needs more than the two seconds of `symtimeout` on an emulated CPU.
+    let o = dtrace(&["-x", "symtimeout=60s", "-qc", &program, "-n", script]).code(0);
+    let own: Vec<String> = frames(&o).into_iter().filter(|(m, _)| m == "program").map(|(_, f)| f).collect();
+    // The compiler may put what is after a catch into a part of its own.
+    let own: Vec<&str> = own.iter().map(|name| name.split(' ').next().unwrap_or_default()).collect();
+    assert_eq!(own, ["mark()", "catcher(int)", "main", "_start"], "{o:?}");
+    Pass
+}
+
+fn stacks_of_python_are_those_of_a_debugger() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    // The interpreter calls otherwise what it has called often.
+    let code = "import time\ndef f():\n  n = 0\n  while True:\n    n += 1\n    time.sleep(0.001 if n < 300 else 0.2)\nprint(max([1], key=lambda n: f()))";
+    let Ok(mut python) = Command::new("python3").args(["-c", code]).spawn() else {
+        return Skip("no python3".into());
+    };
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let pid = python.id().to_string();
+    let script = "syscall::clock_nanosleep:entry /pid == $target/ { ustack(127); exit(0); }";
+    let o = dtrace(&["-q", "-x", "stacksymbols=no", "-p", &pid, "-n", script]).code(0);
+    let theirs = debugger(python.id());
+    let _ = python.kill();
+    let _ = python.wait();
+    let Some(theirs) = theirs.filter(|frames| frames.len() > 1) else { return Skip("no gdb".into()) };
+    let ours: Vec<&str> = o.out.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    assert!(ours.len() > 8, "{o:?}");
+    assert_eq!(ours, theirs, "{o:?}");
+    Pass
+}
+
+fn a_process_that_is_seen_is_incomplete_until_its_tables_are_there() -> Verdict {
+    let (_dir, program) = compiled!(program("seen"));
+    // It is no target of the session.
+    let mut process = Command::new(&program).arg("loop").spawn().unwrap();
+    let pid = process.id();
+    let script = format!(
+        "syscall::getpgid:entry /pid == {pid}/ {{ @[ustack(100)] = count(); }} tick-9s {{ exit(0); }}"
+    );
+    let o = dtrace(&["-q", "-n", &script]);
+    let _ = process.kill();
+    let _ = process.wait();
+    let o = o.code(0);
+    let mut whole = 0;
+    for stack in o.out.split("\n\n").filter(|stack| stack.contains("`syscall+")) {
+        let count: u64 = stack.trim().lines().last().unwrap().trim().parse().unwrap();
+        let is_whole = stack.contains("`mark+") && stack.contains("`main+") && stack.contains("`_start+");
+        assert!(is_whole != stack.contains("[incomplete]"), "{stack}");
+        whole += if is_whole { count } else { 0 };
+    }
+    assert!(whole > 50, "{o:?}");
+    Pass
+}
+
+fn without_tables_stacks_are_walked_by_frame_pointers() -> Verdict {
+    let (_dir, program) = compiled!(program("without"));
+    let script = "syscall::getpgid:entry /pid == $target/ { ustack(100); exit(0); }";
+    let o = dtrace(&["-q", "-x", "unwindsize=0", "-c", &program, "-n", script]).code(0);
+    assert!(frames(&o).len() < 6 && !o.out.contains("[incomplete]"), "{o:?}");
+    Pass
+}
+
+fn code_without_a_description_is_walked_by_frame_pointers() -> Verdict {
+    let flags = ["-O2", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+    let built = no_types().map_or_else(|| Programs::new("bare", ("cc", PROGRAM), &flags), Err);
+    let (_dir, program) = compiled!(built);
+    // At the entry of a function its frame is not made yet. The code of libc between them has a description.
+    for (function, chain) in [("mark", &CHAIN[..]), ("spin", &CHAIN[1..]), ("compare", &CHAIN[2..])] {
+        let script = format!("pid$target:a.out:{function}:entry {{ ustack(100); exit(0); }}");
+        let o = dtrace(&["-qc", &program, "-n", &script]).code(0);
+        assert_chain(&o, chain);
+    }
+    Pass
+}
+
+fn stacks_below_probed_returns_have_the_true_addresses() -> Verdict {
+    let (_dir, program) = compiled!(program("returns"));
+    let returns = ["spin", "compare", "third", "first"]
+        .map(|f| format!("pid$target:a.out:{f}:return {{ @ = count(); }}"));
+    let returns = returns.join(" ");
+    for (probe, chain) in [
+        ("syscall::getpgid:entry /pid == $target/", &CHAIN[..]),
+        ("pid$target:a.out:mark:entry", &CHAIN[..]),
+        ("pid$target:a.out:spin:entry", &CHAIN[1..]),
+        ("pid$target:a.out:spin:return", &CHAIN[2..]),
+        ("pid$target:a.out:second:return", &CHAIN[6..]),
+    ] {
+        let script = format!("{returns} {probe} {{ ustack(100); exit(0); }}");
+        let o = dtrace(&["-q", "-x", "pidreturn=uretprobe", "-c", &program, "-n", &script]).code(0);
+        assert_chain(&o, chain);
+    }
+    // Recursion: each frame has a return of its own, as far as the kernel probes them (64).
+    let command = format!("{program} deep");
+    let script = "pid$target:a.out:deep:return { @ = count(); } syscall::getpgid:entry /pid == $target/ { ustack(40); exit(0); }";
+    let o = dtrace(&["-q", "-x", "pidreturn=uretprobe", "-c", &command, "-n", script]).code(0);
+    assert!(o.out.lines().filter(|l| l.contains("program`deep+")).count() >= 37, "{o:?}");
+    Pass
+}

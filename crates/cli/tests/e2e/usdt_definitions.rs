@@ -1,0 +1,280 @@
+//! The definitions that programs have of their probes: types, translators and stability.
+
+use std::process::Child;
+
+use crate::Verdict::{self, Pass};
+use crate::tool::{Output, dtrace, finish, printed, signal, start};
+use crate::usdt::{Programs, compiled, line, next, wait};
+
+tests! {
+    a_list_has_the_types_and_the_stability_of_the_definition
+    two_versions_of_a_program_have_their_own_types_and_translators
+    a_process_that_starts_later_has_its_own_definition
+    a_definition_that_does_more_than_read_is_told_and_left_out
+    a_clause_that_is_wrong_for_one_program_serves_the_others
+}
+
+/// A definition: PROVIDER, the members of the struct behind its name, a factor.
+fn definition(provider: &str, members: &str, factor: u32) -> String {
+    format!(
+        "#pragma D attributes Evolving/Evolving/Common provider {provider} provider
+#pragma D attributes Evolving/Evolving/Common provider {provider} module
+#pragma D attributes Evolving/Evolving/Common provider {provider} function
+#pragma D attributes Evolving/Evolving/Common provider {provider} name
+#pragma D attributes Stable/Stable/ISA provider {provider} args
+/* The kernel has a struct of this name, and an enumerator. */
+typedef struct file {{ char *name; {members} }} file_t;
+typedef struct fileinfo {{ string fi_name; long fi_size; long fi_next; }} myinfo_t;
+enum {{ PIDTYPE_MAX = {factor} }};
+inline long times[long n] = n * PIDTYPE_MAX;
+translator myinfo_t < file_t *f > {{
+    fi_name = stringof(f->name);
+    fi_size = times[f->size];
+    fi_next = f->next != NULL ? f->next->size : -1;
+}};
+provider {provider} {{
+    probe sent(file_t *f, int n) : (int n, myinfo_t *f);
+    probe raw(file_t *f, char *text, short s);
+    probe nothing();
+}};
+"
+    )
+}
+
+/// The program of a definition, which fires `count` times at a line of input and prints when it is done.
+fn text(provider: &str, members: &str, values: &str, count: u32) -> String {
+    let upper = provider.to_uppercase();
+    format!(
+        "typedef struct file {{ char *name; {members} }} file_t;
+#include \"{provider}.h\"
+static char text[] = \"text\";
+PLAIN void go(file_t *f, int i)
+{{
+    {upper}_SENT(f, i);
+    {upper}_RAW(f, text, -i);
+    {upper}_NOTHING();
+}}
+int main(void)
+{{
+    static char first[] = \"first\";
+    file_t b = {{ .name = text, .size = 41 }}, a = {{ .name = first, .next = &b, {values} }};
+    text[0] = 't';
+    first[0] = 'f';
+    getchar();
+    for (int i = 1; i <= {count}; i++)
+        go(&a, i);
+    puts(\"done\");
+    fflush(stdout);
+    while (getchar() != EOF);
+    return 0;
+}}
+"
+    )
+}
+
+/// Two orders of the members behind the name.
+const OLD: &str = "int size; struct file *next;";
+const NEW: &str = "long before; struct file *next; int bits : 4; int size;";
+
+/// Compiles a program. `edit` changes its header.
+fn program(
+    programs: &Programs,
+    (name, provider): (&str, &str),
+    (members, values, factor, count): (&str, &str, u32, u32),
+    edit: impl Fn(String) -> String,
+) -> Result<String, Verdict> {
+    let (script, header) = (programs.path(&format!("{name}.d")), programs.path(&format!("{provider}.h")));
+    std::fs::write(&script, definition(provider, members, factor)).unwrap();
+    dtrace(&["-h", "-s", &script, "-o", &header]).code(0);
+    std::fs::write(&header, edit(std::fs::read_to_string(&header).unwrap())).unwrap();
+    programs.compile(name, &text(provider, members, values, count), &[])
+}
+
+/// A provider that no other run of these tests on this machine has.
+fn own(name: &str) -> String {
+    format!("{name}{}x", std::process::id())
+}
+
+/// A program fires.
+fn fire(process: &mut Child) {
+    next(process);
+    assert_eq!(line(process), "done");
+}
+
+/// Ends programs and the session.
+fn end(session: Child, processes: Vec<Child>) -> Output {
+    for mut process in processes {
+        drop(process.stdin.take());
+        let _ = process.wait();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    signal(&session, 15);
+    finish(session).code(0)
+}
+
+/// The lines of an output that begin with `=`, sorted.
+fn marked(o: &Output) -> Vec<&str> {
+    let mut all: Vec<&str> = o.out.lines().filter(|l| l.starts_with('=')).collect();
+    all.sort_unstable();
+    all
+}
+
+/// The stability and the arguments that a list shows.
+fn described(o: &Output) -> Vec<&str> {
+    let words = ["Identifier Names:", "Dependency Class:", "args[", "None", "("];
+    o.out.lines().map(str::trim).filter(|l| words.iter().any(|w| l.starts_with(w))).collect()
+}
+
+fn a_list_has_the_types_and_the_stability_of_the_definition() -> Verdict {
+    let (programs, provider) = (compiled!(Programs::new("defined")), own("tstlist"));
+    let app = compiled!(program(&programs, ("app", &provider), (OLD, ".size = 7", 2, 1), |h| h));
+    let stability = |names: &'static str, class: &'static str| [names, class];
+    let expected = |args: &[&'static str]| {
+        let mut all: Vec<&str> = Vec::new();
+        all.extend(stability("Identifier Names: Evolving", "Dependency Class: Common"));
+        all.extend(stability("Identifier Names: Stable", "Dependency Class: ISA"));
+        all.extend(args);
+        all
+    };
+    for (name, args) in [
+        ("sent", &["args[0]: int", "args[1]: myinfo_t *"][..]),
+        ("raw", &["args[0]: userland file_t *", "args[1]: userland char *", "args[2]: short"]),
+        ("nothing", &["None"]),
+    ] {
+        let description = format!("{provider}$target:::{name}");
+        let o = dtrace(&["-lvn", &description, "-c", &app]).code(0);
+        assert_eq!(described(&o), expected(args), "{o:?}");
+        let o = dtrace(&["-evn", &format!("{description} {{}}"), "-c", &app]).code(0);
+        assert!(described(&o).ends_with(&expected(args)), "{o:?}");
+    }
+    Pass
+}
+
+const CLAUSES: &str =
+    ":::sent { @[args[0], args[1]->fi_name, args[1]->fi_size, args[1]->fi_next] = count(); } ";
+const RAW: &str =
+    ":::raw { @raw[stringof(args[0]->name), args[0]->size, stringof(args[1]), args[2]] = count(); } ";
+const PRINTS: &str = "BEGIN { printf(\"ready\\n\"); } \
+    END { printa(\"=sent %d %s %d %d %@d\\n\", @); printa(\"=raw %s %d %s %d %@d\\n\", @raw); }";
+
+/// What both versions say, once each.
+const BOTH: [&str; 6] = [
+    "=raw first 1007 text -1 1",
+    "=raw first 7 text -1 1",
+    "=raw first 7 text -2 1",
+    "=sent 1 first 100700 41 1",
+    "=sent 1 first 14 41 1",
+    "=sent 2 first 14 41 1",
+];
+
+fn versions(provider: &str) -> Result<(Programs, String, String), Verdict> {
+    let programs = Programs::new(provider)?;
+    let old = program(&programs, ("old", provider), (OLD, ".size = 7", 2, 2), |h| h)?;
+    let new = program(&programs, ("new", provider), (NEW, ".before = 9, .size = 1007", 100, 1), |h| h)?;
+    Ok((programs, old, new))
+}
+
+fn two_versions_of_a_program_have_their_own_types_and_translators() -> Verdict {
+    let provider = own("tsttwo");
+    let (_programs, old, new) = compiled!(versions(&provider));
+    let (mut old, mut new) = (wait(&old), wait(&new));
+    let script = format!("{provider}*{CLAUSES}{provider}*{RAW}{PRINTS}");
+    let mut session = start(&["-qn", &script]);
+    printed(&mut session);
+    fire(&mut old);
+    fire(&mut new);
+    let o = end(session, vec![old, new]);
+    // A slow machine says how far it is.
+    let complaints: Vec<&str> = o.err.lines().filter(|line| !line.starts_with("dtrace: enabled ")).collect();
+    assert_eq!((marked(&o), complaints), (BOTH.to_vec(), vec![]), "{o:?}");
+    Pass
+}
+
+fn a_process_that_starts_later_has_its_own_definition() -> Verdict {
+    let provider = own("tstlater");
+    let (_programs, old, new) = compiled!(versions(&provider));
+    let script = format!(
+        "{provider}*:::sent {{ printf(\"=sent %d %s %d %d 1\\n\", args[0], args[1]->fi_name, args[1]->fi_size, args[1]->fi_next); }} \
+         {provider}*:::raw {{ printf(\"=raw %s %d %s %d 1\\n\", stringof(args[0]->name), args[0]->size, stringof(args[1]), args[2]); }} \
+         BEGIN {{ printf(\"ready\\n\"); }}"
+    );
+    let mut session = start(&["-Zqn", &script]);
+    printed(&mut session);
+    let (mut old, mut new) = (wait(&old), wait(&new));
+    // The watcher reports a process within a quarter of a second, on an emulated machine later.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    fire(&mut old);
+    fire(&mut new);
+    let o = end(session, vec![old, new]);
+    assert_eq!((marked(&o), &*o.err), (BOTH.to_vec(), ""), "{o:?}");
+    Pass
+}
+
+/// What is wrong is a sentence on the standard error, and the probes have the arguments of their sites.
+fn a_definition_that_does_more_than_read_is_told_and_left_out() -> Verdict {
+    for (name, from, to, says) in [
+        ("call", "stringof(f->name)", "system(f->name)  ", "this is a call of system( )"),
+        ("assigns", "times[f->size]", "f->size = 12  ", "this is an assignment"),
+        ("variable", "times[f->size]", "self->x + `xxx", "this is a variable"),
+        ("symbol", "times[f->size]", "(long)`jiffies", "this is a symbol of the kernel"),
+        ("member", "times[f->size]", "times[f->sixe]", "sixe is not a member of file_t"),
+        ("syntax", "times[f->size]", "times[f->size ", "syntax error"),
+        ("itself", "n \\\\052 PIDTYPE_MAX", "times[n - 1] ", "times"),
+    ] {
+        let provider = own(&format!("tst{name}"));
+        let programs = compiled!(Programs::new(&provider));
+        let edit = |header: String| {
+            assert!(header.contains(from), "{header}");
+            header.replace(from, to)
+        };
+        let app = compiled!(program(&programs, ("app", &provider), (OLD, ".size = 7", 2, 1), edit));
+        let mut app = wait(&app);
+        let o = dtrace(&["-lvn", &format!("{provider}*:::raw")]).code(0);
+        let all = described(&o);
+        let (told, args) = all.split_last().unwrap();
+        assert!(told.contains("is not used: ") && told.contains(says), "{name}: {o:?}");
+        assert!(told.contains(&format!("{provider}_ of ")) || told.contains(", line "), "{name}: {told}");
+        assert!(
+            args.ends_with(&["args[0]: uint64_t", "args[1]: uint64_t", "args[2]: int16_t"]),
+            "{name}: {o:?}"
+        );
+        let script = format!(
+            "{provider}*:::raw {{ @ = sum(args[2]); @n = count(); }} BEGIN {{ printf(\"ready\\n\"); }} END {{ printa(\"\\n=%@d %@d\\n\", @, @n); }}"
+        );
+        let mut session = start(&["-n", &script]);
+        printed(&mut session);
+        fire(&mut app);
+        let o = end(session, vec![app]);
+        assert_eq!(marked(&o), ["=-1 1"], "{name}: {o:?}");
+        assert!(o.err.contains("is not used: ") && o.err.contains(says), "{name}: {o:?}");
+    }
+    Pass
+}
+
+/// A glob matches a program without the member that the clause names: it is told, and the other is traced.
+fn a_clause_that_is_wrong_for_one_program_serves_the_others() -> Verdict {
+    let provider = own("tstwrong");
+    let (_programs, old, new) = compiled!(versions(&provider));
+    let (mut old, mut new) = (wait(&old), wait(&new));
+    let script = format!(
+        "{provider}*:::raw {{ @ = sum(args[0]->before); @n = count(); }} BEGIN {{ printf(\"ready\\n\"); }} \
+         END {{ printa(\"\\n=%@d %@d\\n\", @, @n); }}"
+    );
+    let mut session = start(&["-n", &script]);
+    printed(&mut session);
+    fire(&mut old);
+    fire(&mut new);
+    let o = end(session, vec![old, new]);
+    assert_eq!(marked(&o), ["=9 1"], "{o:?}");
+    assert!(o.err.contains("is left out: ") && o.err.contains("before is not a member of"), "{o:?}");
+    let script = format!("{provider}*:::raw {{ @ = sum(args[0]->nowhere); }}");
+    let (_programs, old, new) = compiled!(versions(&provider));
+    let processes = vec![wait(&old), wait(&new)];
+    let o = dtrace(&["-qn", &script]).code(1);
+    assert!(o.err.contains("nowhere is not a member of"), "{o:?}");
+    for mut process in processes {
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+    Pass
+}

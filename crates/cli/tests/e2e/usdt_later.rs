@@ -1,0 +1,312 @@
+//! USDT in processes that start, fork, load and execute files after dtrace has begun.
+
+use std::process::{Child, Command};
+
+use bpf_sys::features::Facility;
+
+use crate::Verdict::{self, Pass};
+use crate::machine::lacks;
+use crate::tool::{dtrace, finish, printed, signal, start};
+use crate::usdt::{Programs, compiled, line, next, wait};
+
+tests! {
+    a_library_has_its_probes_before_its_constructors_run
+    a_library_that_is_opened_again_has_its_probes
+    processes_that_start_later_have_the_probes_of_a_glob
+    a_child_has_the_probes_of_its_parent
+    a_program_that_a_process_executes_has_its_probes
+    what_a_process_had_goes_with_it
+    a_later_program_becomes_no_other_provider
+    of_many_processes_those_with_the_provider_are_listed
+    a_string_in_a_page_that_is_not_there_yet_is_read
+}
+
+const LIBRARY: &str = "PLAIN void in_library(long a) { __asm__ volatile(\"990: nop\\n\" \
+                       NOTE(\"tstlib\", \"called\", \"0\", \"-8@%0\") :: \"r\"(a)); }\n\
+                       __attribute__((constructor)) static void begin(void) { in_library(100); }";
+
+/// Opens the library three times.
+const OPENER: &str = r#"
+#include <dlfcn.h>
+int main(int c, char **v)
+{
+    for (int i = 0; i < 3; i++) {
+        void *l = dlopen(v[1], RTLD_NOW);
+        if (!l)
+            return 9;
+        ((void (*)(long))dlsym(l, "in_library"))(1);
+        dlclose(l);
+    }
+    return 0;
+}
+"#;
+
+/// The sums of a description by provider, as `tst123 45`.
+const SUMS: &str =
+    "{ @[probeprov] = sum(arg0); } BEGIN { printf(\"begun\\n\"); } END { printa(\"%s %@d\\n\", @); }";
+
+fn opened(name: &str, provider: &str) -> Verdict {
+    let programs = compiled!(Programs::new(name));
+    let library = compiled!(programs.compile("libtst.so.1", LIBRARY, &["-shared", "-fPIC"]));
+    let opener = compiled!(programs.compile("opener", OPENER, &["-ldl"]));
+    let script = format!("{provider}:::called {{ @[arg0] = count(); }} END {{ printa(\"%d:%@d \", @); }}");
+    let o = dtrace(&["-qZc", &format!("{opener} {library}"), "-n", &script]).code(0);
+    let mut found: Vec<&str> = o.out.split_whitespace().collect();
+    found.sort_unstable();
+    assert_eq!(found, ["100:3", "1:3"], "{o:?}");
+    Pass
+}
+
+fn a_library_has_its_probes_before_its_constructors_run() -> Verdict {
+    opened("opened", "tstlib$target")
+}
+
+fn a_library_that_is_opened_again_has_its_probes() -> Verdict {
+    opened("again", "tstlib*")
+}
+
+/// A session that looks for a description which nothing matches yet.
+fn session(description: &str) -> Child {
+    let mut child = start(&["-Zqn", &format!("{description} {SUMS}")]);
+    printed(&mut child);
+    child
+}
+
+/// Ends a session, and gives its sums in order.
+fn sums(child: Child) -> Vec<String> {
+    // What came last is looked at first.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    signal(&child, 15);
+    let o = finish(child).code(0);
+    let mut all: Vec<String> = o.out.lines().filter(|l| l.starts_with("tst")).map(Into::into).collect();
+    all.sort();
+    all
+}
+
+/// Waits until a program sees that its probe is traced.
+fn until_traced(process: &mut Child) {
+    for _ in 0..600 {
+        next(process);
+        if line(process) == "1" {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("the probe is not traced");
+}
+
+/// Says for each line whether the probe is traced, and fires at the end of its input.
+const ASKED: &str = r#"
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/wait.h>
+__attribute__((section(".probes"), used)) volatile unsigned short tst_done_semaphore;
+PLAIN void done(long a)
+{
+    __asm__ volatile("990: nop\n" NOTE(PROVIDER, "done", "tst_done_semaphore", "-8@%0") :: "r"(a));
+}
+int main(int c, char **v)
+{
+    while (getchar() != EOF) {
+        printf("%d\n", tst_done_semaphore);
+        fflush(stdout);
+    }
+    if (c > 1) {
+        int pid = fork();
+        if (!pid) {
+            for (int i = 0; i < 100; i++)
+                usleep(10000);
+            done(10);
+            return 0;
+        }
+        waitpid(pid, 0, 0);
+    }
+    done(5);
+    return 0;
+}
+"#;
+
+/// A provider that no other run of these tests on this machine has.
+fn own(provider: &str) -> String {
+    format!("{provider}{}x", std::process::id())
+}
+
+fn asked(programs: &Programs, name: &str, provider: &str) -> Result<String, Verdict> {
+    programs.compile(name, ASKED, &[&format!("-DPROVIDER=\"{provider}\"")])
+}
+
+fn end(mut process: Child) {
+    drop(process.stdin.take());
+    process.wait().unwrap();
+}
+
+fn processes_that_start_later_have_the_probes_of_a_glob() -> Verdict {
+    let programs = compiled!(Programs::new("later"));
+    let program = compiled!(asked(&programs, "asked", &own("tst")));
+    let other = compiled!(asked(&programs, "other", &own("tst")));
+    let child = session(&format!("{}*:::done", own("tst")));
+    let mut expected = Vec::new();
+    for program in [&program, &program, &other, &program] {
+        let mut process = wait(program);
+        until_traced(&mut process);
+        expected.push(format!("{}{} 5", own("tst"), process.id()));
+        end(process);
+    }
+    expected.sort();
+    assert_eq!(sums(child), expected);
+    Pass
+}
+
+fn a_child_has_the_probes_of_its_parent() -> Verdict {
+    let programs = compiled!(Programs::new("forked"));
+    let program = compiled!(asked(&programs, "asked", &own("tst")));
+    let child = session(&format!("{}*:::done", own("tst")));
+    let mut process = std::process::Command::new(&program)
+        .arg("fork")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    until_traced(&mut process);
+    let parent = format!("{}{} 5", own("tst"), process.id());
+    end(process);
+    let sums = sums(child);
+    assert!(sums.len() == 2 && sums.contains(&parent), "{sums:?}");
+    assert!(sums.iter().any(|sum| sum.ends_with(" 10")), "{sums:?}");
+    Pass
+}
+
+fn a_program_that_a_process_executes_has_its_probes() -> Verdict {
+    let programs = compiled!(Programs::new("executed"));
+    let program = compiled!(asked(&programs, "asked", &own("tst")));
+    let script = format!("{program}.sh");
+    std::fs::write(&script, format!("exec {program} </dev/null\n")).unwrap();
+    let clause = own("tst") + "$target:::done { @ = sum(arg0); } END { printa(\"%@d\", @); }";
+    let o = dtrace(&["-qZc", &format!("sh {script}"), "-n", &clause]);
+    let o = o.code(0);
+    assert_eq!(o.out.trim(), "5", "{o:?}");
+    Pass
+}
+
+fn what_a_process_had_goes_with_it() -> Verdict {
+    let programs = compiled!(Programs::new("gone"));
+    let program = compiled!(asked(&programs, "asked", &own("tst")));
+    let child = session(&format!("{}*:::done", own("tst")));
+    let links = || {
+        let all = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().flatten();
+        let of = |fd: &std::fs::DirEntry| std::fs::read_link(fd.path()).unwrap_or_default();
+        all.filter(|fd| {
+            of(fd).to_string_lossy().contains("bpf_link")
+                || of(fd).to_string_lossy().contains("bpf-link")
+                || of(fd).to_string_lossy().contains("perf_event")
+        })
+        .count()
+    };
+    let before = links();
+    let mut all: Vec<Child> = (0..4).map(|_| wait(&program)).collect();
+    all.iter_mut().for_each(until_traced);
+    let most = links();
+    assert!(most >= before + 4, "{before} {most}");
+    all.into_iter().for_each(end);
+    let freed = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        links() <= most - 4
+    });
+    assert!(freed, "{before} {most} {}", links());
+    assert_eq!(sums(child).len(), 4);
+    Pass
+}
+
+fn a_later_program_becomes_no_other_provider() -> Verdict {
+    let programs = compiled!(Programs::new("pretends"));
+    let pid = compiled!(asked(&programs, "pid", "pid"));
+    let digits = compiled!(asked(&programs, "digits", &(own("tst") + "1")));
+    let honest = compiled!(asked(&programs, "honest", &own("tst")));
+    let child = session(&format!("p*:::done, {}*:::done", own("tst")));
+    let (mut pretender, mut named, mut process) = (wait(&pid), wait(&digits), wait(&honest));
+    until_traced(&mut process);
+    until_traced(&mut named);
+    let mut expected =
+        [format!("{}{} 5", own("tst"), process.id()), format!("{}1_{} 5", own("tst"), named.id())];
+    expected.sort();
+    next(&mut pretender);
+    assert_eq!(line(&mut pretender), "0");
+    [pretender, process, named].into_iter().for_each(end);
+    assert_eq!(sums(child), expected);
+    Pass
+}
+
+fn of_many_processes_those_with_the_provider_are_listed() -> Verdict {
+    let programs = compiled!(Programs::new("many"));
+    let program = compiled!(asked(&programs, "asked", &own("tst")));
+    let other = compiled!(asked(&programs, "other", &own("tother")));
+    let sleep = || Command::new("sleep").arg("60").spawn().unwrap();
+    let mut others: Vec<Child> = (0..40).map(|_| sleep()).collect();
+    others.push(wait(&other));
+    let mut all: Vec<Child> = (0..3).map(|_| wait(&program)).collect();
+    for process in all.iter_mut().chain(others.last_mut()) {
+        next(process);
+        assert_eq!(line(process), "0");
+    }
+    let mut expected: Vec<String> =
+        all.iter().map(|process| format!("{}{}", own("tst"), process.id())).collect();
+    expected.sort();
+    // The list of everything has them too.
+    let described = format!("{}*:asked:done:done", own("tst"));
+    let lists = [dtrace(&["-ln", &described]).code(0), dtrace(&["-l"]).code(0)];
+    let found = lists.each_ref().map(|o| {
+        let rows = o.out.lines().skip(1).map(|l| l.split_whitespace().collect::<Vec<_>>());
+        let rows =
+            rows.filter(|row| row[1].starts_with(&own("tst")) && row[2..] == ["asked", "done", "done"]);
+        let mut found: Vec<String> = rows.map(|row| row[1].to_owned()).collect();
+        found.sort_unstable();
+        found
+    });
+    let by_provider = dtrace(&["-l", "-P", "syscall"]).code(0);
+    assert!(!by_provider.out.contains(&own("tst")), "{by_provider:?}");
+    for mut process in others {
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+    all.into_iter().for_each(end);
+    assert_eq!(found, [expected.clone(), expected]);
+    Pass
+}
+
+/// Passes strings of a file that it has mapped and not touched, one in a register and one in memory.
+const UNTOUCHED: &str = r#"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+PLAIN void passed(char *a, char *volatile *b)
+{
+    __asm__ volatile("990: nop\n" NOTE("tst", "passed", "0", "8@%0 8@(%1)") :: "r"(a), "r"(b));
+}
+PLAIN void once(char *a) { __asm__ volatile("990: nop\n" NOTE("tst", "passed", "0", "8@%0 8@%0") :: "r"(a)); }
+int main(int c, char **v)
+{
+    int fd = open(v[1], O_RDWR | O_CREAT, 0600);
+    ftruncate(fd, 3 * 4096);
+    for (int i = 0; i < 3; i++)
+        pwrite(fd, &"first\0\0second\0third\0"[7 * i], 7, 4096 * i);
+    char *m = mmap(0, 3 * 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+    madvise(m, 3 * 4096, MADV_RANDOM);
+    char *volatile second = m + 4096;
+    passed(m, &second);
+    once(m + 2 * 4096);
+    return 0;
+}
+"#;
+
+fn a_string_in_a_page_that_is_not_there_yet_is_read() -> Verdict {
+    if let Some(skip) = lacks(Facility::UprobeMulti) {
+        return skip;
+    }
+    let programs = compiled!(Programs::new("untouched"));
+    let program = compiled!(programs.compile("untouched", UNTOUCHED, &[]));
+    let script = "tst$target:::passed { printf(\"%s %s \", copyinstr(arg0), copyinstr(arg1)); }";
+    let o = dtrace(&["-qc", &format!("{program} {program}.data"), "-n", script]).code(0);
+    assert_eq!(o.out.trim(), "first second third third", "{o:?}");
+    Pass
+}

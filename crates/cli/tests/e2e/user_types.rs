@@ -1,0 +1,639 @@
+//! Types of programs: the test's own, compiled with debug information, so every value is known.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+
+use bpf_sys::features::Facility;
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::machine::lacks;
+use crate::tool::{Output, dtrace, finish, printed, start, under};
+
+tests! {
+    arguments_and_results_have_the_types_of_the_program
+    names_are_scoped_to_the_file_that_has_them
+    types_of_separate_and_shared_debug_files_are_read
+    types_lines_and_inlined_functions_of_split_debug_information_are_read
+    debug_files_of_a_server_are_fetched_once_if_the_option_names_it
+    a_server_of_debug_files_is_known_by_its_certificate
+    one_clause_serves_two_builds_of_a_program
+    several_processes_of_one_file_have_its_types
+    programs_that_children_execute_have_their_types
+    objects_of_cpp_and_rust_have_their_members
+    types_that_a_program_has_as_btf_are_read
+    types_that_a_program_has_as_ctf_are_read
+    a_pointer_that_leads_nowhere_is_a_fault
+    what_has_no_types_is_named_with_its_tag
+}
+
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#define PLAIN __attribute__((noinline, noclone))
+enum state { CLOSED, OPEN = 5 };
+struct addr { unsigned short port; unsigned flag : 3, mode : 5; };
+#ifdef SECOND
+struct conn { long id; struct addr addr; enum state state; union { long l; char c[8]; } u; struct conn *next; int hist[4]; const char *name; };
+#else
+struct conn { const char *name; struct conn *next; enum state state; struct addr addr; int hist[4]; union { long l; char c[8]; } u; long id; };
+#endif
+typedef struct conn conn_t;
+struct pair { long a, b; };
+int counter = 7;
+conn_t *head;
+PLAIN long take(conn_t *c, int n, double d, unsigned char b, struct pair p)
+{
+    __asm__ volatile("" ::: "memory");
+    counter++;
+    return c->addr.port + n + (int)d + b + p.a;
+}
+PLAIN conn_t *find(const char *name) { __asm__ volatile("" ::"r"(name) : "memory"); return head; }
+PLAIN double half(double d) { return d / 2; }
+int main(int argc, char **argv)
+{
+    conn_t b = { .name = "second", .state = OPEN, .addr = { 443, 2, 17 }, .hist = { 5, 6, 7, 8 }, .u.c = "unionx", .id = 2 };
+    conn_t a = { .name = "first", .next = &b, .addr = { 80, 5, 9 }, .hist = { 1, 2, 3, 4 }, .u.l = 99, .id = 1 };
+    head = &a;
+    if (argc > 1)
+        getchar();
+    for (int i = 0; i < 3; i++)
+        take(find("x"), i, half(3), 200, (struct pair){ 1000, 1 });
+    return 0;
+}
+"#;
+
+const CPP: &str = r#"
+namespace shop {
+struct base { int id; virtual ~base() {} };
+class item : public base { public: long price; static int all; };
+int item::all = 3;
+__attribute__((noinline)) long cost(item &i, const char *name) { __asm__ volatile("" ::: "memory"); return i.price + name[0]; }
+}
+int main() { shop::item i; i.price = 5; i.id = 42; return (int)shop::cost(i, "x") == 125 ? 0 : 1; }
+"#;
+
+const RUST: &str = r#"
+pub struct Point { x: u32, y: i64 }
+pub enum Shape { Empty, Dot(Point), Line { from: Point, to: Point } }
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub fn area(shape: &Shape, scale: u16) -> i64 {
+    match shape { Shape::Empty => 0, Shape::Dot(p) => p.y + scale as i64, Shape::Line { from, to } => to.y - from.y + to.x as i64 }
+}
+fn main() {
+    let p = |x, y| Point { x, y };
+    let all = [Shape::Line { from: p(1, 2), to: p(3, 14) }, Shape::Dot(p(5, 6)), Shape::Empty];
+    println!("{}", all.iter().map(|s| area(s, 7)).sum::<i64>());
+}
+"#;
+
+/// A directory with programs, which is removed at the end.
+struct Dir(testing::dir::Dir);
+
+impl Dir {
+    /// `Err`: the test is skipped.
+    fn new(name: &str) -> Result<Dir, Verdict> {
+        if let Some(skip) = lacks(Facility::UprobePerf) {
+            return Err(skip);
+        }
+        let dir = testing::dir::Dir::new(&format!("types-{name}"));
+        for (name, text) in [("p.c", PROGRAM), ("p.cc", CPP), ("p.rs", RUST)] {
+            std::fs::write(dir.join(name), text).unwrap();
+        }
+        Ok(Dir(dir))
+    }
+
+    fn run(&self, words: &[&str]) -> Result<(), Verdict> {
+        match Command::new(words[0]).args(&words[1..]).current_dir(&self.0).output() {
+            Ok(o) if o.status.success() => Ok(()),
+            Ok(o) => panic!("{words:?}: {o:?}"),
+            Err(e) if matches!(words[0], "cc" | "c++") => {
+                Err(Skip(format!("no C compiler: {}: {e}", words[0])))
+            }
+            Err(e) => Err(Skip(format!("no {}: {e}", words[0]))),
+        }
+    }
+
+    /// A program of C.
+    fn c(name: &str, words: &[&str]) -> Result<(Dir, String), Verdict> {
+        let dir = Dir::new(name)?;
+        dir.run(&[&["cc", "-g", "-o", "program", "p.c"], words].concat())?;
+        let program = dir.path("program");
+        Ok((dir, program))
+    }
+
+    fn path(&self, file: &str) -> String {
+        self.0.join(file).display().to_string()
+    }
+}
+
+/// What was built, or the end of a test that is skipped.
+macro_rules! built {
+    ($built:expr) => {
+        match $built {
+            Ok(program) => program,
+            Err(verdict) => return verdict,
+        }
+    };
+}
+
+fn lines(o: &Output) -> Vec<&str> {
+    o.out.lines().map(str::trim).filter(|line| !line.is_empty()).collect()
+}
+
+/// Names, a chain of pointers, bit-fields, an array, an enumerator, a union, arguments behind ones of other classes.
+const MEMBERS: &str = "pid$target:a.out:take:entry { \
+     printf(\"%s %s %d %d %d %d %d %s %d %d\\n\", stringof(args[0]->name), stringof(args[0]->next->name), \
+         args[0]->next->addr.port, args[0]->addr.flag, args[0]->addr.mode, args[0]->hist[2], \
+         args[0]->next->state == OPEN, stringof(args[0]->next->u.c), args[1], args[3]); }";
+
+const EXPECTED: [&str; 3] = [
+    "first second 443 5 9 3 1 unionx 0 200",
+    "first second 443 5 9 3 1 unionx 1 200",
+    "first second 443 5 9 3 1 unionx 2 200",
+];
+
+fn arguments_and_results_have_the_types_of_the_program() -> Verdict {
+    for level in ["-O0", "-O2"] {
+        let (_dir, program) = built!(Dir::c("args", &[level]));
+        let o = dtrace(&["-qc", &program, "-n", MEMBERS]).code(0);
+        assert_eq!(lines(&o), EXPECTED, "{level}: {o:?}");
+        let script = "pid$target:a.out:take:return { @[args[1]] = count(); } \
+                      pid$target:a.out:find:return { this->c = args[1]; @n[this->c->next->id] = sum(args[1]->id); }";
+        let o = dtrace(&["-qc", &program, "-n", script]).code(0);
+        assert_eq!((o.value_of("1281"), o.value_of("1283"), o.value_of("2")), (1, 1, 3), "{level}: {o:?}");
+    }
+    let (_dir, program) = built!(Dir::c("list", &["-O2"]));
+    let probes = "pid$target:a.out:take:entry, pid$target:a.out:find:return";
+    let o = dtrace(&["-lvn", probes, "-c", &program]).code(0);
+    let types: Vec<&str> = lines(&o).into_iter().filter(|line| line.starts_with("args[")).collect();
+    let expected = [
+        "args[0]: userland conn_t *",
+        "args[1]: int",
+        "args[2]: double",
+        "args[3]: unsigned char",
+        "args[4]: struct pair",
+        "args[0]: uint64_t",
+        "args[1]: userland conn_t *",
+    ];
+    assert_eq!(types, expected, "{o:?}");
+    Pass
+}
+
+fn names_are_scoped_to_the_file_that_has_them() -> Verdict {
+    let (_dir, program) = built!(Dir::c("names", &["-O2"]));
+    let script = "pid$target:a.out:take:entry { @a[((struct a.out`conn *)arg0)->next->id, \
+         ((program`conn_t *)arg0)->addr.port, sizeof (struct pid`a.out`conn), a.out`head->id, *&a.out`counter] = count(); \
+         @b[offsetof(struct a.out`conn, next)] = count(); }";
+    let o = dtrace(&["-qc", &program, "-n", script]).code(0);
+    let all: Vec<Vec<&str>> = lines(&o).iter().map(|line| line.split_whitespace().collect()).collect();
+    let row = |n| vec!["2", "80", "56", "1", n, "1"];
+    assert_eq!(all, [row("7"), row("8"), row("9"), vec!["8", "3"]], "{o:?}");
+    // Outside of clauses of its probes, a name says which process it means.
+    let script =
+        "BEGIN { printf(\"%d %d\", sizeof (struct pid`a.out`conn), sizeof (pid`a.out`conn_t)); exit(0); }";
+    let o = dtrace(&["-qc", &program, "-n", script]).code(0);
+    assert_eq!(o.out.trim(), "56 56", "{o:?}");
+    // There the memory is not that of the process.
+    let o = dtrace(&["-qc", &program, "-n", "BEGIN { trace(pid`a.out`counter); }"]).code(1);
+    assert!(o.err.contains("a variable of a process is read in clauses of its own probes"), "{o:?}");
+    let o = dtrace(&["-qc", &program, "-n", "BEGIN { trace(sizeof (struct a.out`conn)); }"]).code(1);
+    assert!(o.err.contains("failed to resolve type struct a.out`conn: Unknown type name"), "{o:?}");
+    Pass
+}
+
+fn types_of_separate_and_shared_debug_files_are_read() -> Verdict {
+    let (dir, program) = built!(Dir::c("separate", &["-O2", "-gz=zlib", "-Wl,--build-id"]));
+    built!(dir.run(&["objcopy", "--only-keep-debug", "program", "program.debug"]));
+    built!(dir.run(&["objcopy", "--strip-debug", "program"]));
+    let o = dtrace(&["-qc", &program, "-n", MEMBERS]).code(1);
+    assert!(o.err.contains("it has no debug information (DWARF, BTF, CTF)"), "{o:?}");
+    built!(dir.run(&["objcopy", "--add-gnu-debuglink=program.debug", "program"]));
+    let o = dtrace(&["-qc", &program, "-n", MEMBERS]).code(0);
+    assert_eq!(lines(&o), EXPECTED, "{o:?}");
+    // A part of the types is in a file that two programs share.
+    let (dir, program) = built!(Dir::c("shared", &["-O2", "-Wl,--build-id"]));
+    built!(dir.run(&["cc", "-g", "-O1", "-o", "other", "p.c"]));
+    built!(dir.run(&["dwz", "-m", "shared.debug", "program", "other"]));
+    let o = dtrace(&["-qc", &program, "-n", MEMBERS]).code(0);
+    assert_eq!(lines(&o), EXPECTED, "{o:?}");
+    std::fs::remove_file(dir.path("shared.debug")).unwrap();
+    let o = dtrace(&["-qc", &program, "-n", MEMBERS]).code(1);
+    assert!(o.err.contains("shares types with shared.debug, which is not installed"), "{o:?}");
+    Pass
+}
+
+const SPLIT: &str = r#"
+struct inner { int depth; char tag; };
+int visits = 3;
+static inline __attribute__((always_inline)) int folded(volatile int *p)
+{
+    return *p * 2;
+}
+__attribute__((noinline)) int visit(struct inner *i)
+{
+    volatile int n = i->depth;
+    visits++;
+    return folded(&n);
+}
+int take(struct inner *);
+int main(void) { struct inner i = { 21, 't' }; return take(&i) == 42 ? 0 : 1; }
+"#;
+
+const SPLIT_OTHER: &str = r#"
+struct inner { int depth; char tag; };
+struct outer { long first; struct inner *inner; } whole = { 77, 0 };
+int visit(struct inner *);
+__attribute__((noinline)) int take(struct inner *i) { whole.inner = i; int n = visit(i); __asm__ volatile("" ::: "memory"); return n; }
+"#;
+
+fn types_lines_and_inlined_functions_of_split_debug_information_are_read() -> Verdict {
+    let dir = built!(Dir::new("split"));
+    std::fs::write(dir.path("a.c"), SPLIT).unwrap();
+    std::fs::write(dir.path("b.c"), SPLIT_OTHER).unwrap();
+    let script = "pid$target:a.out:visit:entry { printf(\"%d %c %d %d %d\\n\", args[0]->depth, args[0]->tag, a.out`visits, \
+         a.out`whole.first, a.out`whole.inner->depth); }";
+    let program = dir.path("program");
+    let types = |what: &str| {
+        let o = dtrace(&["-qc", &program, "-n", script]).code(0);
+        assert_eq!(o.out.trim(), "21 t 3 77 21", "{what}: {o:?}");
+    };
+    // The frames while the function runs that was put inline: where its multiplication is.
+    let frames = |what: &str| {
+        let script = "pid$target:a.out:visit: { @[ustack(2)] = count(); }";
+        let o = dtrace(&["-xinlines", "-xsrclines", "-qc", &program, "-n", script]).code(0);
+        for (function, line) in [
+            ("program`folded [inlined]", "a.c:6)"),
+            ("program`visit+", "a.c:12)"),
+            ("program`take+", "b.c:5)"),
+        ] {
+            let is_it = |shown: &&str| shown.starts_with(function) && shown.ends_with(line);
+            assert!(lines(&o).iter().any(is_it), "{what}: {function} {line}: {o:?}");
+        }
+    };
+    for version in ["-gdwarf-5", "-gdwarf-4"] {
+        for part in ["a", "b"] {
+            let (source, object) = (format!("{part}.c"), format!("{part}.o"));
+            built!(dir.run(&["cc", version, "-gsplit-dwarf", "-O2", "-c", &source, "-o", &object]));
+        }
+        built!(dir.run(&["cc", "-o", "program", "a.o", "b.o"]));
+        types(version);
+        frames(version);
+        // What is in a package needs no other file.
+        // That of the GNU binutils ends by a signal at the fifth version.
+        let is_packed = version == "-gdwarf-4" && dir.run(&["dwp", "-e", "program"]).is_ok();
+        for part in ["a.dwo", "b.dwo"] {
+            std::fs::rename(dir.path(part), dir.path(&format!("away.{part}"))).unwrap();
+        }
+        if is_packed {
+            types("package");
+            frames("package");
+            std::fs::remove_file(dir.path("program.dwp")).unwrap();
+        }
+        let o = dtrace(&["-qc", &program, "-n", "pid$target:a.out:visit:entry { trace(args[0]->depth); }"]);
+        assert!(o.code(1).err.contains("its debug information is in a.dwo, which is not found"), "{version}");
+        // A file that is another one's, damaged, or none that may be opened, is none.
+        std::fs::copy(dir.path("away.b.dwo"), dir.path("a.dwo")).unwrap();
+        let whole = std::fs::read(dir.path("away.b.dwo")).unwrap();
+        std::fs::write(dir.path("b.dwo"), &whole[..whole.len() / 2]).unwrap();
+        let o = dtrace(&["-qc", &program, "-n", "pid$target:a.out:visit:entry { trace(args[0]->depth); }"]);
+        assert!(o.code(1).err.contains("its debug information is in a.dwo, which is not found"), "{version}");
+        for part in ["a.dwo", "b.dwo"] {
+            std::fs::remove_file(dir.path(part)).unwrap();
+        }
+        built!(dir.run(&["mkfifo", "a.dwo"]));
+        let o = dtrace(&["-qc", &program, "-n", "pid$target:a.out:visit:entry { trace(args[0]->depth); }"]);
+        assert!(o.code(1).err.contains("its debug information is in a.dwo, which is not found"), "{version}");
+        std::fs::remove_file(dir.path("a.dwo")).unwrap();
+    }
+    Pass
+}
+
+/// A server that answers each request for a debug file with these bytes, and sends what was asked for.
+fn server(file: Vec<u8>) -> (String, std::sync::mpsc::Receiver<String>) {
+    answering(move |_| {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", file.len());
+        [head.as_bytes(), &file].concat()
+    })
+}
+
+/// A server that answers each request by its path, and sends the path.
+fn answering(
+    answer: impl Fn(&str) -> Vec<u8> + Send + 'static,
+) -> (String, std::sync::mpsc::Receiver<String>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, asked) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = BufReader::new(stream);
+            let mut line = String::new();
+            let _ = stream.read_line(&mut line);
+            let path = line.split(' ').nth(1).unwrap_or_default().to_string();
+            let _ = sender.send(path.clone());
+            while line.trim() != "" {
+                line.clear();
+                let _ = stream.read_line(&mut line);
+            }
+            let _ = stream.get_mut().write_all(&answer(&path));
+        }
+    });
+    (url, asked)
+}
+
+fn debug_files_of_a_server_are_fetched_once_if_the_option_names_it() -> Verdict {
+    let (dir, program) = built!(Dir::c("server", &["-O2", "-Wl,--build-id"]));
+    built!(dir.run(&["cc", "-g", "-O2", "-DSECOND", "-Wl,--build-id", "-o", "other", "p.c"]));
+    let (right, wrong) = ["program", "other"].map(|name| std::fs::read(dir.path(name)).unwrap()).into();
+    built!(dir.run(&["objcopy", "--strip-debug", "program"]));
+    let (url, asked) = server(right);
+    let (other, _) = server(wrong);
+    let cache = dir.path("cache");
+    let run = |urls: &str, options: &[&str]| {
+        let (cache, urls) = (format!("DEBUGINFOD_CACHE_PATH={cache}"), format!("DEBUGINFOD_URLS={urls}"));
+        under(&["env", &cache, &urls], &[options, &["-qc", &program, "-n", MEMBERS]].concat()).unwrap()
+    };
+    let (of_url, of_other) = (format!("-xdebuginfod={url}"), format!("-xdebuginfod={other}"));
+    // Nobody is asked without the option.
+    let o = run(&url, &[]).code(1);
+    assert!(
+        o.err.contains("it has no debug information (DWARF, BTF, CTF)") && asked.try_recv().is_err(),
+        "{o:?}"
+    );
+    let o = run("", &[&of_other]).code(1);
+    assert!(o.err.contains("what it sent has another build id"), "{o:?}");
+    assert!(!std::fs::read_dir(&cache).unwrap().flatten().any(|id| id.path().join("debuginfo").exists()));
+    let o = run("", &["-xdebuginfod=http://127.0.0.1:1"]).code(1);
+    assert!(o.err.contains("none was fetched: http://127.0.0.1:1: "), "{o:?}");
+    let o = run("", &["-xdebuginfod=ftp://example.org"]).code(1);
+    assert!(o.err.contains("option debuginfod: \"ftp://example.org\""), "{o:?}");
+    // The first of two has another file.
+    let o = run("", &[&of_other, &of_url]).code(0);
+    assert_eq!(lines(&o), EXPECTED, "{o:?}");
+    let path = asked.try_recv().unwrap();
+    assert!(path.starts_with("/buildid/") && path.ends_with("/debuginfo"), "{path}");
+    // Then it is in the cache.
+    for (urls, option) in [("", of_url.as_str()), (url.as_str(), "-xdebuginfod=env")] {
+        let o = run(urls, &[option]).code(0);
+        assert_eq!(lines(&o), EXPECTED, "{option}: {o:?}");
+    }
+    assert!(asked.try_recv().is_err());
+    // What is damaged there is fetched again.
+    let id = path.split('/').nth(2).unwrap();
+    std::fs::write(format!("{cache}/{id}/debuginfo"), "damaged").unwrap();
+    let o = run(&url, &["-xdebuginfod=env"]).code(0);
+    assert_eq!((lines(&o), asked.try_iter().count()), (EXPECTED.to_vec(), 1), "{o:?}");
+    Pass
+}
+
+fn a_server_of_debug_files_is_known_by_its_certificate() -> Verdict {
+    if Command::new("openssl").arg("version").output().is_err() {
+        return Skip("this machine has no openssl".into());
+    }
+    let (dir, program) = built!(Dir::c("secure", &["-O2", "-Wl,--build-id=0x11223344556677"]));
+    let config = "[req]\ndistinguished_name = none\nx509_extensions = all\n[none]\n[all]\nsubjectAltName = IP:127.0.0.1\n";
+    std::fs::write(dir.path("config"), config).unwrap();
+    for subject in ["known", "unknown"] {
+        let (key, cert) = (format!("{subject}.key"), format!("{subject}.pem"));
+        let words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
+             -config config -sha256 -keyout";
+        let words: Vec<&str> = words.split_whitespace().chain([&*key, "-out", &cert]).collect();
+        built!(dir.run(&words));
+    }
+    let place = dir.path("buildid/11223344556677");
+    std::fs::create_dir_all(&place).unwrap();
+    std::fs::copy(&program, format!("{place}/debuginfo")).unwrap();
+    built!(dir.run(&["objcopy", "--strip-debug", "program"]));
+    let mut server = Command::new("openssl")
+        .args(["s_server", "-WWW", "-accept", "127.0.0.1:0", "-key", "known.key", "-cert", "known.pem"])
+        .current_dir(dir.path(""))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let port =
+        said.find_map(|line| Some(line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.to_owned())).unwrap();
+    let mut option = format!("-xdebuginfod=https://127.0.0.1:{port}");
+    let run = |option: &str, cert: &str| {
+        let cache = format!("DEBUGINFOD_CACHE_PATH={}", dir.path("cache"));
+        let cert = format!("SSL_CERT_FILE={}", dir.path(cert));
+        under(&["env", &cache, &cert], &[option, "-qc", &program, "-n", MEMBERS]).unwrap()
+    };
+    let o = run(&option, "unknown.pem").code(1);
+    assert!(o.err.contains("certificate"), "{o:?}");
+    let o = run(&option, "known.pem").code(0);
+    assert_eq!(lines(&o), EXPECTED, "{o:?}");
+    // A server of HTTP sends to it.
+    std::fs::remove_dir_all(dir.path("cache")).unwrap();
+    let (from, _) = answering(move |path| {
+        format!("HTTP/1.1 301 Moved\r\nLocation: https://127.0.0.1:{port}{path}\r\nContent-Length: 0\r\n\r\n")
+            .into_bytes()
+    });
+    option = format!("-xdebuginfod={from}");
+    let o = run(&option, "known.pem").code(0);
+    assert_eq!(lines(&o), EXPECTED, "{o:?}");
+    let _ = server.kill();
+    let _ = server.wait();
+    Pass
+}
+
+/// A process that waits for the end of its input.
+fn waiting(program: &str) -> Child {
+    Command::new(program).arg("wait").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+fn one_clause_serves_two_builds_of_a_program() -> Verdict {
+    let (dir, program) = built!(Dir::c("builds", &["-O2"]));
+    built!(dir.run(&["cc", "-g", "-O1", "-DSECOND", "-o", "second", "p.c"]));
+    let second = dir.path("second");
+    let mut all = [waiting(&program), waiting(&second), waiting(&program)];
+    // The layouts differ, and the addresses of the variable.
+    let script = "pid$1:a.out:take:entry, pid$2:a.out:take:entry, pid$3:a.out:take:entry { \
+         @[stringof(args[0]->next->name), ((struct a.out`conn *)arg0)->addr.port, a.out`head->u.l, args[0]->hist[3], \
+         pid] = count(); } BEGIN { printf(\"ready\\n\"); } END { printa(\"%s %d %d %d %d %@d\\n\", @); }";
+    let pids = all.each_ref().map(|process| process.id().to_string());
+    let mut child = start(&["-qn", script, &pids[0], &pids[1], &pids[2]]);
+    printed(&mut child);
+    for process in &mut all {
+        drop(process.stdin.take());
+        process.wait().unwrap();
+    }
+    crate::tool::signal(&child, libc::SIGINT);
+    let o = finish(child).code(0);
+    let mut rows: Vec<String> = lines(&o).into_iter().filter(|l| *l != "ready").map(String::from).collect();
+    let mut expected: Vec<String> = pids.iter().map(|pid| format!("second 80 99 4 {pid} 3")).collect();
+    rows.sort();
+    expected.sort();
+    assert_eq!(rows, expected, "{o:?}");
+    Pass
+}
+
+fn several_processes_of_one_file_have_its_types() -> Verdict {
+    let (dir, program) = built!(Dir::c("several", &["-O2"]));
+    // A probe is of all files of one name.
+    std::fs::create_dir(dir.path("other")).unwrap();
+    built!(dir.run(&["cc", "-g", "-O1", "-DSECOND", "-o", "other/program", "p.c"]));
+    let mut all = [waiting(&program), waiting(&program), waiting(&dir.path("other/program"))];
+    let pids = all.each_ref().map(|process| process.id().to_string());
+    let [one, two, other] = &pids;
+    let (same, different) = (format!("-xprocesses={one},{two}"), format!("-xprocesses={one},{other}"));
+    for (processes, clause, text) in [
+        (&different, "trace(args[1]);", "2 files have this function, each with types of its own"),
+        (&different, "trace(((struct a.out`conn *)arg0)->id);", "run several files \"a.out\""),
+        (&same, "trace(((struct a.out`con *)arg0)->id);", "failed to resolve type struct a.out`con"),
+    ] {
+        let o = dtrace(&[processes, "-qn", &format!("pid*:a.out:take:entry {{ {clause} }}")]).code(1);
+        assert!(o.err.contains(text), "{clause}: {o:?}");
+    }
+    let script = "pid*:a.out:take:entry { @[stringof(args[0]->next->name), ((a.out`conn_t *)arg0)->addr.port, \
+         args[0]->hist[3], args[3]] = count(); @variables[a.out`counter, a.out`head->next->id, *&a.out`head->id] = count(); } \
+         pid*:a.out:take:return { @returns[a.out`counter] = count(); } BEGIN { printf(\"ready\\n\"); } \
+         END { printa(\"%s %d %d %d %@d\\n\", @); printa(\"%d %d %d %@d\\n\", @variables); printa(\"%d %@d\\n\", @returns); }";
+    let mut child = start(&[&same, "-qn", script]);
+    printed(&mut child);
+    for process in &mut all {
+        drop(process.stdin.take());
+        process.wait().unwrap();
+    }
+    crate::tool::signal(&child, libc::SIGINT);
+    let o = finish(child).code(0);
+    let rows: Vec<&str> = lines(&o).into_iter().filter(|l| *l != "ready").collect();
+    // Each process has the program at another address.
+    let expected = ["second 80 4 200 6", "7 2 1 2", "8 2 1 2", "9 2 1 2", "8 2", "9 2", "10 2"];
+    assert_eq!(rows, expected, "{o:?}");
+    Pass
+}
+
+fn programs_that_children_execute_have_their_types() -> Verdict {
+    if let Some(skip) = lacks(Facility::TpBtf) {
+        return skip;
+    }
+    let (dir, program) = built!(Dir::c("children", &["-O2"]));
+    std::fs::create_dir(dir.path("other")).unwrap();
+    built!(dir.run(&["cc", "-g", "-O1", "-DSECOND", "-o", "other/program", "p.c"]));
+    // The probes of both builds have the same names.
+    let other = dir.path("other/program");
+    let runs = dir.path("runs.sh");
+    std::fs::write(&runs, format!("{program}\n{other}\n{program}\n")).unwrap();
+    let command = format!("/bin/sh {runs}");
+    let script = "PROVIDER:program:take:entry { @[stringof(args[0]->name), args[0]->id, args[0]->addr.port, args[1]] = count(); } \
+                  PROVIDER:program:find:return { @found[args[1]->next->id] = count(); }";
+    for (provider, follow) in [("pid$target", "exec"), ("pid$target", "all"), ("pid*", "exec")] {
+        let (script, follow) = (script.replace("PROVIDER", provider), format!("follow={follow}"));
+        let o = dtrace(&["-Zqx", &follow, "-c", &command, "-n", &script]).code(0);
+        let words = |line: &&str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let mut rows: Vec<String> = lines(&o).iter().map(words).collect();
+        rows.sort();
+        let expected = ["2 9", "first 1 80 0 3", "first 1 80 1 3", "first 1 80 2 3"];
+        assert_eq!((&rows[..], &*o.err), (&expected.map(String::from)[..], ""), "{provider} {follow}");
+    }
+    Pass
+}
+
+fn objects_of_cpp_and_rust_have_their_members() -> Verdict {
+    let dir = built!(Dir::new("other"));
+    built!(dir.run(&["c++", "-g", "-O1", "-o", "cpp", "p.cc"]));
+    let script = "pid$target:a.out:shop*cost*:entry { printf(\"%d %d %s %d %d\", args[0]->price, args[0]->id, \
+         stringof(args[1]), ((struct a.out`shop::item *)arg0)->price, a.out`shop::item::all); }";
+    let o = dtrace(&["-qc", &dir.path("cpp"), "-n", script]).code(0);
+    assert_eq!(o.out.trim(), "5 42 x 5 3", "{o:?}");
+    built!(dir.run(&["rustc", "--edition=2024", "-g", "-C", "opt-level=1", "-o", "rust", "p.rs"]));
+    let script = "pid$target:a.out:area:entry { printf(\"%d %d %d\\n\", args[0]->Line.to.y, args[0]->Dot.__0.x, args[1]); } \
+                  pid$target:a.out:area:return { printf(\"%d\\n\", args[1]); }";
+    let o = dtrace(&["-qc", &dir.path("rust"), "-n", script]).code(0);
+    // The program prints the sum.
+    let all = lines(&o).into_iter().filter(|line| *line != "28");
+    let words: Vec<Vec<&str>> = all.map(|line| line.split(' ').collect()).collect();
+    // The members of the variant that it is.
+    assert_eq!((words[0][0], words[2][1], words[4][2]), ("14", "5", "7"), "{o:?}");
+    assert_eq!([words[1][0], words[3][0], words[5][0]], ["15", "13", "0"], "{o:?}");
+    Pass
+}
+
+fn types_that_a_program_has_as_btf_are_read() -> Verdict {
+    let dir = built!(Dir::new("btf"));
+    let words = ["-gbtf", "-O2", "-o", "program", "p.c"];
+    if !Command::new("cc").args(words).current_dir(&dir.0).output().is_ok_and(|o| o.status.success()) {
+        return Skip("no compiler with -gbtf".into());
+    }
+    let script = "pid$target:a.out:take:entry { printf(\"%s %s %d %d %d %d %d\\n\", stringof(args[0]->name), \
+         stringof(args[0]->next->name), ((struct a.out`conn *)arg0)->next->addr.port, args[0]->addr.mode, \
+         args[0]->hist[2], args[0]->next->state == OPEN, args[1]); }";
+    let o = dtrace(&["-qc", &dir.path("program"), "-n", script]).code(0);
+    let expected = [0, 1, 2].map(|n| format!("first second 443 9 3 1 {n}"));
+    assert_eq!(lines(&o), expected, "{o:?}");
+    Pass
+}
+
+fn types_that_a_program_has_as_ctf_are_read() -> Verdict {
+    let dir = built!(Dir::new("ctf"));
+    let all = "-Wl,--ctf-variables";
+    for (strip, words) in
+        [(false, &["-rdynamic"][..]), (false, &[all]), (false, &["-no-pie", all]), (true, &["-rdynamic"])]
+    {
+        let words = [&["-gctf", "-O2", "-o", "program", "p.c"], words].concat();
+        if !Command::new("cc").args(&words).current_dir(&dir.0).output().is_ok_and(|o| o.status.success()) {
+            return Skip("no compiler with -gctf, or no linker that reads CTF".into());
+        }
+        if strip {
+            // What refers to symbols of the dynamic linker stays.
+            built!(dir.run(&["strip", "program"]));
+        }
+        let o = dtrace(&["-qc", &dir.path("program"), "-n", MEMBERS]).code(0);
+        assert_eq!(lines(&o), EXPECTED, "{words:?}: {o:?}");
+        let script = "pid$target:a.out:take:entry { @[((struct a.out`conn *)arg0)->next->id, a.out`head->u.l, \
+             sizeof (a.out`conn_t), a.out`head->next->state == OPEN, *&a.out`counter] = count(); } \
+             pid$target:a.out:find:return { @n[args[1]->next->addr.mode, stringof(a.out`head->name)] = sum(args[1]->id); }";
+        let o = dtrace(&["-qc", &dir.path("program"), "-n", script]).code(0);
+        let rows: Vec<Vec<&str>> = lines(&o).iter().map(|line| line.split_whitespace().collect()).collect();
+        let row = |counter| vec!["2", "99", "56", "1", counter, "1"];
+        assert_eq!(rows, [row("7"), row("8"), row("9"), vec!["17", "first", "3"]], "{words:?}: {o:?}");
+    }
+    // Types are there without an option of the linker, and what has them is not.
+    built!(dir.run(&["cc", "-gctf", "-O2", "-o", "program", "p.c"]));
+    let script = "pid$target:a.out:take:entry { @[((a.out`conn_t *)arg0)->next->addr.port] = count(); }";
+    let o = dtrace(&["-qc", &dir.path("program"), "-n", script]).code(0);
+    assert_eq!(lines(&o), ["443                3"], "{o:?}");
+    let o = dtrace(&["-qc", &dir.path("program"), "-n", MEMBERS]).code(1);
+    assert!(o.err.contains("the debug information has no such function"), "{o:?}");
+    Pass
+}
+
+fn a_pointer_that_leads_nowhere_is_a_fault() -> Verdict {
+    let (_dir, program) = built!(Dir::c("nowhere", &["-O2"]));
+    // The last one has no successor. An address of the kernel is none of the process.
+    let script = "pid$target:a.out:take:entry { trace(args[0]->next->next->id); } \
+         pid$target:a.out:take:entry { trace(((struct a.out`conn *)(uintptr_t)curthread)->id); } \
+         ERROR { @[arg4] = count(); }";
+    let o = dtrace(&["-qc", &program, "-n", script]).code(0);
+    assert_eq!(lines(&o), ["1                6"], "{o:?}");
+    Pass
+}
+
+fn what_has_no_types_is_named_with_its_tag() -> Verdict {
+    let (dir, program) = built!(Dir::c("nothing", &["-O2"]));
+    for (script, tag, text) in [
+        ("trace(args[2]);", "D_ARGS_TYPE", "args[2], of type \"double\", cannot be read"),
+        ("trace(args[4].a);", "D_ARGS_TYPE", "args[4], of type \"struct pair\", cannot be read"),
+        ("trace(args[9]);", "D_ARGS_IDX", "index 9 is out of range"),
+        ("trace(args[0]->nme);", "D_TYPE_MEMBER", "nme is not a member of conn_t"),
+        ("trace(((struct a.out`con *)arg0)->id);", "D_TYPE_ERR", "failed to resolve type struct a.out`con"),
+        ("trace(((struct nosuch.so`con *)arg0)->id);", "D_TYPE_ERR", "runs no file \"nosuch.so\""),
+        ("trace(a.out`conter);", "D_IDENT_UNDEF", "failed to resolve a.out`conter: Unknown symbol name"),
+        ("a.out`counter = 1;", "D_OP_WRITE", "can only be applied to a writable variable"),
+    ] {
+        let script = format!("pid$target:a.out:take:entry {{ {script} }}");
+        let o = dtrace(&["-xerrtags", "-qc", &program, "-n", &script]).code(1);
+        assert!(o.err.contains(&format!("[{tag}]")) && o.err.contains(text), "{script}: {o:?}");
+    }
+    built!(dir.run(&["cc", "-o", "plain", "p.c"]));
+    let script = "pid$target:a.out:take:entry { trace(a.out`counter); }";
+    let o = dtrace(&["-xerrtags", "-qc", &dir.path("plain"), "-n", script]).code(1);
+    assert!(o.err.contains("[D_SYM_NOTYPES]") && o.err.contains("it has no debug information"), "{o:?}");
+    let o = dtrace(&["-xerrtags", "-qc", &program, "-n", "pid$target:a.out:half:return { trace(args[1]); }"]);
+    assert!(o.err.contains("a floating-point number is returned"), "{o:?}");
+    let o = dtrace(&["-xerrtags", "-qc", &program, "-n", "pid$target:a.out:take:0 { trace(args[0]); }"]);
+    assert!(o.err.contains("at an instruction inside of a function"), "{o:?}");
+    Pass
+}

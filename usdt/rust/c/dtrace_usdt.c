@@ -1,0 +1,1 @@
+../../c/dtrace_usdt.c
