@@ -13,7 +13,12 @@
 mod all;
 mod arrivals;
 mod calls;
+mod disabled;
+mod dynamic;
+mod elsewhere;
+mod flame;
 mod floor;
+mod followed;
 mod guest;
 mod keys;
 mod long;
@@ -24,6 +29,8 @@ mod sections;
 mod session;
 mod speculation;
 mod stable;
+mod stacks;
+mod user;
 
 use std::process::ExitCode;
 
@@ -33,6 +40,14 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.first().is_some_and(|a| a == "--loop") {
         run::child_loop(&args[1..]);
+        return ExitCode::SUCCESS;
+    }
+    if args.first().is_some_and(|a| a == "--called") {
+        user::child();
+        return ExitCode::SUCCESS;
+    }
+    if args.first().is_some_and(|a| a == "--forks") {
+        followed::child();
         return ExitCode::SUCCESS;
     }
     if args.first().is_some_and(|a| a == "--floor") {

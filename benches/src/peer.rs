@@ -23,8 +23,24 @@ impl Peer {
     /// `bpftrace -q -e SCRIPT`, `dtrace -qn SCRIPT`
     pub(crate) fn command(&self, script: &str) -> Command {
         let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).args(self.options).arg(script);
+        command.args(&self.words[1..]).args(self.options).arg(script).env("BPFTRACE_MAX_PROBES", "10000");
         command
+    }
+}
+
+impl Peer {
+    /// The number of probes to which bpftrace says that it attaches a script, without its BEGIN.
+    pub(crate) fn attached(&self, script: &str) -> Option<f64> {
+        let out = Command::new(&self.words[0])
+            .args(&self.words[1..])
+            .args(["-e", script])
+            .env("BPFTRACE_MAX_PROBES", "10000")
+            .output()
+            .ok()?;
+        let text = [out.stdout, out.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        let (_, rest) = text.split_once("Attached ")?;
+        rest.split_whitespace().next()?.parse::<f64>().ok().map(|n| n - 1.0)
     }
 }
 

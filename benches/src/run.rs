@@ -79,6 +79,11 @@ fn rows(lines: impl BufRead) -> u64 {
 }
 
 impl Running {
+    /// Its number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Starts a tracer whose script first prints "ready", and waits for that line.
     pub(crate) fn start(mut command: Command) -> Option<Running> {
         let mut child =

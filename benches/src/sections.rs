@@ -20,7 +20,7 @@ pub(crate) enum Place {
 
 /// Name, place and code of each section. Sections that require that no probe was enabled before
 /// come first.
-pub(crate) const ALL: [(&str, Place, Section); 16] = [
+pub(crate) const ALL: [(&str, Place, Section); 20] = [
     ("off", Place::Machine, crate::all::off),
     ("all", Place::Machine, crate::all::all),
     ("start", Place::Machine, start),
@@ -30,9 +30,13 @@ pub(crate) const ALL: [(&str, Place, Section); 16] = [
     ("keys", Place::Machine, crate::keys::keys),
     ("exit", Place::Machine, exit),
     ("long", Place::Machine, crate::long::long),
+    ("flame", Place::Machine, crate::flame::flame),
+    ("disabled", Place::Machine, crate::disabled::disabled),
     ("arrivals", Place::Machine, crate::arrivals::arrivals),
     ("speculation", Place::Machine, crate::speculation::speculation),
     ("stable", Place::Both, crate::stable::stable),
+    ("user", Place::Machine, crate::user::user),
+    ("stacks", Place::Machine, crate::stacks::stacks),
     ("list", Place::Both, crate::guest::list),
     ("firing", Place::Guest, crate::guest::firing),
     ("vfs", Place::Guest, crate::guest::vfs),

@@ -6,6 +6,7 @@
 //!  mutate     a program of the tokens of others, nearly always invalid
 //!  stages     text to DIF, without a kernel
 //!  fixture    a miniature kernel
+//!  fuzz       the targets of the fuzzer as functions of a test
 //! ```
 //!
 //! Used by the tests of this crate, which also run in the guests of the matrix, and by the targets
@@ -14,6 +15,7 @@
 
 pub mod choices;
 pub mod fixture;
+pub mod fuzz;
 pub mod generate;
 pub mod mutate;
 pub mod stages;

@@ -58,8 +58,15 @@ fn checked(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> (Checked
     let types = kernel.map_or_else(Types::new, Types::with_kernel);
     let catalog = catalog();
     let options = Options { strsize, ..Options::default() };
-    let cx =
-        Context { types: &types, catalog: &catalog, symbols: &(), map: &map, libraries: &libraries, options };
+    let cx = Context {
+        types: &types,
+        catalog: &catalog,
+        symbols: &(),
+        map: &map,
+        libraries: &libraries,
+        definitions: &[],
+        options,
+    };
     let checked = check::check(&[program], &cx, &mut sink);
     (checked, map, sink)
 }

@@ -3,7 +3,7 @@
 #![no_main]
 
 use consumer::{Json, Text};
-use events::{Encoder, Event, Reader, ReadError, Sink};
+use events::{Encoder, Event, ReadError, Reader, Sink};
 
 /// Receives the text.
 struct Nothing;
@@ -41,7 +41,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                 text.event(&event).expect("nothing is performed");
                 json.event(&event).expect("nothing is performed");
                 let bytes = encoded(&event);
-                let again = Reader::new(&bytes[..]).next_event().expect("what was read").map(Event::into_owned);
+                let again =
+                    Reader::new(&bytes[..]).next_event().expect("what was read").map(Event::into_owned);
                 assert_eq!(again, Some(event.into_owned()));
             }
             Err(ReadError::Malformed { .. }) => {}

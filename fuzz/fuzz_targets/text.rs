@@ -5,7 +5,7 @@ use text::{Function, Kernel, Uses};
 
 libfuzzer_sys::fuzz_target!(|input: (u64, bool, u8, Vec<u16>, &[u8])| {
     let (address, accepts_nop10, arguments, inside, bytes) = input;
-    let kernel = Kernel::tried(accepts_nop10);
+    let kernel = Kernel::tried(accepts_nop10, !accepts_nop10);
     let uses = (0..8).filter(|n| arguments >> n & 1 != 0).fold(Uses::NOTHING, Uses::and_argument);
     let entries: Vec<u64> = inside.iter().map(|offset| address.wrapping_add(u64::from(*offset))).collect();
     let function = Function::decode(bytes, address, &entries);

@@ -71,7 +71,17 @@ impl Fuse {
         // With the page cache.
         let cached = File::open(self.dir.join(file)).map_err(|e| e.to_string())?;
         self.state.holds_pages.store(true, Ordering::SeqCst);
-        let reader = std::thread::spawn(move || drop((&cached).read(&mut [0; 1])));
+        let reader = std::thread::spawn(move || {
+            // A signal does not end this read. If the test is killed, the server's descriptor must be closed all the same.
+            let own = cached.as_raw_fd() as u32;
+            // SAFETY: from here on the thread has descriptors of its own, of which it uses one.
+            unsafe {
+                libc::unshare(libc::CLONE_FILES);
+                libc::syscall(libc::SYS_close_range, 3u32, own.saturating_sub(1), 0u32);
+                libc::syscall(libc::SYS_close_range, own + 1, u32::MAX, 0u32);
+            }
+            drop((&cached).read(&mut [0; 1]));
+        });
         let begun = Instant::now();
         while !self.state.has_page.load(Ordering::SeqCst) {
             if begun.elapsed() > Duration::from_secs(60) {

@@ -18,10 +18,12 @@
 //!
 //! `cargo xtask test` reads these lines and compares the skips with the lists in `testing/skips`.
 
+pub mod dir;
 pub mod elf;
 pub mod fuse;
 pub mod golden;
 pub mod json;
+mod leftovers;
 pub mod rng;
 pub mod suppressed;
 
@@ -138,7 +140,7 @@ fn trial((name, test): Test, times: Times) -> Trial {
             return Ok(Completion::ignored_with("tracing needs root"));
         }
         let start = Instant::now();
-        let outcome = repeated(name, test);
+        let outcome = repeated(name, test, end_leftovers);
         times.lock().unwrap_or_else(PoisonError::into_inner).push((name, start.elapsed()));
         outcome
     })
@@ -148,19 +150,27 @@ fn trial((name, test): Test, times: Times) -> Trial {
 const REPEATS: usize = 3;
 
 /// Runs a test, and runs it again when it fails after the kernel suppressed firings that it does not
-/// take into account.
-fn repeated(name: &str, test: fn() -> Verdict) -> Result<Completion, Failed> {
+/// take into account. `after_failure` is called after each failure.
+fn repeated(name: &str, test: fn() -> Verdict, after_failure: fn()) -> Result<Completion, Failed> {
     for _ in 0..REPEATS {
         suppressed::take();
         let outcome = outcome(test);
         let Err(failed) = &outcome else { return outcome };
+        after_failure();
         let reports = suppressed::take();
         if reports.is_empty() {
             return outcome;
         }
         println!("{}", repetition(name, &reports, failed));
     }
-    outcome(test)
+    outcome(test).inspect_err(|_| after_failure())
+}
+
+fn end_leftovers() {
+    let left = leftovers::end();
+    if left > 0 {
+        println!("the test that failed had left processes: {left} killed");
+    }
 }
 
 fn repetition(name: &str, reports: &[String], failed: &Failed) -> String {
@@ -218,7 +228,7 @@ mod tests {
         static ONE: Mutex<()> = Mutex::new(());
         let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         RUNS.store(0, Ordering::Relaxed);
-        (repeated("a::test", test).is_ok(), RUNS.load(Ordering::Relaxed))
+        (repeated("a::test", test, || ()).is_ok(), RUNS.load(Ordering::Relaxed))
     }
 
     static RUNS: AtomicUsize = AtomicUsize::new(0);

@@ -5,6 +5,7 @@
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod api;
+mod compilers;
 mod coverage;
 mod docs;
 mod install;
@@ -93,9 +94,21 @@ cargo xtask TASK
 ";
 
 fn main() -> ExitCode {
+    let done = compilers::called().map_or_else(task, compilers::compile);
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(e) => {
+            eprintln!("xtask: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the task that the command line names: the exit status.
+fn task() -> Result<u8, String> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rest = args.get(1..).unwrap_or_default();
-    let done = match args.first().map(String::as_str) {
+    match args.first().map(String::as_str) {
         Some("vm") => vm::command(rest),
         Some("test") => test::command(rest),
         Some("bench") => bench(rest),
@@ -110,12 +123,5 @@ fn main() -> ExitCode {
             Ok(0)
         }
         Some(other) => Err(format!("no task {other}\n{HELP}")),
-    };
-    match done {
-        Ok(code) => ExitCode::from(code),
-        Err(e) => {
-            eprintln!("xtask: {e}");
-            ExitCode::FAILURE
-        }
     }
 }

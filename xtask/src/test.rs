@@ -1,10 +1,11 @@
 //! `cargo xtask test`: runs all tests on this machine's kernel, and those that need a kernel on the kernels of the matrix.
 //!
 //! On the host, `cargo test` runs all tests of the workspace. The tests that need a kernel (end to end, and the kernel side of
-//! the `bpf-*` crates) run in two boots of each stock kernel, one boot at a time until the host is done. A guest whose kernel
+//! the `bpf-*` crates) run in three boots of each stock kernel, one boot at a time until the host is done. A guest whose kernel
 //! dies is booted again once and counted, because QEMU's faults look the same; the end-to-end tests that passed in the dead
-//! guest are not run again. Without root, guests are not available: they are reported as skipped, with the reason. As root,
-//! kernels that cannot be fetched fail the run; `--host` leaves the guests out.
+//! guest are not run again. Most end-to-end tests run in the guest of one kernel at most, and with `DTRACE_MATRIX=all` in each. Without
+//! root, guests are not available: they are reported as skipped, with the reason. As root, kernels that cannot be fetched fail
+//! the run; `--host` leaves the guests out.
 //!
 //! A few tests that failed on a machine are run again, alone: on the host when all guests have ended, for a guest in another
 //! boot. If all of them pass, they have passed, and the end of the run names each with why it failed: the CPUs of a virtual
@@ -45,7 +46,7 @@ const fn program(package: &'static str, target: &'static str, rounds: u32) -> Gu
 }
 
 /// The end-to-end tests come last.
-const IN_GUEST: [GuestProgram; 14] = [
+const IN_GUEST: [GuestProgram; 15] = [
     // The end-to-end tests load the same members there.
     GuestProgram { package: "check", target: "translators", rounds: 0, skip: "every_member_of_every" },
     program("files", "files", 0),
@@ -55,10 +56,11 @@ const IN_GUEST: [GuestProgram; 14] = [
     program("text", "kernel", 0),
     program("bpf-runtime", "routines", 0),
     program("bpf-runtime", "refusal", 0),
-    program("bpf-runtime", "big", 60),
-    program("bpf-runtime", "differential", 12),
-    program("exercise", "mutations", 20),
-    program("exercise", "programs", 12),
+    program("bpf-runtime", "unwind", 0),
+    program("bpf-runtime", "big", 30),
+    program("bpf-runtime", "differential", 6),
+    program("exercise", "mutations", 10),
+    program("exercise", "programs", 6),
     program("dtrace", "library", 0),
     program("cli", "e2e", 0),
 ];
@@ -68,6 +70,8 @@ const IN_GUEST: [GuestProgram; 14] = [
 enum Part {
     /// The end-to-end tests that the filter names.
     EndToEnd(&'static str),
+    /// The end-to-end tests of this half, 1 or 2.
+    Half(u8),
     /// The other test programs.
     Crates,
 }
@@ -76,13 +80,16 @@ impl Part {
     fn name(self) -> &'static str {
         match self {
             Part::EndToEnd(_) => "end to end",
+            Part::Half(1) => "end to end, first half",
+            Part::Half(_) => "end to end, second half",
             Part::Crates => "crates",
         }
     }
 }
 
-/// Each kernel is booted once for each of them: the longest first, so that no CPU is idle at the end.
-const PARTS: [Part; 2] = [Part::EndToEnd(""), Part::Crates];
+/// Each kernel is booted once for each of them. The end-to-end tests come when this machine has compiled their programs
+/// ([`crate::compilers`]), and in halves, so that no CPU is idle for long at the end.
+const PARTS: [Part; 3] = [Part::Crates, Part::Half(1), Part::Half(2)];
 
 /// A boot in which only some end-to-end tests run, because of its kernel command line.
 const SPECIAL: [Boot<'static>; 1] = [("6.12", "lockdown=confidentiality", Part::EndToEnd("locked_down"))];
@@ -172,12 +179,21 @@ impl Run {
     }
 }
 
+/// What may be given besides kernels.
+const OPTIONS: [&str; 3] = ["--host", "--vm", "--update-skips"];
+
 /// `cargo xtask test [--host|--vm] [--update-skips] [KERNEL…]`
 pub(crate) fn command(args: &[String]) -> Result<u8, String> {
     let given = |option: &str| args.iter().any(|a| a == option);
+    let known =
+        |word: &&String| OPTIONS.contains(&word.as_str()) || crate::kernels::NAMES.contains(&word.as_str());
+    if let Some(word) = args.iter().find(|word| !known(word)) {
+        return Err(format!("test: {word} is no kernel of the matrix and none of {}", OPTIONS.join(", ")));
+    }
     let named: Vec<&str> = crate::kernels::NAMES.into_iter().filter(|k| given(k)).collect();
     let kernels = if named.is_empty() { crate::kernels::NAMES.to_vec() } else { named };
     let mut run = Run { update: given("--update-skips"), ..Run::default() };
+    crate::compilers::link()?;
     let (host, vm, start) = (!given("--vm"), !given("--host"), Instant::now());
     // The tests here leave a CPU idle for most of their time.
     let host_runs = AtomicBool::new(host);
@@ -310,7 +326,7 @@ struct Programs {
 impl Programs {
     /// Those that run in a part.
     fn of(&self, part: Part) -> impl Iterator<Item = &TestProgram> {
-        let end_to_end = matches!(part, Part::EndToEnd(_));
+        let end_to_end = !matches!(part, Part::Crates);
         self.tests.iter().filter(move |t| (t.0 == self.e2e) == end_to_end)
     }
 
@@ -335,11 +351,8 @@ fn guest_programs() -> Result<Programs, String> {
         if out.status.success() { Ok(text) } else { Err(format!("cargo {} failed", words.join(" "))) }
     };
     cargo(&["build", "--release", "-q", "-p", "cli"])?;
-    let mut words = vec!["test", "--no-run", "--message-format=json", "-q"];
-    for GuestProgram { package, .. } in &IN_GUEST {
-        words.extend(["-p", package]);
-    }
-    let artifacts = cargo(&words)?;
+    // All packages, as for the tests here: with fewer, features of dependencies differ, and everything is built twice.
+    let artifacts = cargo(&["test", "--workspace", "--no-run", "--message-format=json", "-q"])?;
     let mut tests = Vec::new();
     for program in &IN_GUEST {
         let GuestProgram { package, target, .. } = program;
@@ -414,9 +427,10 @@ const WORDS: &str = "--test-threads=1 -Zunstable-options --report-time";
 fn script(part: Part, programs: &Programs, done: &[String]) -> String {
     let filter = match part {
         Part::EndToEnd(filter) => filter,
-        Part::Crates => "",
+        Part::Half(_) | Part::Crates => "",
     };
     script_of(
+        part,
         programs,
         programs.of(part).map(|test| {
             let mut words = filter.to_owned();
@@ -436,14 +450,28 @@ fn script(part: Part, programs: &Programs, done: &[String]) -> String {
 fn script_of_tests(part: Part, programs: &Programs, names: &[String]) -> String {
     let each =
         names.iter().flat_map(|name| programs.of(part).map(move |test| (test, format!("--exact {name}"))));
-    script_of(programs, each)
+    script_of(part, programs, each)
 }
 
 /// The script for programs, each with the words that select its tests.
-fn script_of<'a>(programs: &Programs, tests: impl Iterator<Item = (&'a TestProgram, String)>) -> String {
+fn script_of<'a>(
+    part: Part,
+    programs: &Programs,
+    tests: impl Iterator<Item = (&'a TestProgram, String)>,
+) -> String {
     let dtrace = programs.dtrace.display();
     // As on this machine: see `host`.
-    let mut script = format!("export DTRACE_BIN={dtrace} RUSTC_BOOTSTRAP=1; bad=0\n{dtrace} -vV\n");
+    let each = if std::env::var_os("DTRACE_MATRIX").is_some_and(|which| which == "all") {
+        " DTRACE_MATRIX=all"
+    } else {
+        ""
+    };
+    let half = if let Part::Half(number) = part { format!(" DTRACE_HALF={number}") } else { String::new() };
+    let compilers = crate::compilers::dir();
+    let mut script = format!(
+        "export DTRACE_BIN={dtrace} RUSTC_BOOTSTRAP=1{each}{half} PATH={}:$PATH; bad=0\n{dtrace} -vV\n",
+        compilers.display()
+    );
     for ((path, GuestProgram { rounds, .. }), words) in tests {
         if *rounds > 0 {
             script.push_str(&format!("ROUNDS={rounds} "));
@@ -458,7 +486,7 @@ fn script_of<'a>(programs: &Programs, tests: impl Iterator<Item = (&'a TestProgr
 /// together, and of Rust's own runner no program would be left: there, all run again.
 fn done(part: Part, dead: Option<&str>) -> (Report, Vec<String>) {
     match (part, dead) {
-        (Part::EndToEnd(""), Some(dead)) => Report::of_killed_program(dead),
+        (Part::Half(_), Some(dead)) => Report::of_killed_program(dead),
         _ => Default::default(),
     }
 }
@@ -471,7 +499,7 @@ fn in_guest(
 ) -> Result<(Ended, bool, Report), String> {
     let mut guest = Guest::new(kernel);
     guest.append = words.into();
-    guest.timeout = 1800;
+    guest.timeout = 3600;
     guest.cwd = crate::root();
     let command =
         |dead: Option<&str>| vec!["sh".into(), "-c".into(), script(part, programs, &done(part, dead).1)];
@@ -527,7 +555,7 @@ mod tests {
             Report::read(&passed.iter().map(closing).collect::<String>())
         };
         assert_eq!(programs.missing(Part::Crates, &of(&[3, 1])), None);
-        assert_eq!(programs.missing(Part::EndToEnd(""), &of(&[3])), None);
+        assert_eq!(programs.missing(Part::Half(1), &of(&[3])), None);
         for few in [&[3, 0][..], &[3]] {
             assert!(programs.missing(Part::Crates, &of(few)).is_some());
         }
@@ -537,7 +565,11 @@ mod tests {
     #[test]
     fn each_program_runs_in_one_of_the_boots() {
         let programs = programs();
-        let head = "export DTRACE_BIN=/t/dtrace RUSTC_BOOTSTRAP=1; bad=0\n/t/dtrace -vV\n";
+        let compilers = crate::compilers::dir();
+        let head = format!(
+            "export DTRACE_BIN=/t/dtrace RUSTC_BOOTSTRAP=1 PATH={}:$PATH; bad=0\n/t/dtrace -vV\n",
+            compilers.display()
+        );
         assert_eq!(
             script(Part::Crates, &programs, &[]),
             format!(
@@ -565,14 +597,15 @@ mod tests {
     fn tests_that_passed_in_a_guest_that_died_are_not_run_again() {
         let programs = programs();
         let dead = "test e2e::a::passes ... ok\ntest e2e::a::fails ... FAILED\ntest e2e::a::dies ... ";
-        let (report, names) = done(Part::EndToEnd(""), Some(dead));
+        let (report, names) = done(Part::Half(2), Some(dead));
         assert_eq!(report.passed, 1);
-        let script = script(Part::EndToEnd(""), &programs, &names);
+        let script = script(Part::Half(2), &programs, &names);
+        assert!(script.contains(" DTRACE_HALF=2 "), "{script}");
         assert!(
             script.contains(&format!("/t/e2e {WORDS}  --exact --skip e2e::a::passes || bad=1\n")),
             "{script}"
         );
-        for (part, dead) in [(Part::Crates, Some(dead)), (Part::EndToEnd(""), None)] {
+        for (part, dead) in [(Part::Crates, Some(dead)), (Part::Half(1), None)] {
             assert!(done(part, dead).1.is_empty());
         }
     }

@@ -50,11 +50,19 @@ impl Drop for Group {
     }
 }
 
+/// Programs of the examples, and how they are compiled.
+const PROGRAMS: [(&str, &str); 2] = [
+    ("./spin", "gcc -O1 -fno-omit-frame-pointer -o spin docs/examples/spin.c"),
+    ("./pool", "gcc -O2 -pthread -o pool docs/examples/pool.c"),
+];
+
 /// The outputs of a block's commands, in order, and whether each succeeded.
 pub(crate) fn block(block: &Block, dir: &Path) -> Result<Vec<(String, bool)>, String> {
     let commands: Vec<Shown> = block.commands().collect();
-    if commands.iter().any(|c| c.text.contains("./spin")) {
-        let compile = "gcc -O1 -fno-omit-frame-pointer -o spin docs/examples/spin.c";
+    for (program, compile) in PROGRAMS {
+        if !commands.iter().any(|c| c.text.contains(program)) {
+            continue;
+        }
         let done = Group::start(compile, dir, Stdio::null())?.0.wait();
         if !done.is_ok_and(|s| s.success()) {
             return Err(format!("{compile}: failed"));

@@ -24,10 +24,13 @@ impl Host {
     pub(super) fn run_tests() -> Result<Host, String> {
         println!("== this machine's kernel");
         let (mut tee, start) = (Tee(Vec::new()), Instant::now());
-        // Rust's own runner prints the time of each test only when it is told that it may use what is unstable.
-        let runner = "target.'cfg(all())'.runner = ['env', 'RUSTC_BOOTSTRAP=1']";
+        // Rust's own runner prints the time of each test only when it is told that it may use what is unstable. The compilers
+        // of the tests are not those of cargo, which links with one.
+        let path = std::env::var("PATH").unwrap_or_default();
+        let path = format!("PATH={}:{path}", crate::compilers::dir().display());
+        let runner = format!("target.'cfg(all())'.runner = ['env', 'RUSTC_BOOTSTRAP=1', '{path}']");
         let options = ["--", "-Zunstable-options", "--report-time"];
-        let tests = [&["--config", runner][..], &ALL, &TARGETS, &options];
+        let tests = [&["--config", &runner][..], &ALL, &TARGETS, &options];
         let documentation = [&ALL[..], &["--doc"]];
         let good = passing(Command::new("cargo").args(tests.concat()), &mut tee)?
             & passing(Command::new("cargo").args(documentation.concat()), &mut tee)?;
