@@ -54,6 +54,15 @@ macro_rules! tests {
     };
 }
 
+/// Gives the signals by which a user ends a command their default actions. A process that was started in the background may ignore
+/// them, and what it traces and starts would inherit that. To be called before there is another thread.
+pub fn heed_signals() {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+        // SAFETY: the default action runs no code of this process.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+}
+
 /// The directory for files that must be in memory: the kernel has their paths in its caches, whatever file
 /// system the root is (that of a guest asks a file server).
 pub fn memory_dir() -> std::path::PathBuf {

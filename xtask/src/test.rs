@@ -499,7 +499,8 @@ fn in_guest(
 ) -> Result<(Ended, bool, Report), String> {
     let mut guest = Guest::new(kernel);
     guest.append = words.into();
-    guest.timeout = 3600;
+    // Six times what a boot takes on two CPUs.
+    guest.timeout = 1500;
     guest.cwd = crate::root();
     let command =
         |dead: Option<&str>| vec!["sh".into(), "-c".into(), script(part, programs, &done(part, dead).1)];

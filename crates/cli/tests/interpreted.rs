@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     {
         return ExitCode::from(command(firings, words));
     }
+    testing::heed_signals();
     let mut all = vec![
         test("messages_name_the_program_and_its_matches", messages),
         test("an_interrupt_ends_the_command_with_its_results", interrupted),

@@ -43,9 +43,15 @@ impl Running {
 
     /// The functions of its own file.
     fn functions(&self, query: &FunctionQuery) -> FileFunctions {
-        let mut p = Processes::new();
-        let mapped = p.mapped(self.0.id()).unwrap();
-        p.functions(mapped[0].file, query).unwrap()
+        // It may not have mapped its file yet.
+        let pause = || std::thread::sleep(std::time::Duration::from_millis(10));
+        let found = (0..500).find_map(|_| {
+            let mut p = Processes::new();
+            let file = p.mapped(self.0.id()).unwrap().first().map(|mapped| mapped.file);
+            file.map(|file| (p, file)).or_else(|| (pause(), None).1)
+        });
+        let (mut p, file) = found.unwrap();
+        p.functions(file, query).unwrap()
     }
 }
 

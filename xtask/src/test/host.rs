@@ -1,7 +1,8 @@
 //! All tests of the workspace on this machine's kernel.
 
-use std::io::Write;
-use std::process::Command;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::report::{self, Report};
@@ -80,17 +81,64 @@ impl Host {
     }
 }
 
+/// How long test programs may print nothing: one that hangs fails the run, and does not keep it from its end.
+const SILENCE: Duration = Duration::from_secs(600);
+
 /// Runs a command, its standard output through `tee`; whether it succeeded.
 fn passing(command: &mut Command, tee: &mut Tee) -> Result<bool, String> {
     let mut child = command
         .current_dir(crate::root())
-        .stdout(std::process::Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .map_err(|e| format!("{command:?}: {e}"))?;
+    let (sender, received) = channel();
     if let Some(mut out) = child.stdout.take() {
-        std::io::copy(&mut out, tee).map_err(|e| e.to_string())?;
+        std::thread::spawn(move || {
+            let mut bytes = [0; 1 << 12];
+            while let Ok(count @ 1..) = out.read(&mut bytes) {
+                if sender.send(bytes[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    // While cargo builds, nothing is printed there.
+    let mut limit = Duration::MAX;
+    loop {
+        match received.recv_timeout(limit) {
+            Ok(bytes) => tee.write_all(&bytes).map_err(|e| e.to_string())?,
+            Err(RecvTimeoutError::Timeout) => {
+                println!("== nothing was printed for {} s: what cargo runs is killed", SILENCE.as_secs());
+                kill_descendants(child.id());
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        limit = SILENCE;
     }
     child.wait().map(|s| s.success()).map_err(|e| e.to_string())
+}
+
+/// Kills what a process has started, and what that has started.
+fn kill_descendants(pid: u32) {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parents: Vec<(u32, u32)> = pids.filter_map(|pid| Some((pid, parent_of(pid)?))).collect();
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    let words: Vec<String> = found.iter().skip(1).map(u32::to_string).collect();
+    if !words.is_empty() {
+        let _ = Command::new("kill").arg("-KILL").args(words).status();
+    }
+}
+
+/// The parent of a process: the second field behind its name, which is in parentheses.
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
 /// A writer that copies its data to the terminal and keeps it.
@@ -104,5 +152,25 @@ impl Write for Tee {
 
     fn flush(&mut self) -> std::io::Result<()> {
         std::io::stdout().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_hangs_is_killed_and_the_command_goes_on() {
+        let mut child = Command::new("sh").args(["-c", "sleep 1000; exit 7"]).spawn().unwrap();
+        let begun = Instant::now();
+        let status = loop {
+            kill_descendants(child.id());
+            match child.try_wait().unwrap() {
+                Some(status) => break status,
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+            assert!(begun.elapsed() < Duration::from_secs(100));
+        };
+        assert_eq!(status.code(), Some(7));
     }
 }

@@ -123,11 +123,7 @@ use std::process::ExitCode;
 pub(crate) use testing::{Test, Verdict};
 
 fn main() -> ExitCode {
-    // A process started in the background may ignore ^C, and dtrace would inherit that.
-    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
-        // SAFETY: the default is set before there is another thread.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
+    testing::heed_signals();
     let words: Vec<String> = std::env::args().collect();
     if words.get(1).is_some_and(|word| word == "--workload") || testing::arguments(words).0.filter.is_some() {
         return testing::main(GROUPS, workload::run);

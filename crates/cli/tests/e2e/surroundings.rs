@@ -295,9 +295,9 @@ fn too_little_address_space_has_a_message() -> Verdict {
     let Some(o) = under(&wrapper, &["-qn", "syscall:::entry { @[execname] = count(); }"]) else {
         return Skip("no shell".into());
     };
-    // A loader that finds no place for the program says so itself.
+    // A loader that finds no place for a program with all that debugging needs says so itself.
     if o.err.contains("loading shared libraries") || o.err.contains("map segment") {
-        return Skip(o.err.trim().into());
+        return Skip(format!("the program does not fit into so little memory: {}", o.err.trim()));
     }
     let o = o.code(1);
     let says =
