@@ -41,7 +41,7 @@ fn is_signal_return(name: &SymbolName) -> bool {
 /// The places of the code that the frames of a stack of a process were in: a return address is behind the call, and may be
 /// that of the next line.
 fn places(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
-    addresses(stack).enumerate().map(|(n, (process, pc))| (process, pc - u64::from(n > 0)))
+    addresses(stack).enumerate().map(|(n, (process, pc))| (process, pc.saturating_sub(u64::from(n > 0))))
 }
 
 /// The return addresses of a stack of a process, and perhaps one that a signal interrupted.
@@ -49,10 +49,16 @@ fn callers(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
     addresses(stack).skip(1)
 }
 
+/// The frames of a stack. Behind them are zeros; a zero among them is a call of no function.
+fn known(stack: &Stack) -> &[u64] {
+    let end = stack.pcs.iter().rposition(|pc| *pc != 0).map_or(0, |last| last + 1);
+    stack.pcs.get(..end).unwrap_or_default()
+}
+
 /// The addresses of a stack of a process.
 fn addresses(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
     let process = Process { pid: stack.tgid, time: stack.time };
-    stack.pcs.iter().take_while(|pc| **pc != 0 && **pc != INCOMPLETE).map(move |pc| (process, *pc))
+    known(stack).iter().take_while(|pc| **pc != INCOMPLETE).map(move |pc| (process, *pc))
 }
 
 impl Names<'_> {
@@ -105,7 +111,7 @@ impl Names<'_> {
         if !returns || name.offset != 0 || is_signal_return(&name) {
             return name;
         }
-        let mut caller = self.symbols.user(process, pc - 1);
+        let mut caller = self.symbols.user(process, pc.saturating_sub(1));
         match (&caller.symbol, &name.symbol) {
             (Some(_), _) => caller.offset += 1,
             // The next object may be adjacent.
@@ -140,7 +146,7 @@ impl Names<'_> {
             self.symbols.prepare_lines(&places(stack).collect::<Vec<_>>());
         }
         let (mut frames, mut returns) = (Vec::new(), false);
-        for pc in stack.pcs.iter().copied().take_while(|pc| *pc != 0) {
+        for pc in known(stack).iter().copied() {
             let symbol = |name| Symbol::new(pc, Some(process.pid), AddrForm::Address, name);
             if pc == INCOMPLETE || !self.of_stacks {
                 let name = if pc == INCOMPLETE { SymbolName::incomplete() } else { SymbolName::default() };
@@ -150,7 +156,7 @@ impl Names<'_> {
             let name = names.next().unwrap_or_else(|| self.symbols.user(process, pc));
             let mut name = self.frame(process, pc, name, returns);
             if shows_lines {
-                let inlined = self.symbols.lines(process, pc - u64::from(returns), &mut name);
+                let inlined = self.symbols.lines(process, pc.saturating_sub(returns.into()), &mut name);
                 frames.extend(inlined.into_iter().map(symbol));
             }
             returns = !is_signal_return(&name);
@@ -162,7 +168,7 @@ impl Names<'_> {
     fn stack(&mut self, stack: &Stack) -> events::Stack {
         let process = Process { pid: stack.tgid, time: stack.time };
         if stack.tgid == 0 {
-            let pcs = stack.pcs.iter().take_while(|pc| **pc != 0);
+            let pcs = known(stack).iter();
             let plain = |pc: u64| Symbol::new(pc, None, AddrForm::Address, SymbolName::default());
             let frames = match self.of_stacks {
                 true => pcs.map(|pc| self.kernel(*pc, AddrForm::Address)).collect(),
@@ -176,7 +182,7 @@ impl Names<'_> {
     /// Looks up the code before these return addresses together.
     fn prepare_callers(&mut self, mut returns: Vec<(Process, u64)>) {
         if !returns.is_empty() {
-            returns.iter_mut().for_each(|(_, pc)| *pc -= 1);
+            returns.iter_mut().for_each(|(_, pc)| *pc = pc.saturating_sub(1));
             self.symbols.prepare(&returns);
         }
     }
@@ -323,6 +329,13 @@ mod tests {
         assert_eq!(frames, ["a.out`die+0x4", "a.out`__restore_rt", "a.out`pre", "a.out`die+0x10"]);
     }
 
+    #[test]
+    fn a_call_of_no_function_is_a_frame_at_zero() {
+        let frames = written(&mut functions(), &[0x1004, 0x1050, 0, 0x1010, 0, 0]);
+        assert_eq!(frames, ["a.out`die+0x4", "a.out`__restore_rt", "0x0", "a.out`die+0x10"]);
+        assert_eq!(written(&mut functions(), &[0, 0, 0]), [""; 0]);
+    }
+
     /// Executes another program at the 2000th second.
     struct Executing;
 
@@ -361,7 +374,7 @@ mod tests {
         written(&mut symbols, &[0x1010, 0x1018, 0x1020]);
         assert_eq!(symbols.prepared, [0x1010, 0x1018, 0x1020, 0x101f]);
         symbols.prepared.clear();
-        let stack = || Stack { tgid: 7, time: 0, pcs: vec![0x1010, 0x1018, 0x1020, 0, 5] };
+        let stack = || Stack { tgid: 7, time: 0, pcs: vec![0x1010, 0x1018, 0x1020, 0, 0] };
         let mut names = Names { symbols: &mut symbols, target: None, time: None, of_stacks: true };
         names.prepare([Raw::Stack(stack().into()), Raw::Int(events::Int::new(1, 8, false))].into_iter());
         assert_eq!(symbols.prepared, [0x1010, 0x1018, 0x1020, 0x101f]);

@@ -89,13 +89,17 @@ pub enum Kind {
     /// The function has saved the stack pointer of its entry: it is in memory, at the stack pointer plus the
     /// offset, and the CFA is above its return address (code of cryptography, written by hand).
     Saved = 8,
+    /// The CFA is another register plus the offset without its low four bits, which are the number of the register's word in the
+    /// registers that the kernel saves. What it was is known in the innermost frame only. (A loop that touches the pages of a large
+    /// frame, the first instructions of a function that aligns its stack.)
+    Register = 9,
 }
 
 impl Kind {
     /// The kind of a number.
     pub fn of(number: u64) -> Option<Kind> {
         use Kind::*;
-        [None, Sp, Bp, Plt, Realigned, Signal, End, Unknown, Saved]
+        [None, Sp, Bp, Plt, Realigned, Signal, End, Unknown, Saved, Register]
             .get(usize::try_from(number).ok()?)
             .copied()
     }

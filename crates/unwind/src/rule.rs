@@ -15,6 +15,26 @@ const BP: u16 = 6;
 const SP: u16 = 7;
 const RETURN_ADDRESS: u16 = 16;
 
+/// The words of the saved registers (`struct pt_regs`, arch/x86/include/asm/ptrace.h) by these numbers, without [`BP`] and [`SP`].
+const SAVED_WORDS: [Option<i32>; 16] = [
+    Some(10),
+    Some(12),
+    Some(11),
+    Some(5),
+    Some(13),
+    Some(14),
+    None,
+    None,
+    Some(9),
+    Some(8),
+    Some(7),
+    Some(6),
+    Some(3),
+    Some(2),
+    Some(1),
+    Some(0),
+];
+
 /// `DW_OP_breg0`; a register's number is added.
 const BREG: u8 = 0x70;
 const DEREF: u8 = 0x06;
@@ -35,9 +55,14 @@ pub(crate) fn rule<'a, S: UnwindSection<Bytes<'a>>>(section: &S, row: &UnwindTab
             let kind = match register.0 {
                 SP => Kind::Sp,
                 BP => Kind::Bp,
-                _ => return Rule::UNKNOWN,
+                _ => Kind::Register,
             };
-            i32::try_from(*offset).ok().map(|offset| (kind, offset))
+            let offset = i32::try_from(*offset).ok();
+            let offset = match kind {
+                Kind::Register => offset.and_then(|offset| with_register(register.0, offset)),
+                _ => offset,
+            };
+            offset.map(|offset| (kind, offset))
         }
         CfaRule::Expression(expression) => match bytes(section, expression).and_then(cfa_expression) {
             Some((Kind::Signal, at)) => return signal(section, at, ra, bp),
@@ -64,6 +89,12 @@ pub(crate) fn rule<'a, S: UnwindSection<Bytes<'a>>>(section: &S, row: &UnwindTab
         Some(bp) => Rule { kind, offset, bp },
         None => Rule::UNKNOWN,
     }
+}
+
+/// The offset of [`Kind::Register`].
+fn with_register(number: u16, offset: i32) -> Option<i32> {
+    let word = (*SAVED_WORDS.get(usize::from(number))?)?;
+    offset.checked_mul(16)?.checked_add(word)
 }
 
 /// The rule of a signal frame, if its registers are where the kernel saves them.
@@ -138,6 +169,17 @@ mod tests {
         }
         assert_eq!(cfa_expression(&[0x76, 0x78, 6, 6]), None);
         assert_eq!(cfa_expression(&[0x73, 0x78, 6]), None);
+    }
+
+    #[test]
+    fn a_register_is_named_by_its_word() {
+        // r11 + 8, rbx + 16, r15 - 8.
+        assert_eq!(with_register(11, 8), Some(8 * 16 + 6));
+        assert_eq!(with_register(3, 16), Some(16 * 16 + 5));
+        assert_eq!(with_register(15, -8).map(|offset| (offset >> 4, offset & 15)), Some((-8, 0)));
+        for (number, offset) in [(SP, 8), (BP, 8), (16, 8), (40, 8), (11, i32::MAX), (11, i32::MIN)] {
+            assert_eq!(with_register(number, offset), None);
+        }
     }
 
     #[test]

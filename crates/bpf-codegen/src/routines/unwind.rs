@@ -41,8 +41,8 @@ use rows::{find_row, search};
 const PC: u32 = 0;
 const SP: u32 = 8;
 const BP: u32 = 16;
-/// What is subtracted from the program counter to find its rule: 1 for return addresses, because the call
-/// may be the last instruction of its function.
+/// What is subtracted from the program counter to find its rule: 1 for return addresses and behind `syscall`,
+/// because the call may be the last instruction of its function.
 const BACK: u32 = 24;
 const STATUS: u32 = 32;
 const START: u32 = 40;
@@ -130,6 +130,15 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, other: Lab
     for zero in [BACK, START, LENGTH, FIRST, COUNT] {
         b.store(Size::B8, place, at(zero), 0);
     }
+    let (elsewhere, behind) = (b.label(), b.load(Size::B8, saved, regs::CX));
+    let pc = b.load(Size::B8, place, at(PC));
+    b.br(Jmp::Ne, behind, pc, elsewhere);
+    // A call through that register looks alike, but there the process was interrupted, and has no number of a system call.
+    let call = b.load(Size::B8, saved, regs::ORIG_AX);
+    let interrupted = b.shr(call, 63);
+    let back = b.xor(interrupted, 1);
+    b.store(Size::B8, place, at(BACK), back);
+    b.bind(elsewhere);
     if frames.entry {
         b.store(Size::B8, place, at(ENTRY), 1);
     }
@@ -282,7 +291,8 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let place = frames.place;
     let (stop, broken) = (b.label(), b.label());
-    let [by_frame_pointer, wanting, has_range, found, has_row, no_row, new] = [(); 7].map(|()| b.label());
+    let [by_frame_pointer, wanting, has_range, found, has_row, no_row, new, called] =
+        [(); 8].map(|()| b.label());
     let count = b.load(Size::B8, place, 0);
     b.br(Jmp::Ge, count, frames.most, stop);
     let pc = b.load(Size::B8, place, at(PC));
@@ -307,6 +317,8 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let mark = b.load(Size::B8, memory, 0);
     let mark = b.xor(mark, row);
     b.br(Jmp::Eq, mark, tag, has_row);
+    // What called nothing has pushed its return address. No code is there, so this is never remembered.
+    b.br(Jmp::Lt, target, LOWEST, called);
 
     let start = b.load(Size::B8, place, at(START));
     let length = b.load(Size::B8, place, at(LENGTH));
@@ -341,7 +353,7 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let kind = b.shr(row, i64::from(KIND_SHIFT));
     let kind = b.and(kind, KINDS as i64);
     let offset = b.sar(row, i64::from(OFFSET_SHIFT));
-    let [by_bp, by_sp, plt, realigned, signal, saved] = [(); 6].map(|()| b.label());
+    let [by_bp, by_sp, plt, realigned, signal, saved, by_register] = [(); 7].map(|()| b.label());
     for (which, to) in [
         (Kind::Sp, by_sp),
         (Kind::Bp, by_bp),
@@ -351,6 +363,7 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
         (Kind::Signal, signal),
         (Kind::End, stop),
         (Kind::Saved, saved),
+        (Kind::Register, by_register),
     ] {
         b.br(Jmp::Eq, kind, which as u8, to);
     }
@@ -380,6 +393,14 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let above = b.add(entry, 8);
     b.set(cfa, above);
     b.jmp(found);
+    b.bind(by_register);
+    // The registers of callers are not known.
+    b.br(Jmp::Ne, count, 1, broken);
+    let value = saved_register(b, offset, broken);
+    let above = b.sar(offset, 4);
+    let sum = b.add(value, above);
+    b.set(cfa, sum);
+    b.jmp(found);
     b.bind(realigned);
     let there = b.add(bp, offset);
     let aligned = read(b, frames, there, false, broken);
@@ -405,22 +426,16 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
 
     b.bind(signal);
     let saved = b.add(sp, offset);
-    signal_frame(b, frames, saved, stop, broken);
+    signal_frame(b, frames, saved, broken);
 
     b.bind(wanting);
     b.store(Size::B8, place, at(STATUS), WANTING);
     b.bind(by_frame_pointer);
-    let sp = b.load(Size::B8, place, at(SP));
     if frames.entry {
-        let has_frame = b.label();
         let entry = b.load(Size::B8, place, at(ENTRY));
-        b.br(Jmp::Eq, entry, 0, has_frame);
-        let above = b.add(sp, 8);
-        b.set(cfa, above);
-        b.set(bp_at, 0);
-        next(b, frames, (sp, cfa, bp_at), stop, broken);
-        b.bind(has_frame);
+        b.br(Jmp::Ne, entry, 0, called);
     }
+    let sp = b.load(Size::B8, place, at(SP));
     let bp = b.load(Size::B8, place, at(BP));
     b.br(Jmp::Eq, bp, 0, stop);
     b.br(Jmp::Lt, bp, sp, broken);
@@ -429,12 +444,34 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     b.set(bp_at, bp);
     next(b, frames, (sp, cfa, bp_at), stop, broken);
 
+    b.bind(called);
+    let sp = b.load(Size::B8, place, at(SP));
+    let above = b.add(sp, 8);
+    b.set(cfa, above);
+    b.set(bp_at, 0);
+    next(b, frames, (sp, cfa, bp_at), stop, broken);
+
     b.bind(broken);
     let status = b.load(Size::B8, place, at(STATUS));
     b.br(Jmp::Ne, status, WHOLE, stop);
     b.store(Size::B8, place, at(STATUS), BROKEN);
     b.bind(stop);
     b.exit(1);
+}
+
+/// The register of the process whose word the low bits of an offset are.
+fn saved_register(b: &mut Builder, offset: V, broken: Label) -> V {
+    let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
+    let saved = b.call(Helper::TASK_PT_REGS, &[task]);
+    let word = b.and(offset, 15);
+    let at = b.shl(word, 3);
+    let from = b.add(saved, at);
+    let to = b.stack(8);
+    b.slot_store(Size::B8, to, 0, 0);
+    let (address, size) = (b.slot_addr(to, 0), b.imm(8));
+    let failed = b.call(Helper::PROBE_READ_KERNEL, &[address, size, from]);
+    b.br(Jmp::Ne, failed, 0, broken);
+    b.slot_load(Size::B8, to, 0)
 }
 
 /// Finds the range of an address and stores it. Jumps to `none` if there is none.
@@ -555,7 +592,7 @@ fn find_return(b: &mut Builder, offsets: ReturnOffsets) {
 
 /// Ends a turn at the frame of a signal handler: the interrupted stack pointer is at `saved`, the frame
 /// pointer and the program counter around it.
-fn signal_frame(b: &mut Builder, frames: &Frames, saved: V, stop: Label, broken: Label) {
+fn signal_frame(b: &mut Builder, frames: &Frames, saved: V, broken: Label) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let place = frames.place;
     for (from, to) in [(-40, BP), (8, PC), (0, SP)] {
@@ -567,8 +604,6 @@ fn signal_frame(b: &mut Builder, frames: &Frames, saved: V, stop: Label, broken:
     if frames.entry {
         b.store(Size::B8, place, at(ENTRY), 0);
     }
-    let pc = b.load(Size::B8, place, at(PC));
-    b.br(Jmp::Eq, pc, 0, stop);
     b.exit(0);
 }
 

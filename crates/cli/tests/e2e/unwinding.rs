@@ -12,6 +12,9 @@ tests! {
     stacks_go_through_code_without_frame_pointers
     a_clock_sees_the_whole_stack
     stacks_go_through_a_signal_handler_and_an_aligned_frame
+    the_end_of_a_signal_handler_has_the_stack_that_it_returns_to
+    a_call_of_no_function_has_its_caller
+    a_frame_that_another_register_describes_has_its_caller
     a_stack_has_at_most_127_frames
     a_stack_in_a_catch_block_is_whole
     stacks_of_python_are_those_of_a_debugger
@@ -62,6 +65,13 @@ OUT void aligned(int n)
     raise(SIGUSR1);
     __asm__ volatile("" : : "r"(some), "r"(room) : "memory");
 }
+OUT void absent(void (*none)(void)) { none(); __asm__ volatile(""); }
+void by_register(void);
+__asm__(".text\n.type by_register, @function\nby_register:\n.cfi_startproc\n"
+        "lea 8(%rsp), %r10\n.cfi_def_cfa r10, 0\nsub $264, %rsp\nmov $121, %eax\nxor %edi, %edi\nsyscall\n"
+        "lea -8(%r10), %rsp\n.cfi_def_cfa rsp, 8\nret\n.cfi_endproc\n.size by_register, . - by_register\n");
+OUT void registers(void) { by_register(); __asm__ volatile(""); }
+OUT void fault(int signal) { mark(); _exit(0); }
 OUT void deep(int n) { if (n) deep(n - 1); else mark(); __asm__ volatile(""); }
 int main(int argc, char **argv)
 {
@@ -69,6 +79,8 @@ int main(int argc, char **argv)
     signal(SIGUSR1, handler);
     if (!strcmp(what, "signal")) aligned(argc * 100);
     else if (!strcmp(what, "deep")) deep(300);
+    else if (!strcmp(what, "register")) registers();
+    else if (!strcmp(what, "absent")) { signal(SIGSEGV, fault); absent((void (*)(void))(long)(argc - 2)); }
     else if (!strcmp(what, "loop")) for (int i = 0; i < 1000; i++) { first(); usleep(10000); }
     else { spins = atoi(what); first(); }
     __asm__ volatile("");
@@ -170,6 +182,35 @@ fn stacks_go_through_a_signal_handler_and_an_aligned_frame() -> Verdict {
     let script = "syscall::getpgid:entry /pid == $target/ { ustack(100); exit(0); }";
     let o = dtrace(&["-qc", &command, "-n", script]).code(0);
     assert_chain(&o, &["mark", "handler", "aligned", "main", "_start"]);
+    Pass
+}
+
+fn the_end_of_a_signal_handler_has_the_stack_that_it_returns_to() -> Verdict {
+    let (_dir, program) = compiled!(program("signal-end"));
+    let command = format!("{program} signal");
+    // The system call is the last instruction of its function.
+    let script = "syscall::rt_sigreturn:entry /pid == $target/ { ustack(100); exit(0); }";
+    let o = dtrace(&["-qc", &command, "-n", script]).code(0);
+    assert_chain(&o, &["aligned", "main", "_start"]);
+    Pass
+}
+
+fn a_call_of_no_function_has_its_caller() -> Verdict {
+    let (_dir, program) = compiled!(program("absent"));
+    let command = format!("{program} absent");
+    let script = "syscall::getpgid:entry /pid == $target/ { ustack(100); exit(0); }";
+    let o = dtrace(&["-qc", &command, "-n", script]).code(0);
+    assert_chain(&o, &["mark", "fault", "absent", "main", "_start"]);
+    assert!(o.out.lines().any(|line| line.trim() == "0x0"), "{o:?}");
+    Pass
+}
+
+fn a_frame_that_another_register_describes_has_its_caller() -> Verdict {
+    let (_dir, program) = compiled!(program("register"));
+    let command = format!("{program} register");
+    let script = "syscall::getpgid:entry /pid == $target/ { ustack(100); exit(0); }";
+    let o = dtrace(&["-qc", &command, "-n", script]).code(0);
+    assert_chain(&o, &["by_register", "registers", "main", "_start"]);
     Pass
 }
 
