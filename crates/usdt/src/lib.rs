@@ -44,4 +44,4 @@ pub use dof::DofSite;
 pub use machine::Machine;
 pub use name::{MAX_NAME, MAX_PROVIDER, probe_name, provider_name};
 pub use note::{Note, Notes};
-pub use port::port_notes;
+pub use port::{port_definitions, port_notes};

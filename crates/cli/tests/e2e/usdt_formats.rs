@@ -18,6 +18,11 @@ PLAIN void port(int a, long *b)
         ".4byte 992f-991f, 994f-993f, 2\n991: .asciz \"usdt\"\n992: .balign 4\n993: .8byte 990b, 0\n"
         ".asciz \"tstport\"\n.asciz \"sent__now\"\n.byte 0\n.byte 0\n994: .balign 4\n.popsection\n" :: "r"(a), "r"(b) : "memory");
 }
+/* probe sent__now(int a, long b) : (long b, int a, int a); */
+__asm__(".pushsection .note.usdt,\"\",\"note\"\n.balign 4\n.4byte 5, 2f-1f, 1\n.asciz \"prov\"\n.balign 4\n"
+    "1: .asciz \"tstport\"\n.balign 4\n.4byte 0x05050500,0x01010000,0x01010000,0x05050500,0x06060400,1\n"
+    ".asciz \"sent-now\"\n.byte 2\n.asciz \"int\"\n.asciz \"long\"\n"
+    ".byte 3\n.asciz \"long\"\n.byte 1\n.asciz \"int\"\n.byte 0\n.asciz \"int\"\n.byte 0\n.balign 4\n2: .popsection\n");
 int main(void)
 {
     for (int i = 1; i <= 10; i++) {
@@ -31,10 +36,16 @@ int main(void)
 fn notes_of_the_c_port_are_probes() -> Verdict {
     let programs = compiled!(Programs::new("port"));
     let program = compiled!(programs.compile("port", PORT, &[]));
-    let script = "tstport$target:port:port:sent-now { @ = sum(args[0]); @b = sum(args[1]); @n = count(); } \
-                  END { printa(\"%@d %@d %@d\", @, @b, @n); }";
+    let script = "tstport$target:port:port:sent-now { @ = sum(arg0); @b = sum(args[0]); @a = sum(args[2]); @n = count(); } \
+                  END { printa(\"%@d %@d %@d %@d\", @, @b, @a, @n); }";
     let o = dtrace(&["-qc", &program, "-n", script]).code(0);
-    assert_eq!(o.out.trim(), "55 -110 10", "{o:?}");
+    assert_eq!(o.out.trim(), "55 -110 55 10", "{o:?}");
+    // What the definition says of it.
+    let o = dtrace(&["-lvc", &program, "-n", "tstport$target:::sent-now"]).code(0);
+    let words: Vec<&str> = o.out.split_whitespace().collect();
+    let types = ["args[0]:", "long", "args[1]:", "int", "args[2]:", "int"];
+    assert!(words.windows(types.len()).any(|part| part == types), "{o:?}");
+    assert!(o.out.contains("Dependency Class: ISA") && o.out.contains("Identifier Names: Stable"), "{o:?}");
     Pass
 }
 

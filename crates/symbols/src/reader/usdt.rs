@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use text::Kernel;
 use text::uprobe::Nop;
-use usdt::{Argument, DofSite, Machine, Note, Notes, Source, port_notes, provider_name};
+use usdt::{Argument, DofSite, Machine, Note, Notes, Source, port_definitions, port_notes, provider_name};
 
 use super::elf::{Elf, ElfError};
 use crate::usdt::{ProbeSite, ProviderText};
@@ -84,11 +84,14 @@ pub(super) fn sites(elf: &Elf, most: u64) -> Result<Vec<ProbeSite>, ElfError> {
 
 /// What a file says of its providers, each text once.
 pub(super) fn definitions(elf: &Elf) -> Result<Vec<ProviderText>, ElfError> {
-    let Some(bytes) = elf.section_bytes(b".note.dtrace", MAX_DEFINITIONS)? else { return Ok(Vec::new()) };
+    let bytes = |name: &[u8]| elf.section_bytes(name, MAX_DEFINITIONS).map(Option::unwrap_or_default);
+    // What is wrong with the rare ones hides no other.
+    let (own, port) = (bytes(b".note.dtrace")?, bytes(b".note.usdt").unwrap_or_default());
+    let own = usdt::definitions(&own).map(|found| (found.provider, found.text.to_owned()));
     let mut all: Vec<ProviderText> = Vec::new();
-    for found in usdt::definitions(&bytes).take(MAX_PROVIDERS) {
-        if !all.iter().any(|p| p.provider == found.provider && p.text == found.text) {
-            all.push(ProviderText { provider: found.provider.to_owned(), text: found.text.to_owned() });
+    for (provider, text) in own.chain(port_definitions(&port)).take(MAX_PROVIDERS) {
+        if !all.iter().any(|p| p.provider == provider && p.text == text) {
+            all.push(ProviderText { provider: provider.to_owned(), text });
         }
     }
     Ok(all)
