@@ -460,6 +460,7 @@ impl Checker<'_> {
         let is_missing = || catalog.provider(&pattern.provider).is_none_or(|p| p.family.is_of_any());
         let unsupported = unsupported_provider(&pattern.provider).filter(|_| is_missing());
         let error = error.filter(|_| unsupported.is_none());
+        let is_explained = error.is_some();
         let of_processes = || {
             let families = catalog.families();
             let is_family = |f: &&Family| {
@@ -475,7 +476,7 @@ impl Checker<'_> {
         };
         let tag = tag.unwrap_or(Tag::D_PDESC_ZERO);
         let unsupported = unsupported.map(|name| format!("the provider `{name}` is not supported yet"));
-        let mut help = help.or(unsupported).or_else(of_processes);
+        let mut help = help.or(unsupported).or_else(|| of_processes().filter(|_| !is_explained));
         if help.is_none() && self.sink.may_suggest() {
             help = hints::description(&desc.text, catalog).or_else(|| self.near_probe(pattern));
         }

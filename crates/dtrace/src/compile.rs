@@ -181,7 +181,8 @@ fn compile_for(
         return Err((frontend.map, e));
     }
     let modules = modules_now(options);
-    let registry = match crate::stable::registry(kernel.clone(), &frontend.libraries, providers) {
+    let enables = purpose == Purpose::Trace;
+    let registry = match crate::stable::registry(kernel.clone(), &frontend.libraries, providers, enables) {
         Ok(registry) => registry,
         Err(why) => {
             let error =

@@ -26,6 +26,7 @@ use plane::read::Batch;
 use plane::stacks::Stack;
 use probes::{Calls, ProbeDesc, ProbeId};
 use proc::watcher::SharedWatcher;
+use providers::method::Detached;
 
 use crate::attach::AttachObserver;
 use crate::compile::Program;
@@ -149,14 +150,9 @@ pub(crate) trait Engine: Send {
     /// These probes fire no more.
     fn remove(&mut self, _probes: &[ProbeId]) {}
 
-    /// Closes the links to a process that keep return addresses on its stack.
-    fn detach_returns(&mut self, pid: u32) {
-        let _ = pid;
-    }
-
-    /// Closes the links to a process whose probes are attached again in another way.
-    fn detach_process(&mut self, pid: u32) {
-        let _ = pid;
+    /// Closes links.
+    fn close_links(&mut self, which: Detached) {
+        let _ = which;
     }
 
     /// True if the release of removed probes waits for a snapshot.

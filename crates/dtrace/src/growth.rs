@@ -452,7 +452,10 @@ impl Growth {
     pub(crate) fn link_lists(&mut self) -> impl Iterator<Item = &mut Vec<SiteLink>> {
         let groups = self.programs.values_mut().flat_map(|program| program.groups.values_mut());
         let fixed = self.unused.fixed.iter_mut().map(|program| &mut program.loaded.links);
-        groups.map(|group| &mut group.links).chain(fixed).chain([&mut self.unused.links])
+        groups
+            .flat_map(|group| [&mut group.links, &mut group.prefault])
+            .chain(fixed)
+            .chain([&mut self.unused.links])
     }
 
     /// The probes of a fixed program do not exist any more. [`Growth::advance`] closes its links and

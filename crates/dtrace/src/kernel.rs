@@ -15,7 +15,7 @@ use plane::read::Batch;
 use plane::stacks::Stack;
 use probes::{Calls, Catalog, ProbeId};
 use proc::watcher::SharedWatcher;
-use providers::method::SlowRelease;
+use providers::method::{Detached, SlowRelease};
 use providers::{EnabledProbe, Registry, Unit};
 
 use crate::assemble::{Assembly, EnabledClause, UnitShape, assemble, probes_with};
@@ -246,12 +246,8 @@ impl Engine for Kernel {
         self.machine.remove(probes);
     }
 
-    fn detach_returns(&mut self, pid: u32) {
-        self.machine.detach_returns(pid);
-    }
-
-    fn detach_process(&mut self, pid: u32) {
-        self.machine.detach_process(pid);
+    fn close_links(&mut self, which: Detached) {
+        self.machine.close_links(which);
     }
 
     fn wants_snapshot(&self) -> bool {

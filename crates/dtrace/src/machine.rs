@@ -22,7 +22,7 @@ use plane::read::{Batch, RingReader, Rings, take_table};
 use plane::ring::Policy;
 use plane::stacks::Stack;
 use probes::ProbeId;
-use providers::method::{Cpus, Members, SiteLink};
+use providers::method::{Cpus, Detached, Members, SiteLink};
 
 use crate::assemble::Assembly;
 use crate::attach::{AttachObserver, AttachedProgram, attach, follow};
@@ -260,20 +260,17 @@ impl Machine {
         self.attached = kept;
     }
 
-    /// Closes the links to a process that keep return addresses on its stack.
-    pub(crate) fn detach_returns(&mut self, pid: u32) {
-        let fixed = self.attached.iter_mut().map(|a| &mut a.loaded.links);
-        for links in fixed.chain(self.growth.link_lists()) {
-            links.retain(|link| link.returns_in != Some(pid));
-        }
-    }
-
-    /// Closes the links to a process whose probes are attached again in another way.
-    pub(crate) fn detach_process(&mut self, pid: u32) {
+    /// Closes links.
+    pub(crate) fn close_links(&mut self, which: Detached) {
+        let is_meant = |link: &mut SiteLink| match which {
+            Detached::All(pid) => link.of_process == Some(pid),
+            Detached::Returns(pid) => link.returns_in == Some(pid),
+            Detached::File(number) => link.of_file == Some(number),
+        };
         let fixed = self.attached.iter_mut().map(|a| &mut a.loaded.links);
         let lists = fixed.chain(self.growth.link_lists());
-        let of_process = lists.flat_map(|links| links.extract_if(.., |link| link.of_process == Some(pid)));
-        crate::attach::close_at_once(of_process.collect());
+        let links: Vec<SiteLink> = lists.flat_map(|links| links.extract_if(.., is_meant)).collect();
+        crate::attach::close_at_once(links);
     }
 
     /// True if removed sites need a snapshot soon.

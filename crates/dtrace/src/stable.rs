@@ -28,11 +28,13 @@ use syntax::library::{Declared, probe_name};
 use syntax::{Libraries, derive};
 use types::btf::KernelBtf;
 
-/// The providers of this system, those that the libraries define, and those of a user of the library.
+/// The providers of this system, those that the libraries define, and those of a user of the library. `enables`: what is matched is
+/// to be enabled, and not only listed.
 pub(crate) fn registry(
     kernel: Arc<KernelBtf>,
     libraries: &Libraries,
     mut others: Vec<Box<dyn Provider>>,
+    enables: bool,
 ) -> Result<Arc<Registry>, String> {
     let mut probes: Vec<(Family, Vec<String>)> = Vec::new();
     for Declared { provider, probe, of_processes, .. } in libraries.probes() {
@@ -73,6 +75,9 @@ pub(crate) fn registry(
         });
     }
     let registry = Arc::new(Registry::with(kernel, others)?);
+    if enables {
+        registry.will_enable();
+    }
     let _ = shared.registry.set(Arc::downgrade(&registry));
     Ok(registry)
 }

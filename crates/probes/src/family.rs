@@ -49,8 +49,9 @@ impl Family {
 
     /// What one of its names begins with. The name, if there is one only.
     pub fn prefix_of<'a>(&'a self, name: &'a str) -> &'a str {
-        match split(name).filter(|_| self.is_of_any()) {
-            Some((prefix, _)) => prefix,
+        let own = || split(name).map(|(prefix, _)| prefix).or_else(|| of_all(name));
+        match own().filter(|_| self.is_of_any()) {
+            Some(prefix) => prefix,
             None => &self.prefix,
         }
     }
@@ -86,7 +87,7 @@ impl Family {
     /// True if it has this name.
     pub fn contains(&self, name: &str) -> bool {
         match name.strip_prefix(&*self.prefix) {
-            _ if self.is_of_any() => split(name).is_some(),
+            _ if self.is_of_any() => split(name).is_some() || self.is_of_several(name),
             Some(rest) if self.numbered => number(rest).is_some() || self.is_of_several(name),
             Some(rest) => rest.is_empty(),
             None => false,
@@ -94,9 +95,12 @@ impl Family {
     }
 
     /// True for the name of the provider of probes that fire in several processes: the prefix, and a glob of process ids (`pid*`,
-    /// `pid12?`). No name of the family of all prefixes is one: the probes of its globs are those of each process.
+    /// `pid12?`). In the family of all prefixes it is one of these and `*`.
     pub fn is_of_several(&self, name: &str) -> bool {
-        let rest = name.strip_prefix(&*self.prefix).filter(|_| self.numbered && !self.is_of_any());
+        if self.is_of_any() {
+            return of_all(name).is_some();
+        }
+        let rest = name.strip_prefix(&*self.prefix).filter(|_| self.numbered);
         rest.is_some_and(is_glob) && self.matches(name)
     }
 
@@ -171,6 +175,13 @@ fn split(name: &str) -> Option<(&str, u32)> {
         name.split_at_checked(name.trim_end_matches(|c: char| c.is_ascii_digit()).len())?;
     let pid = number(digits)?;
     (!prefix.is_empty() && !is_glob(prefix)).then_some((prefix, pid))
+}
+
+/// The prefix in a name that means all processes.
+fn of_all(name: &str) -> Option<&str> {
+    let prefix = name.strip_suffix('*')?;
+    let ends_with_digit = prefix.ends_with(|c: char| c.is_ascii_digit());
+    (!prefix.is_empty() && !ends_with_digit && !is_glob(prefix)).then_some(prefix)
 }
 
 #[cfg(test)]
@@ -251,9 +262,11 @@ mod tests {
         ] {
             assert_eq!(any.matches(glob), matches, "{glob}");
         }
-        for glob in ["a*", "*", "a1*", "a?", "[ab]*1"] {
+        for glob in ["*", "a1*", "a?", "[ab]*1", "a?*", "a**"] {
             assert!(!any.is_of_several(glob) && !any.contains(glob), "{glob}");
         }
+        assert!(any.is_of_several("ab*") && any.contains("ab*") && any.pid("ab*").is_none());
+        assert_eq!(any.prefix_of("ab*"), "ab");
         let pid = Family::of_processes("pid");
         assert!(!any.overlaps(&pid) && !pid.overlaps(&any) && any.overlaps(&any));
         assert_eq!(

@@ -10,6 +10,15 @@ pub(crate) fn running_kernel() -> Kernel {
     Kernel::tried(features.has(Facility::UprobeNop10), !features.has(Facility::UprobeNop5))
 }
 
+/// Tries it aside, because it will be asked for when there is no time.
+pub(crate) fn try_aside() {
+    const ASKED: [Facility; 4] =
+        [Facility::UprobeMulti, Facility::UprobeProcess, Facility::UprobeNop5, Facility::UprobeNop10];
+    let body = || _ = Features::running().facilities(&ASKED);
+    // Without a thread it is tried when it is asked for.
+    let _ = std::thread::Builder::new().name("features".into()).stack_size(256 << 10).spawn(body);
+}
+
 /// The running kernel, as far as it matters at a nop.
 pub(crate) fn kernel_for(nop: Nop) -> Kernel {
     let features = Features::running();

@@ -23,7 +23,7 @@
 //! pid/known pid/processes
 //! pid/follow+pid/source pid/types
 //! pid/first
-//! usdt/follow+usdt/source
+//! usdt/follow+usdt/shared+usdt/source
 //! bio+changes+cpc+dtrace+fbt+fbt/method+manual+pid+pid/sides+profile+provider+rawtp+registry+registry/every+registry/ids+sdt+syscall+trace+trace/raw+trace/source+unit+usdt
 //! ```
 

@@ -226,6 +226,9 @@ pub trait Provider: Send + Sync {
         Role::Probe
     }
 
+    /// The probes that match are to be enabled, and not only listed.
+    fn will_enable(&self) {}
+
     /// Says which processes a name can mean that is not that of one process.
     fn select_processes(&self, selection: &Selection) {
         let _ = selection;
@@ -234,15 +237,16 @@ pub trait Provider: Send + Sync {
     /// Plans how to attach probes of this provider, of all names that it answers for. An error says what this kernel lacks.
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String>;
 
-    /// Plans a program that runs before those of [`Provider::plan`] in the same firing and may sleep, to bring in pages of the
-    /// process. `None` if this kernel has no such programs.
-    fn before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Unit> {
+    /// Plans the programs that run before those of [`Provider::plan`] in the same firing and may sleep, to bring in pages of the
+    /// process. There are none if this kernel has no such programs.
+    fn all_before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Vec<Unit> {
         let _ = (probes, env);
-        None
+        Vec::new()
     }
 
-    /// As [`Provider::before`], of a provider that needs several programs for these probes.
-    fn all_before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Vec<Unit> {
-        self.before(probes, env).into_iter().collect()
+    /// The only one of [`Provider::all_before`]: probes that come later need no more, since they have one shape.
+    fn before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Unit> {
+        let mut all = self.all_before(probes, env);
+        all.pop().filter(|_| all.is_empty())
     }
 }

@@ -265,6 +265,11 @@ impl Registry {
         Some(self.entries[self.index_of(name)?].provider.as_ref())
     }
 
+    /// The probes that match are to be enabled: see [`Provider::will_enable`].
+    pub fn will_enable(&self) {
+        self.entries.iter().for_each(|entry| entry.provider.will_enable());
+    }
+
     /// Says which processes a description can mean that does not name one.
     pub fn select_processes(&self, selection: &Selection) {
         self.entries.iter().for_each(|entry| entry.provider.select_processes(selection));
@@ -311,8 +316,18 @@ impl Registry {
         let otherwise = self.entries.iter().filter(|e| e.family.matches(&pattern.provider));
         let otherwise: Vec<_> =
             otherwise.filter_map(|e| e.provider.probes().matched_otherwise(pattern)).collect();
+        let only = |e: &&Entry| {
+            e.family.matches(&pattern.provider) && e.provider.probes().selects_only_matched(pattern)
+        };
+        let only: Vec<Family> = self.entries.iter().filter(only).map(|e| e.family.clone()).collect();
+        let others: Vec<Family> =
+            self.entries.iter().map(|e| e.family.clone()).filter(|f| !f.is_of_any()).collect();
         let by_name = Pattern { module: String::new(), function: String::new(), ..pattern.clone() };
         move |desc| {
+            let has = |all: &[Family]| all.iter().any(|f| f.contains(&desc.provider));
+            if has(&only) && !has(&others) {
+                return otherwise.iter().any(|probes| probes.contains(desc));
+            }
             !excluded.iter().any(|f| f.contains(&desc.provider))
                 && (pattern.matches(desc)
                     || otherwise.iter().any(|probes| probes.contains(desc))

@@ -62,6 +62,12 @@ pub trait ProbeSource: Send + Sync {
         None
     }
 
+    /// True if a pattern selects no later probe of this source but those of [`ProbeSource::matched_otherwise`], whatever their names.
+    fn selects_only_matched(&self, pattern: &Pattern) -> bool {
+        let _ = pattern;
+        false
+    }
+
     /// The probes that a pattern would match, with their positions, if what they are derived from existed.
     fn absent(&self, pattern: &Pattern) -> Vec<(u32, Arc<ProbeDesc>)> {
         let _ = pattern;

@@ -12,7 +12,7 @@ use bpf_sys::AttachType;
 
 use super::clauses::{ErrorContext, clauses, clear_this};
 use super::clock::Clocks;
-use super::dispatch::{Table, member_test, probe_index, union_test};
+use super::dispatch::{Table, member_test, number_test, probe_index, union_test};
 use super::facts::{names_probe, reads_vtime, uses_slot};
 use super::image::{Compiled, must_avoid_private_stack};
 use super::parts::{self, Part};
@@ -31,6 +31,7 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     routines::gate(&mut b, spec.activity, if own_stack { idle } else { out });
     let ctx = b.param(0);
     member_test(&mut b, spec, session.target.processes, out);
+    number_test(&mut b, spec, session.target, out);
     let index = probe_index(&mut b, spec, ctx, out);
     union_test(&mut b, spec, spec.clauses, &mut table, index, out);
     let error_divided = error_divided(session, spec);

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bpf_codegen::context::{Index, Probe, ProbeSet, ProbeTable};
 use bpf_codegen::mir::{Builder, Jmp, Label, MapRef, Size, V};
-use bpf_codegen::routines;
-use bpf_codegen::target::ProcessOffsets;
+use bpf_codegen::routines::{self, Numbered};
+use bpf_codegen::target::{ProcessOffsets, Target};
 
 use super::spec::{ClauseUse, ProgramSpec};
 
@@ -77,6 +77,14 @@ pub(super) fn member_test(
         (Some(sets), Some(at)) => routines::require_member(b, at, sets, out),
         (Some(_), None) => b.jmp(out),
         (None, _) => {}
+    }
+}
+
+/// Jumps to `out` where the process has no number in the tracer's namespace, if the kernel runs the program in all processes.
+pub(super) fn number_test(b: &mut Builder, spec: &ProgramSpec<'_>, target: &Target, out: Label) {
+    if spec.context.is_of_any_process() && target.pid_namespace.is_some() {
+        let number = routines::current_number(b, target, Numbered::Process);
+        b.br(Jmp::Eq, number, 0, out);
     }
 }
 

@@ -46,7 +46,9 @@ PLAIN long seventh(long a, long b, long c, long d, long e, long f, long g) { __a
 PLAIN long last(long a) { __asm__ volatile(""); if (a > 5) return add(a, 1000); return a; }
 PLAIN void path(const char *p) { __asm__ volatile("" : : "r"(p) : "memory"); }
 PLAIN char *get(unsigned long n) { char *p = malloc(n); __asm__ volatile("" : : "r"(p) : "memory"); return p; }
-static const char far[3 * 4096] __attribute__((aligned(4096))) = { [4096] = 'f', 'a', 'r', ' ', 'p', 'a', 'g', 'e' };
+PLAIN const char *same(const char *p) { __asm__ volatile("" : "+r"(p)); return p; }
+/* The program's own first page, where nobody has looked yet. */
+static const char *image(void) { return mmap(NULL, 4096, PROT_READ, MAP_PRIVATE, open("/proc/self/exe", O_RDONLY), 0); }
 static jmp_buf place;
 static ucontext_t context;
 static volatile int n, sum;
@@ -88,7 +90,8 @@ int main(int argc, char **argv)
         seventh(1, 2, 3, 4, 5, 6, i);
         last(i);
     }
-    path(far + 4096);
+    path(image());
+    same(image());
     for (int i = 0; i < 7; i++)
         free(get(12345));
     return 0;
@@ -282,8 +285,14 @@ fn a_string_in_a_page_that_is_not_there_yet_is_read() -> Verdict {
     if let Some(skip) = lacks(Facility::UprobeMulti) {
         return skip;
     }
-    let o = dtrace(&["-qc", &program, "-n", "pid$target::path:entry { printf(\"%s\", copyinstr(arg0)); }"]);
-    assert_eq!(o.code(0).out.trim(), "far page");
+    // After the return, and at the instruction that returns.
+    for (probe, text, option) in
+        [("path:entry", "arg0", "auto"), ("same:return", "arg1", "uretprobe"), ("same:return", "arg1", "ret")]
+    {
+        let script = format!("pid$target:a.out:{probe} {{ printf(\"%s\", copyinstr({text})); }}");
+        let o = dtrace(&["-qc", &program, "-x", &format!("pidreturn={option}"), "-n", &script]).code(0);
+        assert!(o.out.starts_with("\u{7f}ELF"), "{probe} {option}: {o:?}");
+    }
     Pass
 }
 

@@ -153,6 +153,7 @@ const PLACES: &[(Place, &str, &[&str])] = &[
             "pid_hard::a_go_program_behaves_as_untraced",
             "pid_hard::ten_thousand_functions_of_a_library_are_entered_and_return",
             "usdt_languages::",
+            "usdt_later::a_thousand_processes_have_one_provider",
         ],
     ),
     (

@@ -16,6 +16,10 @@ tests! {
     a_child_has_the_probes_of_its_parent
     a_program_that_a_process_executes_has_its_probes
     what_a_process_had_goes_with_it
+    all_processes_of_a_glob_share_the_links_of_a_file
+    a_thousand_processes_have_one_provider
+    a_file_that_is_written_anew_is_traced_as_it_is
+    a_glob_and_a_description_of_processes_see_each_firing_once
     a_later_program_becomes_no_other_provider
     of_many_processes_those_with_the_provider_are_listed
     a_string_in_a_page_that_is_not_there_yet_is_read
@@ -188,32 +192,143 @@ fn a_program_that_a_process_executes_has_its_probes() -> Verdict {
     Pass
 }
 
+/// How many links a session has.
+fn links(session: &Child) -> usize {
+    let all = std::fs::read_dir(format!("/proc/{}/fd", session.id())).unwrap().flatten();
+    let of = |fd: &std::fs::DirEntry| std::fs::read_link(fd.path()).unwrap_or_default();
+    let is_link = |fd: &std::fs::DirEntry| {
+        let name = of(fd).to_string_lossy().into_owned();
+        ["bpf_link", "bpf-link", "perf_event"].iter().any(|kind| name.contains(kind))
+    };
+    all.filter(is_link).count()
+}
+
 fn what_a_process_had_goes_with_it() -> Verdict {
     let programs = compiled!(Programs::new("gone"));
     let program = compiled!(asked(&programs, "asked", &own("tst")));
-    let child = session(&format!("{}*:::done", own("tst")));
-    let links = || {
-        let all = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().flatten();
-        let of = |fd: &std::fs::DirEntry| std::fs::read_link(fd.path()).unwrap_or_default();
-        all.filter(|fd| {
-            of(fd).to_string_lossy().contains("bpf_link")
-                || of(fd).to_string_lossy().contains("bpf-link")
-                || of(fd).to_string_lossy().contains("perf_event")
-        })
-        .count()
-    };
-    let before = links();
+    // It does not match every number, so each process has probes of its own.
+    let child = session(&format!("{}[0-9]*:::done", own("tst")));
+    let before = links(&child);
     let mut all: Vec<Child> = (0..4).map(|_| wait(&program)).collect();
     all.iter_mut().for_each(until_traced);
-    let most = links();
+    let most = links(&child);
     assert!(most >= before + 4, "{before} {most}");
     all.into_iter().for_each(end);
     let freed = (0..200).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(50));
-        links() <= most - 4
+        links(&child) <= most - 4
     });
-    assert!(freed, "{before} {most} {}", links());
+    assert!(freed, "{before} {most} {}", links(&child));
     assert_eq!(sums(child).len(), 4);
+    Pass
+}
+
+fn all_processes_of_a_glob_share_the_links_of_a_file() -> Verdict {
+    let programs = compiled!(Programs::new("shared"));
+    let program = compiled!(asked(&programs, "asked", &own("tst")));
+    let description = format!("{}*:::done", own("tst"));
+    let mut first = wait(&program);
+    let child = session(&description);
+    until_traced(&mut first);
+    let before = links(&child);
+    // The kernel changes what starts later: its first instructions are traced too.
+    const RUNS: usize = 50;
+    for _ in 0..RUNS {
+        let done = Command::new(&program).stdin(std::process::Stdio::null()).output().unwrap();
+        assert!(done.status.success());
+    }
+    let mut second = wait(&program);
+    until_traced(&mut second);
+    assert_eq!(links(&child), before);
+    // A list names each process.
+    let listed = dtrace(&["-ln", &description]).code(0);
+    assert_eq!(listed.out.lines().filter(|l| l.contains(&own("tst"))).count(), 2, "{listed:?}");
+    let mut expected = [&first, &second].map(|process| format!("{}{} 5", own("tst"), process.id()));
+    expected.sort();
+    [first, second].into_iter().for_each(end);
+    let sums = sums(child);
+    assert_eq!(sums.len(), RUNS + 2, "{sums:?}");
+    assert!(expected.iter().all(|sum| sums.contains(sum)), "{sums:?}");
+    Pass
+}
+
+fn a_file_that_is_written_anew_is_traced_as_it_is() -> Verdict {
+    let programs = compiled!(Programs::new("anew"));
+    let first = compiled!(asked(&programs, "first", &own("tst")));
+    let provider = format!("-DPROVIDER=\"{}\"", own("tst"));
+    let second = compiled!(programs.compile("second", ASKED, &[&provider, "-O0"]));
+    let program = programs.path("program");
+    let child = session(&format!("{}*:::done", own("tst")));
+    let mut expected = Vec::new();
+    for file in [&first, &second, &first] {
+        // The file stays the same, its contents do not. A link that remained would set a place amid instructions.
+        std::fs::copy(file, &program).unwrap();
+        let mut process = wait(&program);
+        until_traced(&mut process);
+        let most = links(&child);
+        expected.push(format!("{}{} 5", own("tst"), process.id()));
+        drop(process.stdin.take());
+        assert!(process.wait().unwrap().success());
+        let closed = (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            links(&child) < most
+        });
+        assert!(closed, "{most} {}", links(&child));
+    }
+    expected.sort();
+    assert_eq!(sums(child), expected);
+    Pass
+}
+
+fn a_glob_and_a_description_of_processes_see_each_firing_once() -> Verdict {
+    let programs = compiled!(Programs::new("both"));
+    let program = compiled!(asked(&programs, "asked", &own("tst")));
+    let clause = |description: &str, name: &str| format!("{description}:::done {{ @{name} = sum(arg0); }} ");
+    let script =
+        clause(&format!("{}*", own("tst")), "all") + &clause(&format!("{}[0-9]*", own("tst")), "each");
+    let script = script + "BEGIN { printf(\"begun\\n\"); } END { printa(\"%@d %@d\\n\", @all, @each); }";
+    let mut child = start(&["-Zqn", &script]);
+    printed(&mut child);
+    let mut process = wait(&program);
+    until_traced(&mut process);
+    // Both are enabled by then.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    end(process);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    signal(&child, 15);
+    let o = finish(child).code(0);
+    assert!(o.out.lines().any(|line| line == "5 5"), "{o:?}");
+    Pass
+}
+
+fn a_thousand_processes_have_one_provider() -> Verdict {
+    const PROCESSES: usize = 1000;
+    let programs = compiled!(Programs::new("thousand"));
+    let program = compiled!(asked(&programs, "asked", &own("tst")));
+    // They wait for the end of one input.
+    let script = format!(
+        "exec 3<&0; for n in $(seq {PROCESSES}); do {program} <&3 >/dev/null & done; echo begun; wait"
+    );
+    let mut all = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert_eq!(line(&mut all), "begun");
+    let description = format!("{}*:::done", own("tst"));
+    let script = format!(
+        "{description} {{ @[probeprov] = sum(arg0); @all = count(); }} BEGIN {{ printf(\"begun\\n\"); }} \
+         END {{ printa(\"%s %@d\\n\", @); printa(\"all %@d\\n\", @all); }}"
+    );
+    let mut child = start(&["-qn", &script]);
+    printed(&mut child);
+    end(all);
+    signal(&child, 15);
+    let o = finish(child).code(0);
+    let each = o.out.lines().filter(|line| line.starts_with("tst") && line.ends_with(" 5")).count();
+    assert_eq!(each, PROCESSES, "{}", o.err);
+    assert!(o.out.contains(&format!("all {PROCESSES}\n")) && o.err.is_empty(), "{}", o.err);
     Pass
 }
 

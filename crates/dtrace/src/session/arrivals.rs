@@ -21,7 +21,8 @@ use diagnostics::{SourceMap, control};
 use events::Sink;
 use plane::control::Activity;
 use probes::{Catalog, ProbeDesc, ProbeInfo};
-use providers::{Change, Follow, ProbesChanged, method};
+use providers::method::Detached;
+use providers::{Change, Follow, ProbesChanged};
 
 use super::enable::layouts;
 use super::shapes::{Group, Kind, Lowered, Matched, NameAndArgs, Shape, ShapeClause, lowered};
@@ -98,7 +99,7 @@ impl<S: Sink> Session<S> {
             changes.extend(processes.changes(&registry, &patterns, &mut |pid| engine.sets_of(pid)));
         }
         for (pid, why) in registry.take_unwinding() {
-            self.engine.detach_returns(pid);
+            self.engine.close_links(Detached::Returns(pid));
             self.report(&Notice::Unavailable(format!(
                 "process {pid} has loaded code that unwinds through frames ({why}) and was not held: from now on its returns are probed at the \
                  instructions that return, and an exception through a function that it had entered before ends it (-x pidreturn=ret avoids that)"
@@ -126,10 +127,7 @@ impl<S: Sink> Session<S> {
     /// Enables and removes the probes of changes.
     pub(super) fn apply_changes(&mut self, changes: Vec<Change>) -> Result<(), Error> {
         for detached in self.program.registry.take_detached() {
-            match detached {
-                method::Detached::All(pid) => self.engine.detach_process(pid),
-                method::Detached::Returns(pid) => self.engine.detach_returns(pid),
-            }
+            self.engine.close_links(detached);
         }
         for Change { subject, event, probes } in changes {
             let ProbesChanged { added, removed } = probes;

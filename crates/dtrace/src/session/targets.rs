@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use events::Sink;
 use providers::Follow;
+use providers::method::Detached;
 
 use super::{Notice, Session};
 use crate::error::Error;
@@ -140,7 +141,7 @@ impl<S: Sink> Session<S> {
         let changes = self.program.registry.clone().process_changed(process, &patterns);
         // It does not run.
         for (pid, _) in self.program.registry.take_unwinding() {
-            self.engine.detach_returns(pid);
+            self.engine.close_links(Detached::Returns(pid));
         }
         self.apply_and_settle(changes)
     }

@@ -91,20 +91,24 @@ pub struct SiteLink {
     pub returns_in: Option<u32>,
     /// The process in which alone it fires, if its probes may be attached again in another way.
     pub of_process: Option<u32>,
+    /// The number of the file, if it fires in all processes that run it.
+    pub of_file: Option<u64>,
 }
 
-/// Links of a process that are to be closed, because its probes are attached again in another way.
+/// Links that are to be closed.
 #[derive(Clone, Copy, Debug)]
 pub enum Detached {
-    /// All of them.
+    /// Those of a process whose probes are attached again in another way.
     All(u32),
-    /// Those by which the kernel keeps the return addresses of functions.
+    /// Of these those by which the kernel keeps the return addresses of functions.
     Returns(u32),
+    /// Those of a file that no process runs any more: its contents may be replaced.
+    File(u64),
 }
 
 impl From<Link> for SiteLink {
     fn from(link: Link) -> SiteLink {
-        SiteLink { link, cpu: None, returns_in: None, of_process: None }
+        SiteLink { link, cpu: None, returns_in: None, of_process: None, of_file: None }
     }
 }
 

@@ -30,7 +30,7 @@ impl Clock {
         match event.and_then(|event| Link::perf_event(&to.loaded.prog, event, (to.cookie)(0))) {
             Ok(link) => {
                 to.observer.started(cpu, &link);
-                to.loaded.links.push(SiteLink { link, cpu: Some(cpu), returns_in: None, of_process: None });
+                to.loaded.links.push(SiteLink { cpu: Some(cpu), ..link.into() });
                 Ok(())
             }
             Err(e) if self.optional || e.errno == errno::ENODEV => Ok(()),

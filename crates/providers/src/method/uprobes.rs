@@ -7,6 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bpf_sys::{AttachType, Link, PerfEvent, ProgKind, SysError, UprobeTarget, errno};
 use probes::ProbeDesc;
@@ -37,17 +38,25 @@ pub struct HeldFile {
     /// The path leads to it.
     fd: Option<OwnedFd>,
     name: Arc<str>,
+    number: u64,
 }
 
 impl HeldFile {
     /// The file of a descriptor, which may be `O_PATH`. The name is for messages.
     pub fn of(fd: OwnedFd, name: Arc<str>) -> HeldFile {
-        HeldFile { path: format!("/proc/self/fd/{}", fd.as_raw_fd()).into(), fd: Some(fd), name }
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd()).into();
+        HeldFile { fd: Some(fd), ..HeldFile::at(path, name) }
     }
 
     /// The file at a path, where there is no descriptor of it.
     pub fn at(path: OsString, name: Arc<str>) -> HeldFile {
-        HeldFile { path, fd: None, name }
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        HeldFile { path, fd: None, name, number: NUMBERS.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// A number that no other has.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Its name, for messages.
@@ -106,7 +115,8 @@ impl Uprobes {
     fn site_link(&self, file: &UprobeFile, link: Link) -> SiteLink {
         let (returns_in, of_process) =
             (file.pid().filter(|_| self.at_return), file.pid().filter(|_| self.again));
-        SiteLink { link, cpu: None, returns_in, of_process }
+        let of_file = file.process.is_none().then_some(file.file.number);
+        SiteLink { link, cpu: None, returns_in, of_process, of_file }
     }
 
     fn cookie(to: &Attaching<'_>, site: &UprobeSite) -> u64 {
@@ -214,6 +224,10 @@ impl Method for Uprobes {
                 Ok(rejected)
             }
         }
+    }
+
+    fn has_cookies(&self) -> bool {
+        true
     }
 
     fn functions(&self) -> Option<Functions> {

@@ -50,9 +50,13 @@ impl Wanted {
         let name = pattern.name.as_str();
         let many = name.is_empty() || is_glob(name);
         let wrong = |message: String| {
-            Err(MatchError::new(message)
-                .with_help("it is entry, return, or the offset of an instruction in hexadecimal, without 0x")
-                .tagged(Tag::D_PROC_NAME))
+            let help = match pattern.function == NO_FUNCTION {
+                true => {
+                    "without a function it is the address of an instruction in the file, in hexadecimal, without 0x"
+                }
+                false => "it is entry, return, or the offset of an instruction in hexadecimal, without 0x",
+            };
+            Err(MatchError::new(message).with_help(help).tagged(Tag::D_PROC_NAME))
         };
         if pattern.function == NO_FUNCTION {
             return match u64::from_str_radix(name, 16) {

@@ -338,21 +338,34 @@ impl Provider for Pid {
         })
     }
 
-    /// One program for all groups, which tests whether the process is in one of the sets, if all of them have one.
-    fn before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Unit> {
+    /// One program of a kind for all groups, which tests whether the process is in one of the sets, if all of them have one.
+    fn all_before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Vec<Unit> {
         if !env.features.has(Facility::UprobeMulti) {
-            return None;
+            return Vec::new();
         }
         self.probes.with_known(|known| {
-            let (mut all, mut union) = (Side::default(), None::<Group>);
+            let (mut entered, mut leaving, mut returned) =
+                (Side::default(), Side::default(), Side::default());
+            let (mut conditional, mut union) = (false, None::<Group>);
             for (group, probes) in Group::all(probes, known, how(env)) {
-                let Sides { entries, instructions, .. } = Sides::of(&group, &probes, known, env.returns);
+                let sides = Sides::of(&group, &probes, known, env.returns);
                 // The programs at entries and at instructions find their arguments in the same way.
-                all.join(entries);
-                all.join(instructions);
+                entered.join(sides.entries);
+                entered.join(sides.instructions);
+                conditional |= sides.leaving.conditional;
+                leaving.join(sides.leaving);
+                returned.join(sides.returned);
                 union = Some(union.map_or(group.clone(), |union| union.or(group)));
             }
-            all.unit("pid_pages", When::Entry, (&union?, None, true), Vec::new())
+            let Some(union) = union else { return Vec::new() };
+            let all = [
+                (entered, "pid_pages", When::Entry),
+                (leaving, "pid_ret_pages", When::Leaving { conditional }),
+                (returned, "pid_return_pages", When::Returned),
+            ];
+            let unit =
+                |(side, name, when): (Side, _, _)| side.unit(name, when, (&union, None, true), Vec::new());
+            all.into_iter().filter_map(unit).collect()
         })
     }
 }

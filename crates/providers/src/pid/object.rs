@@ -91,7 +91,7 @@ impl Held {
     }
 
     /// Forgets the files that nobody else holds.
-    pub(super) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         let unwinds = &mut self.unwinds;
         self.files.retain(|_, file| {
             let is_used = Arc::strong_count(file) > 1;

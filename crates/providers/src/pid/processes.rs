@@ -107,7 +107,14 @@ pub(crate) fn read_process(pid: u32, held: &mut Held) -> Result<Arc<HeldProcess>
 
 /// The files that a process runs.
 pub(crate) fn read_objects(pid: u32, symbols: &mut Processes) -> Result<Vec<Object>, MatchError> {
-    let mapped = symbols.mapped(pid).map_err(no_process)?;
+    let mapped = symbols.mapped(pid).map_err(|why| {
+        let has_ended = HeldProcess::open(pid).is_ok_and(|process| process.has_ended());
+        no_process(if has_ended {
+            format!("process {pid} has ended, and nobody has waited for it")
+        } else {
+            why
+        })
+    })?;
     let thread = proc::thread_with_memory(pid);
     let link = |name: &str| std::fs::read_link(format!("/proc/{thread}/{name}")).unwrap_or_default();
     let (exe, root) = (link("exe"), link("root"));

@@ -597,9 +597,12 @@ impl<'a> Match<'a> {
         let message = format!("process {} runs no file \"{}\"", self.process.pid(), self.pattern.module);
         let error = MatchError::new(message).tagged(Tag::D_PROC_LIB);
         let error = MatchError { may_come: true, ..error };
-        match names.is_empty() {
-            true => error,
-            false => error.with_help(format!("it runs {}{more}", names.join(", "))),
+        match names[..] {
+            [] => error,
+            // Another one runs its dynamic linker too.
+            [name] => error
+                .with_help(format!("{name} is a static program: functions of libraries are its own (a.out)")),
+            _ => error.with_help(format!("it runs {}{more}", names.join(", "))),
         }
     }
 

@@ -170,13 +170,14 @@ impl Provider for Syscall {
     }
 
     /// At the tracepoint, which fires before the function.
-    fn before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Unit> {
+    fn all_before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Vec<Unit> {
         let entries: Vec<&EnabledProbe> = probes.iter().filter(|p| &*p.desc.name == "entry").collect();
         if entries.is_empty() || !env.features.has(Facility::SleepableCalls) {
-            return None;
+            return Vec::new();
         }
-        let unit = self.tracepoint_unit(&entries, false, env).ok()?;
-        (unit.method.program().btf != 0).then(|| Unit { name: "syscall_pages".into(), ..unit })
+        let unit = self.tracepoint_unit(&entries, false, env).ok();
+        let unit = unit.filter(|unit| unit.method.program().btf != 0);
+        unit.map(|unit| Unit { name: "syscall_pages".into(), ..unit }).into_iter().collect()
     }
 }
 

@@ -28,8 +28,12 @@ impl Operands {
 
 impl Context for Operands {
     fn index(&self, b: &mut Builder, ctx: V, _: Label) -> Index {
-        let cookie = b.call(Helper::GET_ATTACH_COOKIE, &[ctx]);
-        Index::V(b.low32(cookie))
+        Index::V(b.call(Helper::GET_ATTACH_COOKIE, &[ctx]))
+    }
+
+    /// Each provider is that of the process which fires.
+    fn is_of_any_process(&self) -> bool {
+        true
     }
 
     /// The code has nothing of its probes but the operands.

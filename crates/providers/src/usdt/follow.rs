@@ -16,8 +16,9 @@ use probes::{Pattern, ProbeDesc, ProbeId};
 
 use super::source::{MAX_PROBES, Match, Reading, Target, UsdtProbes, held_process};
 use crate::lock;
-use crate::method::HeldProcess;
+use crate::method::{Detached, HeldProcess};
 use crate::pid::processes::read_objects;
+use crate::source::ProbeSource;
 
 /// How many files that came later and are not mapped any more keep their probes, in each process.
 const KEPT: usize = 32;
@@ -27,7 +28,8 @@ const MAX_LATER: usize = 1 << 14;
 
 /// The probes of a file that came or went.
 pub(super) struct FileChange {
-    pub(super) pid: u32,
+    /// The process. `None`: they are those of all processes.
+    pub(super) pid: Option<u32>,
     /// The number of the file.
     pub(super) number: u64,
     /// Its name as a module.
@@ -87,7 +89,7 @@ impl Followed {
     }
 
     fn remove(&mut self, which: impl Fn(&Later) -> bool) -> Vec<FileChange> {
-        let pid = self.process.pid();
+        let pid = Some(self.process.pid());
         let gone: Vec<u64> = self.later.iter().filter(|(_, l)| which(l)).map(|(n, _)| *n).collect();
         let change = |number: u64| {
             let Later { name, ids, .. } = self.later.remove(&number)?;
@@ -145,22 +147,32 @@ impl UsdtProbes {
         }
         let mut known = lock(&self.known);
         changes.iter().flat_map(|change| &change.went).for_each(|id| known.remove(*id));
+        if changes.iter().any(|change| !change.went.is_empty()) {
+            reading.held.release();
+        }
         changes
     }
 
     fn look(&self, pid: u32, reading: &mut Reading, wanted: &[&Pattern]) -> Vec<FileChange> {
+        // Most processes that start have ended when they are looked at; to ask the reader takes longer.
+        if !std::path::Path::new(&format!("/proc/{pid}")).exists() {
+            return reading.shared.maps(pid, &HashSet::new());
+        }
         // It may end at any time.
-        let Ok(objects) = read_objects(pid, &mut reading.symbols) else { return Vec::new() };
-        let numbers: HashSet<u64> =
-            objects.iter().map(|object| reading.symbols.file_number(object.text.file)).collect();
+        let Ok(objects) = read_objects(pid, &mut reading.symbols) else {
+            return reading.shared.maps(pid, &HashSet::new());
+        };
+        let numbers: HashSet<u64> = objects.iter().map(|object| reading.number(object)).collect();
         let mut changes = match reading.followed.get_mut(&pid) {
             Some(follow) => follow.unmapped(&numbers),
             None => Vec::new(),
         };
+        changes.extend(reading.shared.maps(pid, &numbers));
+        let (brought, shared) = reading.shared.count(pid);
         let all: usize = reading.followed.values().map(Followed::count).sum();
         let mine = reading.followed.get(&pid).map_or(0, Followed::count);
-        let of_this = (MAX_LATER.saturating_sub(mine), "it", MAX_LATER);
-        let of_all = (MAX_PROBES.saturating_sub(all), "all processes", MAX_PROBES);
+        let of_this = (MAX_LATER.saturating_sub(mine + brought), "it", MAX_LATER);
+        let of_all = (MAX_PROBES.saturating_sub(all + shared), "all processes", MAX_PROBES);
         let (mut left, who, most) = if of_this.0 <= of_all.0 { of_this } else { of_all };
         for object in &objects {
             let (number, sites) = reading.sites(object);
@@ -170,21 +182,21 @@ impl UsdtProbes {
             let mut process = reading.followed.get(&pid).map(|follow| follow.process.clone());
             let mut found: BTreeMap<Arc<ProbeDesc>, Vec<Target>> = BTreeMap::new();
             for pattern in wanted {
-                if let Some(follow) = reading.followed.get_mut(&pid)
-                    && !follow.search(pattern, number)
-                {
+                let mut matching = Match::new(pattern, self.shares());
+                if !matching.selects(object, &sites, pid) {
                     continue;
                 }
                 if process.is_none() {
                     process = held_process(pid).ok();
                 }
                 let Some(process) = &process else { break };
-                let mut matching = Match::new(pattern);
-                matching.object(object, &sites, process, (&reading.symbols, &mut reading.held));
-                let (mine, refused) = (matching.found, matching.refused);
+                let is_new =
+                    reading.followed.get_mut(&pid).is_none_or(|follow| follow.search(pattern, number));
+                matching.object((object, number, &sites), (process, is_new), reading);
                 let mut known = lock(&self.known);
+                let (mine, refused) = (matching.found, matching.refused);
                 known.refused.extend(refused);
-                known.matched(pattern, mine.keys());
+                known.matched(pattern, mine.keys(), self.selects_only_matched(pattern));
                 found.extend(mine);
             }
             let Some(process) = process.filter(|_| !found.is_empty()) else { continue };
@@ -204,18 +216,30 @@ impl UsdtProbes {
             }
             let came: Vec<_> = found.into_iter().take(left).collect();
             left -= came.len();
-            if !came.is_empty() {
-                let (name, went) = (object.name.clone(), Vec::new());
-                changes.push(FileChange { pid, number, name, came, went });
+            let (shared, own): (Vec<_>, Vec<_>) =
+                came.into_iter().partition(|(desc, _)| self.family.is_of_several(&desc.provider));
+            for (pid, came) in [(None, shared), (Some(pid), own)] {
+                if !came.is_empty() {
+                    let (name, went) = (object.name.clone(), Vec::new());
+                    changes.push(FileChange { pid, number, name, came, went });
+                }
             }
         }
         changes
     }
 
-    /// The probes of a file that came have these ids.
-    pub(super) fn came(&self, (pid, number, name): (u32, u64, &Arc<str>), ids: &[ProbeId]) {
+    /// Files whose links are to be closed, since the last call.
+    pub(super) fn detached(&self) -> Vec<Detached> {
         let mut reading = lock(&self.reading);
-        if let Some(follow) = reading.as_mut().and_then(|r| r.followed.get_mut(&pid)) {
+        reading.as_mut().map(|reading| std::mem::take(&mut reading.shared.detached)).unwrap_or_default()
+    }
+
+    /// The probes of a file that came have these ids.
+    pub(super) fn came(&self, (pid, number, name): (Option<u32>, u64, &Arc<str>), ids: &[ProbeId]) {
+        let mut reading = lock(&self.reading);
+        let Some(reading) = reading.as_mut() else { return };
+        let Some(pid) = pid else { return reading.shared.came(number, ids) };
+        if let Some(follow) = reading.followed.get_mut(&pid) {
             let mapped = follow.looks;
             let new = || Later { name: name.clone(), ids: Vec::new(), mapped };
             follow.later.entry(number).or_insert_with(new).ids.extend(ids);

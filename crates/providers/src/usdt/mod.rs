@@ -4,6 +4,7 @@
 //!  source   what a description matches: processes, their files, the sites that the files describe
 //!  definitions  what files say of their providers
 //!  follow   processes that start, and files that are loaded, later
+//!  shared   files whose probes are those of all processes
 //!  here     sites ──► units: one program for each shape of the operands that clauses use, one link for each file
 //!  context  how a firing finds its probe and its arguments
 //! ```
@@ -12,12 +13,16 @@
 //! clauses use them, are one program and one link for each file and process. A probe whose arguments nobody uses has one
 //! program, however its sites differ. So a firing decodes nothing.
 //!
+//! What a description means that has a glob for the process (`postgresql*`) is a probe for all processes that run the file: one link,
+//! by which the kernel also changes the code of what starts later. A list names the probes of each process.
+//!
 //! A probe may have a **semaphore**, a number in the program that says whether somebody traces it, so that preparing its arguments costs
 //! nothing otherwise. The kernel counts it up when a link is made and down when it is closed, however the session ends.
 
 mod context;
 mod definitions;
 mod follow;
+mod shared;
 mod source;
 
 use std::collections::BTreeMap;
@@ -34,7 +39,7 @@ use usdt::{Argument, Source};
 
 use crate::changes::{Change, ProbesChanged};
 use crate::manual::Manual;
-use crate::method::{UprobeFile, UprobeSite, Uprobes};
+use crate::method::{Detached, UprobeFile, UprobeSite, Uprobes};
 use crate::provider::{EnabledProbe, Env, Provider};
 use crate::registry::Registry;
 use crate::source::ProbeSource;
@@ -77,8 +82,8 @@ pub(crate) const MANUAL: Manual = Manual {
 #[derive(Default)]
 struct Group {
     probes: Vec<(u32, EnabledProbe)>,
-    /// By process and path of the file.
-    files: BTreeMap<(u32, OsString), UprobeFile>,
+    /// By process, if it is one, and path of the file.
+    files: BTreeMap<(Option<u32>, OsString), UprobeFile>,
     sites: usize,
     single: usize,
 }
@@ -95,10 +100,11 @@ impl Group {
             }
         };
         let Target { process, file, site } = target;
-        let known = self.files.entry((process.pid(), file.path().into()));
+        let key = (process.as_ref().map(|process| process.pid()), file.path().into());
+        let known = self.files.entry(key);
         let known = known.or_insert_with(|| UprobeFile {
             file: file.clone(),
-            process: Some(process.clone()),
+            process: process.clone(),
             sites: Vec::new(),
         });
         let (semaphore, probe) = (site.semaphore.unwrap_or(0), probe.desc.clone());
@@ -202,6 +208,10 @@ impl Provider for Usdt {
         true
     }
 
+    fn will_enable(&self) {
+        self.probes.will_enable();
+    }
+
     fn probes(&self) -> &dyn ProbeSource {
         &self.probes
     }
@@ -261,12 +271,19 @@ impl Provider for Usdt {
                 all.for_each(|(id, (desc, targets))| known.add(*id, desc, targets));
             });
             let event = if added.is_empty() { "are removed" } else { "came" };
-            let subject = format!("probes of {name} in process {pid}");
+            let subject = match pid {
+                Some(pid) => format!("probes of {name} in process {pid}"),
+                None => format!("probes of {name}"),
+            };
             Change { subject, event, probes: ProbesChanged { added, removed: went } }
         };
         let is_mine = |p: &&Pattern| registry.family(&p.provider).is_none_or(Family::is_of_any);
         let patterns: Vec<&Pattern> = patterns.iter().filter(is_mine).collect();
         self.probes.changed(pid, &patterns).into_iter().map(change).collect()
+    }
+
+    fn take_detached(&self) -> Vec<Detached> {
+        self.probes.detached()
     }
 
     fn take_warnings(&self) -> Vec<String> {
@@ -290,12 +307,6 @@ impl Provider for Usdt {
             group.unit(number, operands, multi, notes.take().unwrap_or_default())
         };
         Ok(units.map(unit).collect())
-    }
-
-    /// In a program for later probes there is one shape of operands.
-    fn before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Unit> {
-        let mut all = self.all_before(probes, env);
-        all.pop().filter(|_| all.is_empty())
     }
 
     fn all_before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Vec<Unit> {

@@ -14,10 +14,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use diagnostics::Tag;
+use files::open::Handle;
 use probes::{
     Definition, FIELD_LIMITS, Family, MatchError, Pattern, ProbeDesc, ProbeId, glob_matches, is_glob,
 };
@@ -26,7 +28,8 @@ use usdt::{Source, probe_name, provider_name};
 
 use super::definitions::Definitions;
 use super::follow::Followed;
-use crate::kernel::kernel_for;
+use super::shared::{Forms, Shared};
+use crate::kernel::{kernel_for, try_aside};
 use crate::lock;
 use crate::method::{HeldFile, HeldProcess};
 use crate::pid::object::{Held, Object, cut};
@@ -51,6 +54,9 @@ const NO_FUNCTION: &str = "-";
 /// The most probes that one description matches. A file of a hostile process may describe as many as it has bytes for.
 pub(super) const MAX_PROBES: usize = 1 << 18;
 
+/// The most files that are known. A process may make files without end; one that is forgotten is read again.
+const MOST_FILES: usize = 1 << 16;
+
 /// A site in a file.
 #[derive(Debug)]
 pub(super) struct Site {
@@ -67,10 +73,19 @@ impl Deref for Site {
     }
 }
 
+impl Site {
+    /// What it has to have in common with others of a probe.
+    fn form(&self) -> (Option<u32>, Vec<(u8, bool)>) {
+        let number = self.definition.as_ref().map(|definition| definition.number);
+        (number, self.arguments.iter().map(|a| (a.size, a.signed)).collect())
+    }
+}
+
 /// A site in a process.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    pub(super) process: Arc<HeldProcess>,
+    /// The process. `None`: all that run the file.
+    pub(super) process: Option<Arc<HeldProcess>>,
     pub(super) file: Arc<HeldFile>,
     pub(super) site: Arc<Site>,
 }
@@ -84,9 +99,9 @@ pub(super) struct Known {
     pub(super) refused: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
     /// Those of the probes that came later. Another probe may have the same names.
     later: HashMap<ProbeId, (Arc<ProbeDesc>, Vec<Target>)>,
-    /// The last of them that has the names.
-    newest: HashMap<Arc<ProbeDesc>, ProbeId>,
-    /// The probes of descriptions by other names than theirs.
+    /// Those of them that have the names, the newest last.
+    named: HashMap<Arc<ProbeDesc>, Vec<ProbeId>>,
+    /// The probes of descriptions by other names than theirs, and of those that share probes.
     otherwise: HashMap<Pattern, Arc<HashSet<Arc<ProbeDesc>>>>,
     /// What is to be said.
     pub(super) warnings: Vec<String>,
@@ -103,34 +118,43 @@ impl Known {
 
     /// The sites of the last probe that has these names.
     pub(super) fn named(&self, desc: &ProbeDesc) -> &[Target] {
-        let later = self.newest.get(desc).and_then(|id| self.later.get(id)).map(|(_, targets)| targets);
+        let newest = self.named.get(desc).and_then(|ids| ids.last());
+        let later = newest.and_then(|id| self.later.get(id)).map(|(_, targets)| targets);
         later.or_else(|| self.targets.get(desc)).map_or(&[], Vec::as_slice)
     }
 
     /// Adds a probe that came later.
     pub(super) fn add(&mut self, id: ProbeId, desc: Arc<ProbeDesc>, targets: Vec<Target>) {
-        self.newest.insert(desc.clone(), id);
+        self.named.entry(desc.clone()).or_default().push(id);
         self.later.insert(id, (desc, targets));
     }
 
     /// Removes a probe that came later.
     pub(super) fn remove(&mut self, id: ProbeId) {
         let Some((desc, _)) = self.later.remove(&id) else { return };
-        if self.newest.get(&desc) == Some(&id) {
-            self.newest.remove(&desc);
+        if let Some(ids) = self.named.get_mut(&desc) {
+            ids.retain(|other| *other != id);
+            if !ids.is_empty() {
+                return;
+            }
+            self.named.remove(&desc);
+        }
+        if self.targets.contains_key(&desc) {
+            return;
         }
         self.otherwise.values_mut().filter(|all| all.contains(&desc)).for_each(|all| {
             Arc::make_mut(all).remove(&desc);
         });
     }
 
-    /// Remembers which probes a description has matched, if not by their names.
+    /// Remembers which probes a description has matched, if not by their names. `all`: by whatever names.
     pub(super) fn matched<'a>(
         &mut self,
         pattern: &Pattern,
         descs: impl Iterator<Item = &'a Arc<ProbeDesc>> + Clone,
+        all: bool,
     ) {
-        if !descs.clone().all(|desc| pattern.matches(desc)) {
+        if all || !descs.clone().all(|desc| pattern.matches(desc)) {
             Arc::make_mut(self.otherwise.entry(pattern.clone()).or_default()).extend(descs.cloned());
         }
     }
@@ -140,11 +164,15 @@ impl Known {
 pub(super) struct Reading {
     pub(super) symbols: Processes,
     pub(super) held: Held,
+    /// The numbers of files as they are: what was written anew is another one.
+    numbers: HashMap<(u64, u64, (i64, u32)), u64>,
+    next_number: u64,
     /// The sites of files that were read, by their number.
     files: HashMap<u64, Sites>,
     /// How many there are in all.
     sites: usize,
     pub(super) followed: HashMap<u32, Followed>,
+    pub(super) shared: Shared,
     /// What descriptions have matched first. A program that runs is checked again when probes come, and must then match what it matched before.
     pub(super) answers: HashMap<Pattern, Answer>,
     recent: Recent,
@@ -178,15 +206,43 @@ impl Reading {
     fn new() -> Reading {
         let mut symbols = Processes::new();
         symbols.set_limits(READING, MEMORY);
-        let (held, files, sites, followed, answers, recent, definitions) = Default::default();
-        Reading { symbols, held, files, sites, followed, answers, recent, definitions }
+        let (held, numbers, next_number, files, sites, followed, shared, answers, recent, definitions) =
+            Default::default();
+        Reading {
+            symbols,
+            held,
+            numbers,
+            next_number,
+            files,
+            sites,
+            followed,
+            shared,
+            answers,
+            recent,
+            definitions,
+        }
+    }
+
+    /// The number of a file as it is now.
+    pub(super) fn number(&mut self, object: &Object) -> u64 {
+        let file = self.symbols.file_number(object.text.file);
+        let handle =
+            self.symbols.mapped_file(object.text.file).and_then(|file| file.handle()?.try_clone().ok());
+        let stat = handle.and_then(|fd| Handle::from_fd(fd).stat_cached().ok());
+        let (size, modified) = stat.map_or((0, (0, 0)), |stat| (stat.size, stat.modified));
+        if self.numbers.len() >= MOST_FILES {
+            self.numbers.clear();
+        }
+        let next = &mut self.next_number;
+        *self.numbers.entry((file, size, modified)).or_insert_with(|| {
+            *next += 1;
+            *next
+        })
     }
 
     /// The number of a file, and its sites. One that cannot be read has none.
     pub(super) fn sites(&mut self, object: &Object) -> (u64, Sites) {
-        // A process may make files without end. One that is forgotten is read again.
-        const MOST: usize = 1 << 16;
-        let number = self.symbols.file_number(object.text.file);
+        let number = self.number(object);
         if let Some(sites) = self.files.get(&number) {
             return (number, sites.clone());
         }
@@ -200,7 +256,7 @@ impl Reading {
             Arc::new(Site { described: at_nop(described), definition })
         };
         let sites: Sites = sites.into_iter().map(site).collect();
-        if self.files.len() >= MOST || self.sites > MAX_PROBES {
+        if self.files.len() >= MOST_FILES || self.sites > MAX_PROBES {
             self.files.clear();
             self.sites = 0;
         }
@@ -255,11 +311,26 @@ pub(super) struct UsdtProbes {
     pub(super) family: Family,
     pub(super) reading: Mutex<Option<Reading>>,
     pub(super) known: Mutex<Known>,
+    /// Globs of processes mean probes of all of them: they are to be enabled.
+    shares: AtomicBool,
 }
 
 impl UsdtProbes {
     pub(super) fn new(family: Family) -> UsdtProbes {
-        UsdtProbes { family, reading: Mutex::default(), known: Mutex::default() }
+        UsdtProbes {
+            family,
+            reading: Mutex::default(),
+            known: Mutex::default(),
+            shares: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn will_enable(&self) {
+        self.shares.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn shares(&self) -> bool {
+        self.shares.load(Ordering::Relaxed)
     }
 
     /// Calls with what was matched so far.
@@ -282,7 +353,7 @@ impl UsdtProbes {
     }
 
     fn search_now(&self, pattern: &Pattern, reading: &mut Reading) -> Answer {
-        let mut matching = Match::new(pattern);
+        let mut matching = Match::new(pattern, self.shares());
         let one = self.family.pid(&pattern.provider);
         match one {
             Some(pid) => {
@@ -303,13 +374,16 @@ impl UsdtProbes {
             }
         }
         if matching.found.is_empty() {
+            if one.is_none() && self.shares() {
+                try_aside();
+            }
             return matching.nothing(one);
         }
         let mut known = lock(&self.known);
         known.refused.extend(matching.refused);
         let descs: Vec<Arc<ProbeDesc>> = matching.found.keys().cloned().collect();
         known.targets.extend(matching.found);
-        known.matched(pattern, descs.iter());
+        known.matched(pattern, descs.iter(), self.selects_only_matched(pattern));
         Ok(descs)
     }
 }
@@ -340,6 +414,11 @@ impl ProbeSource for UsdtProbes {
         for desc in self.search(&every).unwrap_or_default() {
             give((*desc).clone());
         }
+    }
+
+    /// A process of its own may have a probe whose name a glob matches that shares another one.
+    fn selects_only_matched(&self, pattern: &Pattern) -> bool {
+        self.shares() && pattern.provider.ends_with('*')
     }
 
     fn matched_otherwise(&self, pattern: &Pattern) -> Option<Arc<HashSet<Arc<ProbeDesc>>>> {
@@ -389,6 +468,8 @@ fn at_nop(mut site: ProbeSite) -> ProbeSite {
 /// One description, and what it has matched.
 pub(super) struct Match<'a> {
     pattern: &'a Pattern,
+    /// A probe may be that of all processes.
+    shares: bool,
     pub(super) found: BTreeMap<Arc<ProbeDesc>, Vec<Target>>,
     pub(super) refused: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
     /// The providers that the process has, if the description names one process.
@@ -396,9 +477,9 @@ pub(super) struct Match<'a> {
 }
 
 impl<'a> Match<'a> {
-    pub(super) fn new(pattern: &'a Pattern) -> Match<'a> {
+    pub(super) fn new(pattern: &'a Pattern, shares: bool) -> Match<'a> {
         let (found, refused, others) = Default::default();
-        Match { pattern, found, refused, others }
+        Match { pattern, shares: shares && pattern.provider.ends_with('*'), found, refused, others }
     }
 
     fn process(&mut self, pid: u32, reading: &mut Reading) -> Result<(), MatchError> {
@@ -414,11 +495,11 @@ impl<'a> Match<'a> {
             if !sites.is_empty() {
                 self.others.extend(sites.iter().filter_map(|site| provider_name(&site.provider)));
                 // A process is held only if it has probes.
-                let process = reading.process(pid)?;
-                let before = self.found.len();
-                self.object(&object, &sites, &process, (&reading.symbols, &mut reading.held));
-                if self.found.len() > before {
-                    reading.follow(&process);
+                if self.selects(&object, &sites, pid) {
+                    let process = reading.process(pid)?;
+                    if self.object((&object, number, &sites), (&process, true), reading) {
+                        reading.follow(&process);
+                    }
                 }
             }
             if let Some(follow) = reading.followed.get_mut(&pid) {
@@ -428,39 +509,76 @@ impl<'a> Match<'a> {
         Ok(())
     }
 
+    /// True if the description selects a site of a file in a process.
+    pub(super) fn selects(&self, object: &Object, sites: &[Arc<Site>], pid: u32) -> bool {
+        let selects = |site: &Arc<Site>| self.desc(object, site, (pid, self.shares)).is_some();
+        object.is_called(&self.pattern.module) && sites.iter().any(selects)
+    }
+
+    /// Adds the sites of a file. `own`: also those that are of this process alone. True if there are any of those.
     pub(super) fn object(
         &mut self,
-        object: &Object,
-        sites: &[Arc<Site>],
-        process: &Arc<HeldProcess>,
-        (symbols, held): (&Processes, &mut Held),
-    ) {
-        if !object.is_called(&self.pattern.module) {
-            return;
+        (object, number, sites): (&Object, u64, &[Arc<Site>]),
+        (process, own): (&Arc<HeldProcess>, bool),
+        reading: &mut Reading,
+    ) -> bool {
+        let Reading { symbols, held, shared, .. } = reading;
+        let pid = process.pid();
+        let of = |site: &Arc<Site>, shares: bool| {
+            self.desc(object, site, (pid, shares))
+                .map(|(desc, is_shared)| (Arc::new(desc), is_shared, site.clone()))
+        };
+        let mut selected: Vec<_> = sites.iter().filter_map(|site| of(site, self.shares)).collect();
+        let mut forms: HashMap<Arc<ProbeDesc>, Forms> = HashMap::new();
+        for (desc, _, site) in selected.iter().filter(|(_, is_shared, _)| *is_shared) {
+            forms.entry(desc.clone()).or_default().insert(site.form());
         }
         let mut file = None;
-        for site in sites {
-            let Some(desc) = self.desc(object, site, process.pid()).map(Arc::new) else { continue };
+        let mut find = || -> Arc<HeldFile> { file.get_or_insert_with(|| held.file(object, symbols)).clone() };
+        let is_new = match (forms.is_empty(), shared.known(self.pattern, number, pid)) {
+            (true, _) => None,
+            (false, Some(shares)) => shares.then_some(false),
+            (false, None) => shared.share((self.pattern, number), (&find(), &object.name), pid, forms),
+        };
+        if is_new.is_none() {
+            selected = sites.iter().filter_map(|site| of(site, false)).collect();
+        }
+        let mut any_own = false;
+        for (desc, is_shared, site) in selected {
+            if if is_shared { is_new != Some(true) } else { !own } {
+                continue;
+            }
+            any_own |= !is_shared;
             if let Err(why) = &site.step {
                 self.refused.insert(desc, why.as_str().into());
                 continue;
             }
-            let file = file.get_or_insert_with(|| held.file(object, symbols)).clone();
-            let target = Target { process: process.clone(), file, site: site.clone() };
-            self.found.entry(desc).or_default().push(target);
+            let process = (!is_shared).then(|| process.clone());
+            self.found.entry(desc).or_default().push(Target { process, file: find(), site });
         }
+        any_own
     }
 
-    /// The probe of a site, if the description selects it.
-    fn desc(&self, object: &Object, site: &ProbeSite, pid: u32) -> Option<ProbeDesc> {
+    /// The probe of a site, if the description selects it, and whether it is that of all processes.
+    fn desc(
+        &self,
+        object: &Object,
+        site: &ProbeSite,
+        (pid, shares): (u32, bool),
+    ) -> Option<(ProbeDesc, bool)> {
         let pattern = self.pattern;
-        let (provider, name) = (provider_name(&site.provider)?, probe_name(&site.name)?);
-        let provider = format!("{provider}{pid}");
-        let function = site.function.as_ref().map_or(NO_FUNCTION, |(name, _)| cut(name, FIELD_LIMITS[2]));
         let is = |pattern: &str, text: &str| pattern == text || glob_matches(pattern, text);
-        let selected =
-            is(&pattern.provider, &provider) && is(&pattern.function, function) && is(&pattern.name, &name);
-        selected.then(|| ProbeDesc::new(provider, object.name.clone(), function, name))
+        let provider = provider_name(&site.provider)?;
+        // A glob that matches the name of the provider and ends with `*` matches it with any number.
+        let is_shared = shares && is(&pattern.provider, &provider);
+        let provider = if is_shared { format!("{provider}*") } else { format!("{provider}{pid}") };
+        if !is(&pattern.provider, &provider) {
+            return None;
+        }
+        let name = probe_name(&site.name)?;
+        let function = site.function.as_ref().map_or(NO_FUNCTION, |(name, _)| cut(name, FIELD_LIMITS[2]));
+        let selected = is(&pattern.function, function) && is(&pattern.name, &name);
+        selected.then(|| (ProbeDesc::new(provider, object.name.clone(), function, name), is_shared))
     }
 
     /// Why nothing matches: said of descriptions of one process.

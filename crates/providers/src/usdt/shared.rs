@@ -1,0 +1,133 @@
+//! Files whose probes are those of all processes that run them, because a description has a glob for the process.
+//!
+//! ```text
+//!  a process maps a file ──► not searched for this description: its probes come, by one link for all processes
+//!                       └──► searched: nothing is to be done, the kernel has changed the process's code already
+//!  no process maps it any more ──► its links are closed
+//! ```
+//!
+//! The kernel sets a place in whatever a file has there when it is mapped. While a process runs a program nobody can write to its file; so a
+//! file that nobody runs is not attached to.
+//!
+//! Two files whose sites of a probe differ in their arguments or in what they say of them have no probe in common: the second one's
+//! are those of each process, and stay so.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use probes::{Pattern, ProbeDesc, ProbeId};
+
+use super::follow::FileChange;
+use crate::method::{Detached, HeldFile};
+
+/// What the sites of a probe in one file are like: the number of the definition, and size and sign of each argument.
+pub(super) type Forms = BTreeSet<(Option<u32>, Vec<(u8, bool)>)>;
+
+/// A file that was searched.
+struct SharedFile {
+    held: Arc<HeldFile>,
+    searched: HashSet<Pattern>,
+    forms: HashMap<Arc<ProbeDesc>, Forms>,
+    /// The probes that came later.
+    ids: Vec<ProbeId>,
+    name: Arc<str>,
+    /// The process that brought them.
+    by: u32,
+    /// The processes that map it.
+    users: HashSet<u32>,
+}
+
+/// All such files.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// By path: two overlays of one file have one.
+    files: HashMap<OsString, SharedFile>,
+    /// The paths by number.
+    paths: HashMap<u64, OsString>,
+    /// The numbers of files whose probes are those of each process, by description.
+    own: HashMap<Pattern, HashSet<u64>>,
+    /// Files whose links are to be closed.
+    pub(super) detached: Vec<Detached>,
+}
+
+impl Shared {
+    /// Notes that a process maps a file, if that is shared. Whether it was searched for a description, and shares its probes.
+    pub(super) fn known(&mut self, pattern: &Pattern, number: u64, pid: u32) -> Option<bool> {
+        if self.own.get(pattern).is_some_and(|own| own.contains(&number)) {
+            return Some(false);
+        }
+        let file = self.paths.get(&number).and_then(|path| self.files.get_mut(path))?;
+        file.users.insert(pid);
+        file.searched.contains(pattern).then_some(true)
+    }
+
+    /// A file that a process maps has these probes for a description. True if all processes that run it share them, and they are new:
+    /// two overlays of one file have one.
+    pub(super) fn share(
+        &mut self,
+        (pattern, number): (&Pattern, u64),
+        (held, name): (&Arc<HeldFile>, &Arc<str>),
+        pid: u32,
+        forms: HashMap<Arc<ProbeDesc>, Forms>,
+    ) -> Option<bool> {
+        let path: OsString = held.path().into();
+        let differs = |(other, file): (&OsString, &SharedFile)| {
+            let known =
+                |(desc, own): (&Arc<ProbeDesc>, &Forms)| file.forms.get(desc).is_some_and(|f| f != own);
+            *other != path && forms.iter().any(known)
+        };
+        if self.files.iter().any(differs) {
+            self.own.entry(pattern.clone()).or_default().insert(number);
+            return None;
+        }
+        let new = || SharedFile {
+            held: held.clone(),
+            searched: HashSet::new(),
+            forms: HashMap::new(),
+            ids: Vec::new(),
+            name: name.clone(),
+            by: pid,
+            users: HashSet::new(),
+        };
+        self.paths.insert(number, path.clone());
+        let file = self.files.entry(path).or_insert_with(new);
+        file.users.insert(pid);
+        file.forms.extend(forms);
+        Some(file.searched.insert(pattern.clone()))
+    }
+
+    /// How many probes a process has brought, and how many there are.
+    pub(super) fn count(&self, pid: u32) -> (usize, usize) {
+        let of = |files: &mut dyn Iterator<Item = &SharedFile>| files.map(|file| file.ids.len()).sum();
+        (of(&mut self.files.values().filter(|file| file.by == pid)), of(&mut self.files.values()))
+    }
+
+    /// The later probes of a file have these ids.
+    pub(super) fn came(&mut self, number: u64, ids: &[ProbeId]) {
+        if let Some(file) = self.paths.get(&number).and_then(|path| self.files.get_mut(path)) {
+            file.ids.extend(ids);
+        }
+    }
+
+    /// A process maps these files and no others: what has gone with the others.
+    pub(super) fn maps(&mut self, pid: u32, numbers: &HashSet<u64>) -> Vec<FileChange> {
+        let Shared { files, paths, .. } = self;
+        let mapped: HashSet<&OsString> = numbers.iter().filter_map(|number| paths.get(number)).collect();
+        let others = files.iter_mut().filter(|(path, _)| !mapped.contains(path));
+        let left = others.filter_map(|(path, file)| {
+            let is_left = file.users.remove(&pid) && file.users.is_empty();
+            is_left.then(|| path.clone())
+        });
+        let left: Vec<OsString> = left.collect();
+        left.into_iter().filter_map(|path| self.remove(&path)).collect()
+    }
+
+    fn remove(&mut self, path: &OsString) -> Option<FileChange> {
+        let SharedFile { held, ids, name, .. } = self.files.remove(path)?;
+        self.detached.push(Detached::File(held.number()));
+        let numbers: Vec<u64> = self.paths.extract_if(|_, known| known == path).map(|(n, _)| n).collect();
+        let number = numbers.first().copied().unwrap_or(0);
+        (!ids.is_empty()).then(|| FileChange { pid: None, number, name, came: Vec::new(), went: ids })
+    }
+}
