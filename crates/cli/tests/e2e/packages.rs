@@ -14,11 +14,12 @@ use testing::Verdict::{self, Pass, Skip};
 use testing::dir::Dir;
 
 use crate::machine::lacks;
-use crate::tool::{Output, dtrace, finish, printed, start};
+use crate::tool::{Output, dtrace, finish, printed, signal, start};
 
 tests! {
     functions_of_python_have_their_file_and_line lines_and_collections_of_python_are_probes functions_of_php_have_their_class_and_line
     methods_of_ruby_have_their_class_and_line methods_of_java_have_their_signature queries_of_postgresql_have_their_text
+    a_source_package_is_built_with_this_dtrace_and_its_probes_fire
 }
 
 const PYTHON: &str = "
@@ -298,6 +299,110 @@ fn queries_of_postgresql_have_their_text() -> Verdict {
         "select 2; 1",
         "transaction-abort 1",
         "transaction-commit 3",
+    ];
+    assert_eq!(rows(&o), expected, "{o:?}");
+    Pass
+}
+
+/// The source of a package of Debian as its authors have published it, unpacked in a directory. `Err`: there is none.
+fn source(package: &str, dir: &Path) -> Result<PathBuf, String> {
+    let lists =
+        std::fs::read_to_string("/etc/apt/sources.list.d/debian.sources").map_err(|e| e.to_string())?;
+    std::fs::write(dir.join("own.sources"), lists.replace("Types: deb\n", "Types: deb-src\n")).unwrap();
+    std::fs::create_dir_all(dir.join("lists/partial")).unwrap();
+    let apt = |words: &[&str]| {
+        let list = format!("Dir::Etc::SourceList={}", dir.join("own.sources").display());
+        let state = format!("Dir::State::Lists={}", dir.join("lists").display());
+        let common = ["-qq", "-o", &list, "-o", "Dir::Etc::SourceParts=-", "-o", &state];
+        let o = Command::new("apt-get").current_dir(dir).args(common).args(words).output();
+        let o = o.map_err(|e| e.to_string())?;
+        let said = || String::from_utf8_lossy(&o.stderr).lines().next().unwrap_or_default().to_owned();
+        if o.status.success() { Ok(()) } else { Err(said()) }
+    };
+    apt(&["update"])?;
+    apt(&["source", "--download-only", package])?;
+    let files: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let is_original = |path: &&PathBuf| path.to_string_lossy().contains(".orig.tar.");
+    let original = files.iter().find(is_original).ok_or("no original")?;
+    let unpacked = dir.join("source");
+    std::fs::create_dir(&unpacked).unwrap();
+    let tar = Command::new("tar")
+        .args(["--strip-components=1", "-xf"])
+        .arg(original)
+        .arg("-C")
+        .arg(&unpacked)
+        .status();
+    if tar.is_ok_and(|status| status.success()) { Ok(unpacked) } else { Err("tar fails".into()) }
+}
+
+/// Its build calls SystemTap's `dtrace`, for the header and for the object that it links.
+fn a_source_package_is_built_with_this_dtrace_and_its_probes_fire() -> Verdict {
+    if let Some(skip) = lacks(Facility::UprobePerf) {
+        return skip;
+    }
+    if !Path::new("/usr/include/event.h").exists() {
+        return Skip("no package libevent-dev".into());
+    }
+    let dir = Dir::new("source");
+    let source = match source("memcached", &dir) {
+        Ok(source) => source,
+        Err(why) => return Skip(format!("no package memcached in source: {why}")),
+    };
+    let commands = dir.join("commands");
+    std::fs::create_dir(&commands).unwrap();
+    std::os::unix::fs::symlink(crate::tool::binary(), commands.join("dtrace")).unwrap();
+    let path = format!("{}:{}", commands.display(), std::env::var("PATH").unwrap_or_default());
+    for words in [
+        &["./configure", "--enable-dtrace"][..],
+        &["make", "memcached_dtrace.h"],
+        &["make", "-j2", "memcached"],
+    ] {
+        let o = Command::new(words[0]).args(&words[1..]).env("PATH", &path).current_dir(&source).output();
+        let o = o.unwrap();
+        assert!(o.status.success(), "{words:?}: {o:?}");
+    }
+    let socket = dir.join("socket");
+    let mut server = Command::new(source.join("memcached"));
+    let (server, _) = Running::new(server.args(["-u", "root", "-s"]).arg(&socket));
+    let begun = std::time::Instant::now();
+    let client = loop {
+        match std::os::unix::net::UnixStream::connect(&socket) {
+            Ok(client) => break client,
+            Err(e) => assert!(begun.elapsed().as_secs() < 60, "{e}"),
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    let pid = server.0.id();
+    let script = format!(
+        "BEGIN {{ printf(\"on\\n\"); }} \
+         memcached{pid}:::command-set {{ @set[copyinstr((uintptr_t)args[1], args[2]), args[3]] = count(); }} \
+         memcached*:::command-get {{ @get[copyinstr(arg1, arg2), args[3]] = count(); }} \
+         END {{ printa(\"set %s %d %@d\\n\", @set); printa(\"get %s %d %@d\\n\", @get); }}"
+    );
+    let mut tracing = start(&["-q", "-p", &pid.to_string(), "-n", &script]);
+    printed(&mut tracing);
+    let mut lines = BufReader::new(client.try_clone().unwrap()).lines();
+    let mut say = |text: &str, end: &str| {
+        (&client).write_all(text.as_bytes()).unwrap();
+        while lines.next().unwrap().unwrap() != end {}
+    };
+    for n in 0..3 {
+        say(&format!("set key{n} 0 0 5\r\nhello\r\n"), "STORED");
+    }
+    for n in [0, 1, 1, 9] {
+        say(&format!("get key{n}\r\n"), "END");
+    }
+    signal(&tracing, libc::SIGTERM);
+    let o = finish(tracing).code(0);
+    // The size of a value has the end of its line; what is not there has none.
+    let expected = [
+        "get key0 7 1",
+        "get key1 7 2",
+        "get key9 -1 1",
+        "on",
+        "set key0 7 1",
+        "set key1 7 1",
+        "set key2 7 1",
     ];
     assert_eq!(rows(&o), expected, "{o:?}");
     Pass
