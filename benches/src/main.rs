@@ -30,6 +30,7 @@ mod session;
 mod speculation;
 mod stable;
 mod stacks;
+mod usdt;
 mod user;
 
 use std::process::ExitCode;

@@ -20,7 +20,7 @@ pub(crate) enum Place {
 
 /// Name, place and code of each section. Sections that require that no probe was enabled before
 /// come first.
-pub(crate) const ALL: [(&str, Place, Section); 20] = [
+pub(crate) const ALL: [(&str, Place, Section); 21] = [
     ("off", Place::Machine, crate::all::off),
     ("all", Place::Machine, crate::all::all),
     ("start", Place::Machine, start),
@@ -36,6 +36,7 @@ pub(crate) const ALL: [(&str, Place, Section); 20] = [
     ("speculation", Place::Machine, crate::speculation::speculation),
     ("stable", Place::Both, crate::stable::stable),
     ("user", Place::Machine, crate::user::user),
+    ("usdt", Place::Machine, crate::usdt::usdt),
     ("stacks", Place::Machine, crate::stacks::stacks),
     ("list", Place::Both, crate::guest::list),
     ("firing", Place::Guest, crate::guest::firing),
