@@ -49,7 +49,7 @@ fn callers(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
     addresses(stack).skip(1)
 }
 
-/// The frames of a stack. Behind them are zeros; a zero among them is a call of no function.
+/// The frames of a stack of a process. Behind them are zeros; a zero among them is a call of no function.
 fn known(stack: &Stack) -> &[u64] {
     let end = stack.pcs.iter().rposition(|pc| *pc != 0).map_or(0, |last| last + 1);
     stack.pcs.get(..end).unwrap_or_default()
@@ -168,7 +168,7 @@ impl Names<'_> {
     fn stack(&mut self, stack: &Stack) -> events::Stack {
         let process = Process { pid: stack.tgid, time: stack.time };
         if stack.tgid == 0 {
-            let pcs = known(stack).iter();
+            let pcs = stack.pcs.iter().take_while(|pc| **pc != 0);
             let plain = |pc: u64| Symbol::new(pc, None, AddrForm::Address, SymbolName::default());
             let frames = match self.of_stacks {
                 true => pcs.map(|pc| self.kernel(*pc, AddrForm::Address)).collect(),

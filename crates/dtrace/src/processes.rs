@@ -73,7 +73,7 @@ impl ProcessChanges {
             return Err(running);
         }
         let ended = list.iter().filter_map(|change| match change {
-            Seen::Ended { pid, .. } => Some(*pid).filter(|pid| all.contains(pid)),
+            Seen::Ended { pid, .. } => Some(*pid).filter(|pid| every || all.contains(pid)),
             _ => None,
         });
         self.ending.extend(ended.map(|pid| (pid, LOOKS)));
@@ -110,7 +110,7 @@ impl ProcessChanges {
         self.ending.retain(|pid, looks| {
             self.waiting.pids.insert(*pid);
             *looks -= 1;
-            *looks > 0 && all.contains(pid)
+            *looks > 0 && (every || all.contains(pid))
         });
         let (begun, mut changes) = (Instant::now(), Vec::new());
         while let Some(pid) = self.waiting.next() {

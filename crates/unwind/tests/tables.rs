@@ -78,6 +78,12 @@ fn the_table_of_a_file_has_the_rules_of_its_functions() {
                         assert!(matches!(ra, None | Some(RegisterRule::Undefined)), "{path} {start:x}");
                     }
                     (_, Kind::Unknown) => unknown += 1,
+                    (CfaRule::RegisterAndOffset { register, offset }, Kind::Register) => {
+                        // The words of `struct pt_regs`.
+                        const WORDS: [i64; 16] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0];
+                        let expected = *offset * 16 + WORDS[usize::from(register.0)];
+                        assert_eq!(i64::from(found.offset), expected, "{path} {start:x}");
+                    }
                     (CfaRule::RegisterAndOffset { register, offset }, kind) => {
                         let number = match kind {
                             Kind::Sp => 7,

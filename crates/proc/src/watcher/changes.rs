@@ -27,11 +27,14 @@ pub enum Change {
     Executed { pid: u32, image: u64 },
     /// A process has mapped a file. `first`: no image that is remembered had it mapped.
     Mapped { pid: u32, file: Arc<File>, first: bool },
-    /// A program ended, by exec or exit.
+    /// A program ended, by exec or exit. Its image is [`NO_IMAGE`] where nothing was known of it.
     Ended { pid: u32, image: u64 },
     /// The watcher does not remember an ended program any more.
     Forgotten { pid: u32, image: u64 },
 }
+
+/// The number of no image.
+pub const NO_IMAGE: u64 = u64::MAX;
 
 /// A change in the backlog.
 #[derive(Clone, Debug)]

@@ -56,7 +56,7 @@ use table::{Observation, Table};
 
 use crate::{Call, Caller};
 
-pub use changes::{Change, Changes, Cursor};
+pub use changes::{Change, Changes, Cursor, NO_IMAGE};
 pub use file::File;
 pub use record::{BUILD_ID, BuildId, Event, FileIdentity, NAMESPACES, Record, parse};
 pub use table::{Generation, Image, Limits, Mapping, Object};

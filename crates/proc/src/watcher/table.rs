@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem::size_of;
 use std::sync::Arc;
 
-use super::changes::{Entry, Log};
+use super::changes::{Entry, Log, NO_IMAGE};
 use super::file::{File, FileKey, Files};
 use super::record::{Event, FileIdentity, NAMESPACES, Record};
 use crate::maps::{self, Backing, Kind, Map};
@@ -354,7 +354,13 @@ impl Table {
                 self.fork(pid, ppid, time);
             }
             Event::Exit { pid, tid } if !is_foreign(pid) => {
-                let Some(image) = self.current_mut(pid) else { return };
+                let Some(image) = self.current_mut(pid) else {
+                    // It began before there were records, and nobody has asked for it.
+                    if pid == tid {
+                        self.log.add(Entry::Ended { pid, image: NO_IMAGE });
+                    }
+                    return;
+                };
                 image.leader_ended |= pid == tid;
                 // Which thread is the last one is not reported. One that runs on and maps a file
                 // makes the process current again.

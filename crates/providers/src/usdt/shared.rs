@@ -128,6 +128,7 @@ impl Shared {
         self.detached.push(Detached::File(held.number()));
         let numbers: Vec<u64> = self.paths.extract_if(|_, known| known == path).map(|(n, _)| n).collect();
         let number = numbers.first().copied().unwrap_or(0);
-        (!ids.is_empty()).then(|| FileChange { pid: None, number, name, came: Vec::new(), went: ids })
+        // Also where there is no later probe: its links are closed.
+        Some(FileChange { pid: None, number, name, came: Vec::new(), went: ids })
     }
 }

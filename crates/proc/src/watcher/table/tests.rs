@@ -58,6 +58,19 @@ fn path(t: &Table, pid: u32, addr: u64) -> Option<String> {
 }
 
 #[test]
+fn the_end_of_a_process_of_which_nothing_is_known_is_told_once() {
+    let mut t = table();
+    let mut cursor = Cursor::default();
+    // One of its other threads, and its first one.
+    for record in [at(S, Event::Exit { pid: 10, tid: 11 }), exit(2 * S, 10)] {
+        t.apply(record);
+    }
+    let told = t.log.read(&mut cursor).list;
+    assert!(matches!(told[..], [Change::Ended { pid: 10, image: NO_IMAGE }]), "{told:?}");
+    assert!(t.images(10).is_empty());
+}
+
+#[test]
 fn a_child_has_the_mappings_of_its_parent_until_it_executes_a_program() {
     let mut t = table();
     t.observed(10, seen(0, &[(100, 200, "/bin/sh")]), S);
