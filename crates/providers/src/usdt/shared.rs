@@ -24,6 +24,17 @@ use crate::method::{Detached, HeldFile};
 /// What the sites of a probe in one file are like: the number of the definition, and size and sign of each argument.
 pub(super) type Forms = BTreeSet<(Option<u32>, Vec<(u8, bool)>)>;
 
+/// Whose the probes are that a description has matched in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    /// Those of each process.
+    Own,
+    /// Those of all processes, and they are known.
+    Known,
+    /// Those of all processes, which are new.
+    New,
+}
+
 /// A file that was searched.
 struct SharedFile {
     held: Arc<HeldFile>,
@@ -52,25 +63,24 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Notes that a process maps a file, if that is shared. Whether it was searched for a description, and shares its probes.
-    pub(super) fn known(&mut self, pattern: &Pattern, number: u64, pid: u32) -> Option<bool> {
+    /// Notes that a process maps a file, if that is shared. `None`: it was not searched for the description.
+    pub(super) fn known(&mut self, pattern: &Pattern, number: u64, pid: u32) -> Option<Sharing> {
         if self.own.get(pattern).is_some_and(|own| own.contains(&number)) {
-            return Some(false);
+            return Some(Sharing::Own);
         }
         let file = self.paths.get(&number).and_then(|path| self.files.get_mut(path))?;
         file.users.insert(pid);
-        file.searched.contains(pattern).then_some(true)
+        file.searched.contains(pattern).then_some(Sharing::Known)
     }
 
-    /// A file that a process maps has these probes for a description. True if all processes that run it share them, and they are new:
-    /// two overlays of one file have one.
+    /// A file that a process maps has these probes for a description. They are known where it is an overlay of one that was searched.
     pub(super) fn share(
         &mut self,
         (pattern, number): (&Pattern, u64),
         (held, name): (&Arc<HeldFile>, &Arc<str>),
         pid: u32,
         forms: HashMap<Arc<ProbeDesc>, Forms>,
-    ) -> Option<bool> {
+    ) -> Sharing {
         let path: OsString = held.path().into();
         let differs = |(other, file): (&OsString, &SharedFile)| {
             let known =
@@ -79,7 +89,7 @@ impl Shared {
         };
         if self.files.iter().any(differs) {
             self.own.entry(pattern.clone()).or_default().insert(number);
-            return None;
+            return Sharing::Own;
         }
         let new = || SharedFile {
             held: held.clone(),
@@ -94,7 +104,7 @@ impl Shared {
         let file = self.files.entry(path).or_insert_with(new);
         file.users.insert(pid);
         file.forms.extend(forms);
-        Some(file.searched.insert(pattern.clone()))
+        if file.searched.insert(pattern.clone()) { Sharing::New } else { Sharing::Known }
     }
 
     /// How many probes a process has brought, and how many there are.

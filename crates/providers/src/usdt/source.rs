@@ -28,7 +28,7 @@ use usdt::{Source, probe_name, provider_name};
 
 use super::definitions::Definitions;
 use super::follow::Followed;
-use super::shared::{Forms, Shared};
+use super::shared::{Forms, Shared, Sharing};
 use crate::kernel::{kernel_for, try_aside};
 use crate::lock;
 use crate::method::{HeldFile, HeldProcess};
@@ -524,28 +524,36 @@ impl<'a> Match<'a> {
     ) -> bool {
         let Reading { symbols, held, shared, .. } = reading;
         let pid = process.pid();
-        let of = |site: &Arc<Site>, shares: bool| {
-            self.desc(object, site, (pid, shares))
-                .map(|(desc, is_shared)| (Arc::new(desc), is_shared, site.clone()))
+        let select = |shares: bool| -> Vec<(Arc<ProbeDesc>, bool, Arc<Site>)> {
+            let of = |site: &Arc<Site>| {
+                let (desc, is_shared) = self.desc(object, site, (pid, shares))?;
+                Some((Arc::new(desc), is_shared, site.clone()))
+            };
+            sites.iter().filter_map(of).collect()
         };
-        let mut selected: Vec<_> = sites.iter().filter_map(|site| of(site, self.shares)).collect();
-        let mut forms: HashMap<Arc<ProbeDesc>, Forms> = HashMap::new();
-        for (desc, _, site) in selected.iter().filter(|(_, is_shared, _)| *is_shared) {
-            forms.entry(desc.clone()).or_default().insert(site.form());
-        }
+        let mut selected = select(self.shares);
         let mut file = None;
         let mut find = || -> Arc<HeldFile> { file.get_or_insert_with(|| held.file(object, symbols)).clone() };
-        let is_new = match (forms.is_empty(), shared.known(self.pattern, number, pid)) {
-            (true, _) => None,
-            (false, Some(shares)) => shares.then_some(false),
-            (false, None) => shared.share((self.pattern, number), (&find(), &object.name), pid, forms),
+        let sharing = match shared.known(self.pattern, number, pid) {
+            Some(sharing) => sharing,
+            None => {
+                let mut forms: HashMap<Arc<ProbeDesc>, Forms> = HashMap::new();
+                for (desc, _, site) in selected.iter().filter(|(_, is_shared, _)| *is_shared) {
+                    forms.entry(desc.clone()).or_default().insert(site.form());
+                }
+                match forms.is_empty() {
+                    true => Sharing::Own,
+                    false => shared.share((self.pattern, number), (&find(), &object.name), pid, forms),
+                }
+            }
         };
-        if is_new.is_none() {
-            selected = sites.iter().filter_map(|site| of(site, false)).collect();
+        if self.shares && sharing == Sharing::Own {
+            selected = select(false);
         }
         let mut any_own = false;
         for (desc, is_shared, site) in selected {
-            if if is_shared { is_new != Some(true) } else { !own } {
+            let is_wanted = if is_shared { sharing == Sharing::New } else { own };
+            if !is_wanted {
                 continue;
             }
             any_own |= !is_shared;
