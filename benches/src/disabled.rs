@@ -2,8 +2,7 @@
 
 use std::process::Command;
 
-use dtrace::{Macros, ProviderDefinitions, Source, options::Options};
-
+use crate::built::Built;
 use crate::run::{Tools, figure};
 
 /// The most that a disabled probe with a test may take, in nanoseconds.
@@ -66,27 +65,14 @@ pub(crate) fn disabled(_: &Tools) {
 
 /// The minimum of each loop.
 fn measure(compiler: &str, file: &str, rounds: usize) -> Result<[f64; 3], String> {
-    let dir = std::env::temp_dir().join(format!("dt-bench-disabled-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).map_err(|e| e.to_string())?;
-    let source = Source::Script("bench.d".into(), DEFINITION.into());
-    let definitions = ProviderDefinitions::read(&[source], &Macros::default(), &Options::default())
-        .map_err(|e| e.to_string())?;
-    for (name, text) in [("bench.h", definitions.header("bench.h")), (file, PROGRAM.into())] {
-        std::fs::write(dir.join(name), text).map_err(|e| e.to_string())?;
-    }
-    let built = Command::new(compiler).args(["-O2", file, "-o", "bench"]).current_dir(&dir).output();
-    let built = built.map_err(|e| format!("{compiler}: {e}"))?;
-    if !built.status.success() {
-        return Err(String::from_utf8_lossy(&built.stderr).into_owned());
-    }
+    let built = Built::new("disabled", DEFINITION, (compiler, file, PROGRAM))?;
     let mut least = [f64::MAX; 3];
     for _ in 0..rounds {
-        let out = Command::new(dir.join("bench")).output().map_err(|e| e.to_string())?;
+        let out = Command::new(built.program()).output().map_err(|e| e.to_string())?;
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         for (least, word) in least.iter_mut().zip(text.split_whitespace()) {
             *least = least.min(word.parse().map_err(|_| format!("printed {text}"))?);
         }
     }
-    let _ = std::fs::remove_dir_all(&dir);
     Ok(least)
 }

@@ -12,6 +12,7 @@
 
 mod all;
 mod arrivals;
+mod built;
 mod calls;
 mod disabled;
 mod dynamic;

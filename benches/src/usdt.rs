@@ -2,11 +2,10 @@
 //! processes, and when one that starts later is traced.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use dtrace::{Macros, ProviderDefinitions, Source, options::Options};
-
+use crate::built::Built;
 use crate::run::{Cost, Running, Tools, figure, median, whole};
 use crate::user::{empty, mark};
 
@@ -73,50 +72,24 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// A directory with the program. It is removed in the end.
-struct Built(PathBuf);
-
-impl Built {
-    fn new() -> Result<Built, String> {
-        let built = Built(std::env::temp_dir().join(format!("dt-bench-usdt-{}", std::process::id())));
-        std::fs::create_dir_all(&built.0).map_err(|e| e.to_string())?;
-        let others: String = (0..PROBES - 3).map(|n| format!("probe p{n}(int a, const char *b); ")).collect();
-        let definition = format!(
-            "provider bench {{ probe request(int a, const char *b); probe once(int a, const char *b); \
-             probe later(int a, const char *b); {others} }};"
-        );
-        let fired: String = (0..PROBES - 3).map(|n| format!("BENCH_P{n}({n}, what); ")).collect();
-        let source = Source::Script("bench.d".into(), definition);
-        let definitions = ProviderDefinitions::read(&[source], &Macros::default(), &Options::default())
-            .map_err(|e| e.to_string())?;
-        let files = [("bench.h", definitions.header("bench.h")), ("bench.c", PROGRAM.replace("ALL", &fired))];
-        for (name, text) in files {
-            std::fs::write(built.0.join(name), text).map_err(|e| e.to_string())?;
-        }
-        let words = ["-O2", "bench.c", "-o", "bench"];
-        let out = Command::new("cc").args(words).current_dir(&built.0).output().map_err(|e| e.to_string())?;
-        let said = String::from_utf8_lossy(&out.stderr);
-        if out.status.success() { Ok(built) } else { Err(format!("cc: {said}")) }
-    }
-
-    fn program(&self) -> PathBuf {
-        self.0.join("bench")
-    }
-
-    /// Where the note of the first probe says that its site is. The program is linked so that offsets in the file are these.
-    fn site(&self) -> Option<u64> {
-        let out = Command::new("readelf").arg("-n").arg(self.program()).output().ok()?;
-        let text = String::from_utf8_lossy(&out.stdout).into_owned();
-        let note = text.split("Provider: bench").find(|note| note.contains("Name: request\n"))?;
-        let place = note.split("Location: 0x").nth(1)?.split(',').next()?;
-        u64::from_str_radix(place, 16).ok()
-    }
+/// Builds the program.
+fn build() -> Result<Built, String> {
+    let others: String = (0..PROBES - 3).map(|n| format!("probe p{n}(int a, const char *b); ")).collect();
+    let definition = format!(
+        "provider bench {{ probe request(int a, const char *b); probe once(int a, const char *b); \
+         probe later(int a, const char *b); {others} }};"
+    );
+    let fired: String = (0..PROBES - 3).map(|n| format!("BENCH_P{n}({n}, what); ")).collect();
+    Built::new("usdt", &definition, ("cc", "bench.c", &PROGRAM.replace("ALL", &fired)))
 }
 
-impl Drop for Built {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Where the note of the first probe says that its site is. The program is linked so that offsets in the file are these.
+fn site(built: &Built) -> Option<u64> {
+    let out = Command::new("readelf").arg("-n").arg(built.program()).output().ok()?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let note = text.split("Provider: bench").find(|note| note.contains("Name: request\n"))?;
+    let place = note.split("Location: 0x").nth(1)?.split(',').next()?;
+    u64::from_str_radix(place, 16).ok()
 }
 
 /// The program as it runs.
@@ -155,7 +128,7 @@ impl Drop for Process {
 
 /// Measures all.
 pub(crate) fn usdt(tools: &Tools) {
-    match Built::new() {
+    match build() {
         Ok(built) => {
             firings(tools, &built);
             many(tools, &built);
@@ -182,7 +155,7 @@ fn firings(tools: &Tools, built: &Built) {
     for _ in 0..ROUNDS {
         bare = bare.min(process.measure());
         // The site is one of some nops, of which each kernel has its quickest.
-        for place in built.site().into_iter().flat_map(|site| [site, site + 1]) {
+        for place in site(built).into_iter().flat_map(|site| [site, site + 1]) {
             if let Some(_link) = empty(&program, &[place], Some(pid), false) {
                 floor = floor.min(process.measure());
             }
@@ -240,7 +213,7 @@ fn many(tools: &Tools, built: &Built) {
 fn later(tools: &Tools, built: &Built) {
     const RUNS: u32 = 200;
     println!("\na process that starts later");
-    let file = built.0.join("script");
+    let file = built.dir().join("script");
     let script = |commands: String| {
         let _ = std::fs::write(&file, commands);
         format!("sh {}", file.display())
@@ -256,7 +229,7 @@ fn later(tools: &Tools, built: &Built) {
     // A copy of the program is another file.
     let mut latest: Vec<f64> = Vec::new();
     for round in 0..7 {
-        let copy = built.0.join(format!("copy{round}"));
+        let copy = built.dir().join(format!("copy{round}"));
         let (from, copy) = (built.program(), copy.display());
         let command = script(format!("sleep 0.5; cp {} {copy}; {copy} later", from.display()));
         let first = "bench*:::later { @ = min(arg0); } END { printa(\"%@d\", @); }";
