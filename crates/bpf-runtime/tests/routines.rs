@@ -627,7 +627,11 @@ fn equal_stacks_are_stored_once() {
         assert!(!stack.pcs.is_empty() && stack.pcs.iter().all(|pc| *pc != 0), "{stack:x?}");
         let in_kernel = kernel.contains(&id);
         // Only the program knows the generation of a process, to the nanosecond.
-        assert_eq!(plane::stacks::id(STACK_KEY, stack.tgid, 0, &stack.pcs) == id, in_kernel, "{stack:x?}");
+        assert_eq!(
+            plane::stacks::id(STACK_KEY, stack.tgid, 0, &stack.pcs, &stack.calls) == id,
+            in_kernel,
+            "{stack:x?}"
+        );
         let times = if in_kernel { 0..=0 } else { begun..=boot_time() };
         assert!(times.contains(&stack.time), "{stack:x?}");
         let of = if in_kernel { vec![0] } else { vec![std::process::id(), child as u32] };

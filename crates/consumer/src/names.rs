@@ -301,7 +301,7 @@ mod tests {
 
     fn written(symbols: &mut Functions, pcs: &[u64]) -> Vec<String> {
         let mut names = Names { symbols, target: None, time: None, of_stacks: true };
-        let stack = names.stack(&Stack { tgid: 7, time: 0, pcs: pcs.to_vec() });
+        let stack = names.stack(&Stack { tgid: 7, time: 0, pcs: pcs.to_vec(), ..Stack::default() });
         let text = |symbol: &Symbol| {
             let mut text = Vec::new();
             symbol.write(&mut text);
@@ -374,7 +374,8 @@ mod tests {
         written(&mut symbols, &[0x1010, 0x1018, 0x1020]);
         assert_eq!(symbols.prepared, [0x1010, 0x1018, 0x1020, 0x101f]);
         symbols.prepared.clear();
-        let stack = || Stack { tgid: 7, time: 0, pcs: vec![0x1010, 0x1018, 0x1020, 0, 0] };
+        let stack =
+            || Stack { tgid: 7, time: 0, pcs: vec![0x1010, 0x1018, 0x1020, 0, 0], ..Stack::default() };
         let mut names = Names { symbols: &mut symbols, target: None, time: None, of_stacks: true };
         names.prepare([Raw::Stack(stack().into()), Raw::Int(events::Int::new(1, 8, false))].into_iter());
         assert_eq!(symbols.prepared, [0x1010, 0x1018, 0x1020, 0x101f]);

@@ -15,7 +15,7 @@ use crate::source::Source;
 
 /// The empty stack, printed for a stack that could not be stored.
 pub(crate) fn no_stack() -> Arc<Stack> {
-    Arc::new(Stack { tgid: 0, time: 0, pcs: Vec::new() })
+    Arc::new(Stack::default())
 }
 
 /// A moment: when a stack was evicted, or until when everything is consumed.
@@ -123,7 +123,7 @@ mod tests {
     }
 
     fn stacks(ids: std::ops::Range<u64>) -> Vec<(u64, Stack)> {
-        ids.map(|id| (id, Stack { tgid: 0, time: 0, pcs: vec![id] })).collect()
+        ids.map(|id| (id, Stack { tgid: 0, time: 0, pcs: vec![id], ..Stack::default() })).collect()
     }
 
     #[test]

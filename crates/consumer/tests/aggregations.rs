@@ -277,7 +277,7 @@ fn addresses_of_all_rows_are_named_together() {
     let a = s.aggregation("a", AggFunc::Count, &stack);
     for pid in [7, 8] {
         let pcs = vec![0x1_0010, 0x1_0020, 0];
-        s.kernel.stacks.insert(pid.into(), Stack { tgid: pid, time: 0, pcs });
+        s.kernel.stacks.insert(pid.into(), Stack { tgid: pid, time: 0, pcs, ..Stack::default() });
         s.add(a, &[V::N(pid.into()), V::U(0x99, pid)], &[1]);
     }
     s.finish();
@@ -294,8 +294,8 @@ fn stacks_are_keys() {
     let mut s = Session::new(quiet());
     let stacks = [Datum::KernelStack { frames: 20 }, STR, Datum::UserStack { frames: 20, strsize: 0 }];
     let a = s.aggregation("a", AggFunc::Count, &stacks);
-    s.kernel.stacks.insert(5, Stack { tgid: 0, time: 0, pcs: vec![0x1_0010, 0x1_0200] });
-    s.kernel.stacks.insert(6, Stack { tgid: 77, time: 0, pcs: vec![0x1_0010] });
+    s.kernel.stacks.insert(5, Stack { tgid: 0, time: 0, pcs: vec![0x1_0010, 0x1_0200], ..Stack::default() });
+    s.kernel.stacks.insert(6, Stack { tgid: 77, time: 0, pcs: vec![0x1_0010], ..Stack::default() });
     s.add(a, &[V::N(5), V::S("cat"), V::N(6)], &[2]);
     s.consumer.snapshot(&mut s.kernel).unwrap();
     // The store forgets; the entry does not.
@@ -310,7 +310,10 @@ fn only_stacks_that_are_compared_or_printed_are_fetched() {
     let mut s = Session::new(quiet());
     let a = s.aggregation("a", AggFunc::Count, &[Datum::KernelStack { frames: 20 }]);
     for id in 1..=6u64 {
-        s.kernel.stacks.insert(id, Stack { tgid: 0, time: 0, pcs: vec![0x1_0000 + 0x100 * (9 - id)] });
+        s.kernel.stacks.insert(
+            id,
+            Stack { tgid: 0, time: 0, pcs: vec![0x1_0000 + 0x100 * (9 - id)], ..Stack::default() },
+        );
     }
     for (id, count) in [(1, 9), (2, 5), (3, 5), (4, 5), (5, 1), (6, 1)] {
         s.add(a, &[V::N(id)], &[count]);

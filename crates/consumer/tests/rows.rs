@@ -74,8 +74,10 @@ fn stacks_and_symbols() {
             Datum::UserAddr(AddrForm::Address),
         ],
     );
-    s.kernel.stacks.insert(5, Stack { tgid: 0, time: 0, pcs: vec![0x1_0010, 0x1_0200, 0, 9] });
-    s.kernel.stacks.insert(6, Stack { tgid: 77, time: 0, pcs: vec![0x1_0010] });
+    s.kernel
+        .stacks
+        .insert(5, Stack { tgid: 0, time: 0, pcs: vec![0x1_0010, 0x1_0200, 0, 9], ..Stack::default() });
+    s.kernel.stacks.insert(6, Stack { tgid: 77, time: 0, pcs: vec![0x1_0010], ..Stack::default() });
     s.record(0, kernel, &[V::N(5)]);
     s.record(0, user, &[V::N(6)]);
     // A stack that could not be stored.
@@ -92,7 +94,7 @@ fn frames_that_are_not_known_are_incomplete_with_and_without_names() {
         let mut s = Session::new(quiet());
         s.consumer.name_stacks(named);
         let epid = s.traces(&probe(1, "p:m:f:n"), &[Datum::UserStack { frames: 20, strsize: 0 }]);
-        s.kernel.stacks.insert(5, Stack { tgid: 7, time: 0, pcs: vec![0x9_9999, 1] });
+        s.kernel.stacks.insert(5, Stack { tgid: 7, time: 0, pcs: vec![0x9_9999, 1], ..Stack::default() });
         s.record(0, epid, &[V::N(5)]);
         s.drain();
         let lines: Vec<String> =
@@ -103,7 +105,7 @@ fn frames_that_are_not_known_are_incomplete_with_and_without_names() {
     // Of the kernel, 1 is an address as any other.
     let mut s = Session::new(quiet());
     let epid = s.traces(&probe(1, "p:m:f:n"), &[Datum::KernelStack { frames: 20 }]);
-    s.kernel.stacks.insert(5, Stack { tgid: 0, time: 0, pcs: vec![1] });
+    s.kernel.stacks.insert(5, Stack { tgid: 0, time: 0, pcs: vec![1], ..Stack::default() });
     s.record(0, epid, &[V::N(5)]);
     s.drain();
     assert!(!s.output().contains("incomplete"));

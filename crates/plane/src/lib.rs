@@ -27,6 +27,7 @@
 //!                 vtime     the CPU time of a thread
 //!  stacks         stacks    stores each stack once, under its hash
 //!                 unwind    tables by which stacks of processes are walked
+//!                 python    frames of an interpreter in them
 //!                 siphash   the keyed hash of stacks
 //!  scratch        scratch   memory of one firing
 //!  probes         probe_table   rows of the probes that come while a session runs
@@ -37,7 +38,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! address deadman format names order overwrite owned packet probe_table processes scratch shape siphash thread vtime unwind
+//! address deadman format names order overwrite owned packet probe_table processes python scratch shape siphash thread vtime unwind
 //! assoc control desc
 //! ring table
 //! read stacks
@@ -59,6 +60,7 @@ pub mod owned;
 pub mod packet;
 pub mod probe_table;
 pub mod processes;
+pub mod python;
 pub mod read;
 pub mod ring;
 pub mod scratch;

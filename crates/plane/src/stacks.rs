@@ -22,9 +22,9 @@
 //! ```text
 //!  block                                             entry (whole words)
 //!    0  claimed  words ever reserved   fetch-add      +0  tgid     u32   0 for kernel stacks
-//!    8  mask     blocks of the side - 1; block 0      +4  nframes  u32
+//!    8  mask     blocks of the side - 1; block 0      +4  nframes  u16, ncalls u16
 //!   64  slots    id u64, place u64                    +8  time     u64   when it was stored; 0 for kernel stacks
-//!    …  words    entries                              +16 pcs[nframes]
+//!    …  words    entries                              +16 pcs[nframes], calls[ncalls] ([`crate::python`])
 //!
 //!  a program:  finds id in a slot                                            ──► writes id
 //!              else reserves words ──► writes the entry ──► place: 0 -> p    ──► id: 0 -> id
@@ -64,7 +64,7 @@ use crate::siphash;
 
 /// Offset of the process (tgid, the tracer's namespace).
 pub const TGID: u32 = 0;
-/// Offset of the number of frames.
+/// Offset of the number of frames, and above it that of the frames of an interpreter.
 pub const NFRAMES: u32 = 4;
 /// Offset of the time of storing, in nanoseconds since boot. A program has the generation there
 /// while it computes the hash.
@@ -73,6 +73,10 @@ pub const TIME: u32 = 8;
 pub const PCS: u32 = 16;
 /// Maximum number of frames of a stack (`kernel.perf_event_max_stack`'s default).
 pub const FRAMES_MAX: u32 = 127;
+/// Position of the number of frames of an interpreter above that of frames.
+pub const CALLS_SHIFT: u32 = 16;
+/// Maximum number of frames of an interpreter.
+pub const CALLS_MAX: u32 = FRAMES_MAX;
 
 /// Offset of the number of reserved words in a block.
 pub const CLAIMED: u32 = 0;
@@ -96,7 +100,7 @@ pub const BLOCK_MAX: u64 = 1 << 20;
 /// The smallest block.
 pub const BLOCK_MIN: u64 = 1 << 14;
 
-/// Bytes of an entry of at most `frames` frames.
+/// Bytes of an entry of at most `frames` frames, those of an interpreter among them.
 pub const fn value_size(frames: u32) -> u32 {
     PCS + 8 * frames
 }
@@ -120,9 +124,14 @@ pub const GENERATION_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The id of a stack: the hash of its entry, as it is before the time replaces the generation. Kernel
 /// stacks have process and generation 0.
-pub fn id(key: siphash::Key, tgid: u32, generation: u64, pcs: &[u64]) -> u64 {
-    let head = [u64::from(tgid) | (pcs.len() as u64) << 32, generation];
-    siphash::hash(key, head.into_iter().chain(pcs.iter().copied())).max(1)
+pub fn id(key: siphash::Key, tgid: u32, generation: u64, pcs: &[u64], calls: &[u64]) -> u64 {
+    let head = [head(tgid, pcs.len(), calls.len()), generation];
+    siphash::hash(key, head.into_iter().chain(pcs.iter().chain(calls).copied())).max(1)
+}
+
+/// The first word of an entry.
+fn head(tgid: u32, frames: usize, calls: usize) -> u64 {
+    u64::from(tgid) | (frames as u64) << 32 | (calls as u64) << (32 + CALLS_SHIFT)
 }
 
 /// The layout of a block.
@@ -165,7 +174,7 @@ impl BlockShape {
 }
 
 /// A stack read from the store.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stack {
     /// Process (tgid, the tracer's namespace; 0 outside of it); 0 for kernel stacks.
     pub tgid: u32,
@@ -174,6 +183,8 @@ pub struct Stack {
     pub time: u64,
     /// Return addresses, innermost first.
     pub pcs: Vec<u64>,
+    /// Frames of an interpreter, innermost first: [`crate::python::Call`].
+    pub calls: Vec<u64>,
 }
 
 /// A side of the store, in memory that programs change.
@@ -249,9 +260,12 @@ fn entry(block: &[AtomicU64], place: u64) -> Option<Stack> {
     let place = usize::try_from(place).ok().filter(|place| *place != 0)?;
     let at = |offset: u32| place.checked_add(offset as usize / 8);
     let head = word(at(TGID)?)?;
-    let frames = u32::try_from(head >> 32).ok().filter(|n| (1..=FRAMES_MAX).contains(n))?;
-    let pcs = (0..frames).map(|i| word(at(PCS + 8 * i)?)).collect::<Option<_>>()?;
-    Some(Stack { tgid: head as u32, time: word(at(TIME)?)?, pcs })
+    let counts = (head >> 32) as u32;
+    let frames = Some(counts & 0xffff).filter(|n| (1..=FRAMES_MAX).contains(n))?;
+    let calls = Some(counts >> CALLS_SHIFT).filter(|n| *n <= CALLS_MAX)?;
+    let mut words = (0..frames + calls).map(|i| word(at(PCS + 8 * i)?));
+    let pcs = words.by_ref().take(frames as usize).collect::<Option<_>>()?;
+    Some(Stack { tgid: head as u32, time: word(at(TIME)?)?, pcs, calls: words.collect::<Option<_>>()? })
 }
 
 #[cfg(test)]
@@ -260,18 +274,18 @@ mod tests {
 
     /// Stores a stack as a program does, in memory that no program changes.
     fn store(memory: &[AtomicU64], shape: BlockShape, stack: &Stack) -> Option<u64> {
-        let Stack { tgid, time, pcs } = stack;
-        let id = id([1, 2], *tgid, *time, pcs);
+        let Stack { tgid, time, pcs, calls } = stack;
+        let id = id([1, 2], *tgid, *time, pcs, calls);
         let count = memory.len() / (shape.size as usize / 8);
         let block = memory.chunks_exact(shape.size as usize / 8).nth(id as usize & (count - 1))?;
-        let words = entry_words(pcs.len() as u32);
+        let words = entry_words((pcs.len() + calls.len()) as u32);
         let at = block[0].fetch_add(u64::from(words), Ordering::Relaxed) as u32;
         let place = shape.entries() / 8 + at;
         if at + words > shape.words() {
             return None;
         }
-        let head = u64::from(*tgid) | (pcs.len() as u64) << 32;
-        for (i, word) in [head, *time].iter().chain(pcs).enumerate() {
+        let head = head(*tgid, pcs.len(), calls.len());
+        for (i, word) in [head, *time].iter().chain(pcs).chain(calls).enumerate() {
             block[place as usize + i].store(*word, Ordering::Relaxed);
         }
         let mut slot = shape.first_slot(id);
@@ -290,8 +304,17 @@ mod tests {
     #[test]
     fn stacks_of_another_process_program_or_start_have_another_id() {
         let pcs = [0x1000, 0x2000];
-        let of = |tgid, start, execs| id([1, 2], tgid, generation(start, execs), &pcs);
-        let ids = [of(7, 5, 1), of(8, 5, 1), of(7, 6, 1), of(7, 5, 2), of(7, 5, 0), id([1, 2], 0, 0, &pcs)];
+        let of = |tgid, start, execs| id([1, 2], tgid, generation(start, execs), &pcs, &[]);
+        let (first, rest) = pcs.split_at(1);
+        let ids = [
+            of(7, 5, 1),
+            of(8, 5, 1),
+            of(7, 6, 1),
+            of(7, 5, 2),
+            of(7, 5, 0),
+            id([1, 2], 0, 0, &pcs, &[]),
+            id([1, 2], 7, generation(5, 1), first, rest),
+        ];
         for (n, id) in ids.iter().enumerate() {
             assert!(!ids[..n].contains(id), "{n} {ids:x?}");
         }
@@ -321,7 +344,8 @@ mod tests {
             let mut stored = Vec::new();
             for n in 0..12 * u64::from(blocks) {
                 let pcs: Vec<u64> = (0..n % 20 + 1).map(|i| n << 32 | i).collect();
-                let stack = Stack { tgid: n as u32 % 3, time: n % 2, pcs };
+                let calls = (0..n % 7).collect();
+                let stack = Stack { tgid: n as u32 % 3, time: n % 2, pcs, calls };
                 stored.push((store(&memory, shape, &stack).unwrap(), stack));
             }
             for (id, stack) in &stored {
@@ -354,6 +378,7 @@ mod tests {
             (7, 1 << 20, 0),
             (7, u64::from(shape.size) / 8 - 1, 5 << 32),
             (7, 1000, u64::MAX),
+            (7, 1000, 0x80_0001 << 32),
             (7, 0, 1 << 32),
         ] {
             memory[SLOTS as usize / 8].store(id, Ordering::Relaxed);

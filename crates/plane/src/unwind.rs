@@ -12,7 +12,8 @@
 //!  directory (one map)
 //!    slots     key of an address space, state: version 16 | ranges 16 | first range 32
 //!    wanted    address spaces that programs have met and found no slot or table for
-//!    ranges    start, end, table (first page 32 | pages 32), delta       sorted by start
+//!    ranges    start, end, table (first page 32 | pages 32), delta       sorted by start; behind those of a
+//!              space one more, whose start is the address of the state of its interpreter, or 0
 //!
 //!  chunks (maps of CHUNK_WORDS words in a map of maps)
 //!    pages     first row 32 | rows 32        one for each 4 KiB of a file's code
@@ -257,6 +258,13 @@ pub struct Range {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Directory<'m>(&'m [AtomicU64]);
 
+impl Range {
+    /// The range behind those of an address space, whose interpreter has its state there.
+    pub fn of_interpreter(state: u64) -> Range {
+        Range { start: state, end: 0, table: NO_TABLE, delta: 0 }
+    }
+}
+
 impl<'m> Directory<'m> {
     /// The directory in `memory`.
     pub fn new(memory: &'m [AtomicU64]) -> Option<Directory<'m>> {
@@ -290,7 +298,7 @@ impl<'m> Directory<'m> {
         }
     }
 
-    /// Gives an address space these ranges. False if it has no slot.
+    /// Gives an address space these ranges, and the one behind them, which is that of its interpreter. False if it has no slot.
     pub fn publish(self, key: u64, first: u32, count: u32) -> bool {
         let is_free =
             |at: &u32| self.word(*at).is_some_and(|word| matches!(word.load(Ordering::Relaxed), 0 | DELETED));

@@ -203,7 +203,8 @@ impl World for FiringWorld<'_> {
             return 0;
         }
         let pcs: Vec<u64> = all.iter().copied().take(frames.min(FRAMES_MAX) as usize).collect();
-        let stack = Stack { tgid: if user { self.firing.pid as u32 } else { 0 }, time: 0, pcs };
+        let stack =
+            Stack { tgid: if user { self.firing.pid as u32 } else { 0 }, time: 0, pcs, ..Stack::default() };
         // As in the kernel, the hash is the id.
         let mut hasher = DefaultHasher::new();
         (user, stack.tgid, &stack.pcs).hash(&mut hasher);
