@@ -441,6 +441,8 @@ fn symbol(b: &mut Bytes<'_>) -> Read1<Symbol> {
             file: b.option(shared)?,
             line: b.option(Bytes::narrow)?,
             inlined: b.byte()? != 0,
+            // Streams of earlier versions of the tracer end before it.
+            interpreted: !b.is_at_end() && b.byte()? != 0,
         };
         Ok(Symbol { address, process, form, name })
     })

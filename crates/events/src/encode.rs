@@ -392,6 +392,7 @@ fn put_symbol(out: &mut Vec<u8>, symbol: &Symbol) {
         }
         put_option(out, symbol.name.line, |out, line| put_uint(out, line.into()));
         out.push(symbol.name.inlined.into());
+        out.push(symbol.name.interpreted.into());
     });
 }
 
@@ -483,8 +484,43 @@ fn put_shape(out: &mut Vec<u8>, shape: &Shape) {
 mod tests {
     use super::*;
     use crate::decode::Reader;
+    use crate::event::Firing;
     use crate::generate::Generator;
+    use crate::value::SymbolName;
     use crate::wire::grown;
+
+    /// A version before it had no such field. Its symbols are read with a default.
+    #[test]
+    fn symbols_that_end_before_an_added_field_are_those_of_no_interpreter() {
+        let mut name = SymbolName::new(None, Some("f".into()), 0);
+        (name.inlined, name.interpreted) = (true, true);
+        let symbol = Symbol::new(7, Some(2), AddrForm::Address, name);
+        let probe = std::borrow::Cow::Owned(Probe::new(1, [(); 4].map(|()| "p".into()), Calls::None).into());
+        let field = |symbol: &Symbol| Field {
+            name: "".into(),
+            action: Action::Trace(Value::Symbol(symbol.clone().into())),
+        };
+        let record = |symbol: &Symbol| {
+            let firing = Firing::new(0, 0, 1, std::borrow::Cow::clone(&probe));
+            Event::Record(Record { firing, part: Part::WHOLE, fields: vec![field(symbol)] })
+        };
+        let mut encoder = Encoder::new(Vec::new());
+        encoder.event(&record(&symbol)).unwrap();
+        let mut stream = encoder.into_inner().unwrap();
+        assert_eq!(Reader::new(&stream[..]).next_event().unwrap(), Some(record(&symbol)));
+        // The symbol is at the end of the frame. Lengths are those of the frame, the field, the value and the symbol.
+        let mut encoded = Vec::new();
+        put_symbol(&mut encoded, &symbol);
+        assert!(stream.ends_with(&encoded));
+        let at = stream.len() - encoded.len();
+        for place in [MAGIC.len() + 4, at - 5, at - 2, at] {
+            stream[place] -= 1;
+        }
+        assert_eq!(stream.pop(), Some(1));
+        let mut earlier = symbol.clone();
+        earlier.name.interpreted = false;
+        assert_eq!(Reader::new(&stream[..]).next_event().unwrap(), Some(record(&earlier)));
+    }
 
     /// A later version adds fields to every structure. This one reads the events without them.
     #[test]

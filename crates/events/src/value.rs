@@ -128,7 +128,8 @@ pub struct Stack {
 pub struct SymbolName {
     /// Kernel: `vmlinux` or the module. Process: the base name of the object.
     pub module: Option<Arc<str>>,
-    /// The symbol. Without a module it is [`SymbolName::INCOMPLETE`], and no symbol.
+    /// The symbol. Without a module it is that of an [interpreted](SymbolName::interpreted) function, or
+    /// [`SymbolName::INCOMPLETE`] and no symbol.
     pub symbol: Option<Arc<str>>,
     /// Offset in the symbol; 0 without a symbol.
     pub offset: u64,
@@ -141,6 +142,9 @@ pub struct SymbolName {
     pub line: Option<u32>,
     /// The function was put inline into that of the next frame, and has no code of its own at the address. Its offset is 0.
     pub inlined: bool,
+    /// A function of an interpreter, which the function of the frame before it runs. It has no code at the address, which is that of
+    /// the function that runs it, and no module. Its symbol, file and line are missing where they are not known.
+    pub interpreted: bool,
 }
 
 impl SymbolName {
@@ -150,6 +154,11 @@ impl SymbolName {
     /// The name of the frame that stands for frames that are not known.
     pub fn incomplete() -> Self {
         SymbolName { symbol: Some(SymbolName::INCOMPLETE.into()), ..SymbolName::default() }
+    }
+
+    /// True for the name of the frame that stands for frames that are not known.
+    pub fn is_incomplete(&self) -> bool {
+        !self.interpreted && self.module.is_none() && self.symbol.as_deref() == Some(SymbolName::INCOMPLETE)
     }
 
     /// A symbol of a module.
@@ -181,8 +190,12 @@ impl Symbol {
     /// Writes the name in its form: `` module`symbol+0x1c `` for [`AddrForm::Address`], without the
     /// offset for `Symbol` and `Function`, the module alone for `Module`; `0x…` where there is no
     /// name; `[incomplete]` for frames that are not known. An address has ` [inlined]` and its source
-    /// line ` (file:12)` behind it, if there are. Control characters are not escaped.
+    /// line ` (file:12)` behind it, if there are. A function of an interpreter is `[ file:12 (function) ]` in every form,
+    /// without what is not known of it, and `[ ? ]` if that is everything. Control characters are not escaped.
     pub fn write(&self, out: &mut Vec<u8>) {
+        if self.name.interpreted {
+            return self.write_interpreted(out);
+        }
         self.write_name(out);
         if self.form != AddrForm::Address {
             return;
@@ -193,6 +206,21 @@ impl Symbol {
         if let (Some(file), Some(line)) = (&self.name.file, self.name.line) {
             out.extend_from_slice(format!(" ({file}:{line})").as_bytes());
         }
+    }
+
+    fn write_interpreted(&self, out: &mut Vec<u8>) {
+        let SymbolName { symbol, file, line, .. } = &self.name;
+        let place = file.as_ref().map(|file| match line {
+            Some(line) => format!("{file}:{line}"),
+            None => file.to_string(),
+        });
+        let function = symbol.as_ref().map(|symbol| format!("({symbol})"));
+        let text = match (place, function) {
+            (Some(place), Some(function)) => format!("{place} {function}"),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => "?".into(),
+        };
+        out.extend_from_slice(format!("[ {text} ]").as_bytes());
     }
 
     fn write_name(&self, out: &mut Vec<u8>) {
@@ -301,6 +329,28 @@ mod tests {
         let text = |form| Symbol { address: 1, process: Some(2), form, name: name.clone() }.text();
         assert_eq!(text(AddrForm::Address), "a.out`f [inlined] (/src/f.c:7)");
         assert_eq!(text(AddrForm::Symbol), "a.out`f");
+    }
+
+    #[test]
+    fn functions_of_an_interpreter_are_written_as_annotations_with_what_is_known_of_them() {
+        let text = |symbol: Option<&str>, file: Option<&str>, line, form| {
+            let mut name = SymbolName::new(None, symbol.map(Into::into), 0);
+            (name.file, name.line, name.interpreted) = (file.map(Into::into), line, true);
+            assert!(!name.is_incomplete());
+            Symbol { address: 0xf00, process: Some(2), form, name }.text()
+        };
+        let of = |symbol, file, line| text(symbol, file, line, AddrForm::Address);
+        assert_eq!(of(Some("C.f"), Some("/srv/app.py"), Some(12)), "[ /srv/app.py:12 (C.f) ]");
+        assert_eq!(of(Some("C.f"), Some("/srv/app.py"), None), "[ /srv/app.py (C.f) ]");
+        assert_eq!(of(None, Some("/srv/app.py"), Some(12)), "[ /srv/app.py:12 ]");
+        assert_eq!(of(Some("C.f"), None, None), "[ (C.f) ]");
+        assert_eq!(of(None, None, None), "[ ? ]");
+        // A process chooses the names of its functions.
+        assert_eq!(of(Some(SymbolName::INCOMPLETE), None, None), "[ ([incomplete]) ]");
+        assert!(SymbolName::incomplete().is_incomplete() && !SymbolName::default().is_incomplete());
+        for form in [AddrForm::Symbol, AddrForm::Function, AddrForm::Module] {
+            assert_eq!(text(Some("f"), Some("a.py"), Some(1), form), "[ a.py:1 (f) ]");
+        }
     }
 
     #[test]

@@ -84,7 +84,7 @@
 //!                           255 unknown }
 //!  symbol           { address uint, option of process uint, form byte (0 symbol, 1 function, 2 module,
 //!                   3 address), option of module text, option of symbol text, offset uint, option of path
-//!                   text, option of source file text, option of line uint }
+//!                   text, option of source file text, option of line uint, inlined byte, interpreted byte }
 //!  column           { name text, function }
 //!  row              { key list of value, list of { function, normal uint, words, list of (cpu uint, words),
 //!                   absent byte } } (the functions are those of the columns)
@@ -224,6 +224,11 @@ impl<'a> Bytes<'a> {
 
     pub(crate) fn wrong<T>(&self, what: &'static str) -> Result<T, Malformed> {
         Err(Malformed { at: self.all.len() - self.rest.len() - self.beyond, what })
+    }
+
+    /// True behind the last byte of the structure that is being read.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
     }
 
     pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {

@@ -102,7 +102,7 @@ impl Generator {
         let mut name = SymbolName::new(module, symbol, self.number());
         (name.path, name.file) = (self.option(Self::shared), self.option(Self::shared));
         name.line = self.option(|g| g.number() as u32);
-        name.inlined = self.flag();
+        (name.inlined, name.interpreted) = (self.flag(), self.flag());
         let form = self.pick(&[AddrForm::Symbol, AddrForm::Function, AddrForm::Module, AddrForm::Address]);
         Symbol::new(self.number(), self.option(|g| g.number() as u32), form, name)
     }
