@@ -70,5 +70,5 @@ pub use options::{Encoding, Options};
 pub use output::{Effects, Output};
 pub use record::{EnabledProbe, Layout, ProbeRow, Tables};
 pub use source::{RawRecord, SlotSink, Source};
-pub use symbolizer::{KernelSymbols, NoSymbols, Process, Symbolizer, SystemSymbols};
+pub use symbolizer::{Codes, KernelSymbols, NoSymbols, Process, Symbolizer, SystemSymbols};
 pub use text::{Text, render};

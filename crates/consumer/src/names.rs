@@ -6,8 +6,15 @@
 //! return address. Two frames have no such call: the first of a stack, and the one that a signal interrupted.
 //!
 //! A return address behind the start of a function has that function's name anyway. Only the others are looked up twice.
+//!
+//! Functions of an interpreter ([`plane::python`]) are frames of their own behind that of the function which runs them, the innermost
+//! first. A stack may be shorter than what the interpreter runs. If it was cut at the frames that were asked for, so are they; if its outer
+//! frames were not found, the interpreter's are known nevertheless, and come before the frame that says so.
+
+use std::sync::Arc;
 
 use events::{AddrForm, Form, Shape, Symbol, SymbolName, Value};
+use plane::python::Call;
 use plane::stacks::Stack;
 use plane::unwind::INCOMPLETE;
 
@@ -130,8 +137,26 @@ impl Names<'_> {
         Symbol::new(address, Some(process.pid), form, name)
     }
 
-    /// The frames of a stack of a process: those of functions that were put inline are before the one with the code. The last one
-    /// may stand for those that are not known.
+    /// The name of a function of an interpreter.
+    fn interpreted(&mut self, call: Call) -> SymbolName {
+        let mut name = SymbolName::default();
+        name.interpreted = true;
+        let Some(code) =
+            Some(call.place).filter(|place| *place != 0).and_then(|place| self.symbols.code(place))
+        else {
+            return name;
+        };
+        let text = |text: &str| (!text.is_empty()).then(|| Arc::from(text));
+        (name.symbol, name.file) = (text(&code.name), text(&code.file));
+        name.line = match call.instruction {
+            Some(instruction) => code.line(instruction),
+            None => Some(code.first_line).filter(|line| *line != 0),
+        };
+        name
+    }
+
+    /// The frames of a stack of a process: those of functions that were put inline are before the one with the code, those of functions
+    /// of an interpreter after the one that runs them. The last one may stand for those that are not known.
     fn frames(&mut self, process: Process, stack: &Stack) -> Vec<Symbol> {
         let shows_lines = self.of_stacks && self.symbols.shows_lines();
         let mut names = Vec::new();
@@ -145,9 +170,17 @@ impl Names<'_> {
         if shows_lines {
             self.symbols.prepare_lines(&places(stack).collect::<Vec<_>>());
         }
-        let (mut frames, mut returns) = (Vec::new(), false);
-        for pc in known(stack).iter().copied() {
+        let (mut frames, mut returns, mut last) = (Vec::new(), false, 0);
+        let calls = stack.calls.iter().filter(|_| self.of_stacks).map(|word| Call::of_word(*word));
+        let mut calls = calls.collect::<Vec<_>>().into_iter().peekable();
+        for (number, pc) in known(stack).iter().copied().enumerate() {
             let symbol = |name| Symbol::new(pc, Some(process.pid), AddrForm::Address, name);
+            if pc == INCOMPLETE {
+                let outer = calls.by_ref().map(|call| self.interpreted(call));
+                frames
+                    .extend(outer.map(|name| Symbol::new(last, Some(process.pid), AddrForm::Address, name)));
+            }
+            last = pc;
             if pc == INCOMPLETE || !self.of_stacks {
                 let name = if pc == INCOMPLETE { SymbolName::incomplete() } else { SymbolName::default() };
                 frames.push(symbol(name));
@@ -161,6 +194,9 @@ impl Names<'_> {
             }
             returns = !is_signal_return(&name);
             frames.push(symbol(name));
+            while let Some(call) = calls.next_if(|call| usize::from(call.frame) <= number) {
+                frames.push(symbol(self.interpreted(call)));
+            }
         }
         frames
     }
@@ -334,6 +370,139 @@ mod tests {
         let frames = written(&mut functions(), &[0x1004, 0x1050, 0, 0x1010, 0, 0]);
         assert_eq!(frames, ["a.out`die+0x4", "a.out`__restore_rt", "0x0", "a.out`die+0x10"]);
         assert_eq!(written(&mut functions(), &[0, 0, 0]), [""; 0]);
+    }
+
+    /// A process with code objects at the places 5 and 6, and perhaps a function that is put inline into `die`.
+    struct Interpreter {
+        functions: Functions,
+        inlines: bool,
+    }
+
+    impl Symbolizer for Interpreter {
+        fn kernel(&mut self, _: u64) -> SymbolName {
+            SymbolName::default()
+        }
+
+        fn user(&mut self, process: Process, addr: u64) -> SymbolName {
+            self.functions.user(process, addr)
+        }
+
+        fn shows_lines(&self) -> bool {
+            self.inlines
+        }
+
+        fn lines(&mut self, _: Process, addr: u64, name: &mut SymbolName) -> Vec<SymbolName> {
+            let mut inlined = SymbolName::new(name.module.clone(), Some("inner".into()), 0);
+            inlined.inlined = true;
+            (0x1000..0x1010).contains(&addr).then_some(inlined).into_iter().collect()
+        }
+
+        fn code(&mut self, place: u32) -> Option<Arc<plane::python::Code>> {
+            // Of two instructions one has a line, the line behind the first.
+            let code = |file: &str, name: &str, first_line| plane::python::Code {
+                file: file.into(),
+                name: name.into(),
+                first_line,
+                lines: vec![0xe8, 0x02, 0xf8],
+            };
+            match place {
+                5 => Some(code("/srv/app.py", "Server.handle", 11).into()),
+                6 => Some(code("/srv/app.py", "main", 39).into()),
+                7 => Some(code("", "", 0).into()),
+                _ => None,
+            }
+        }
+    }
+
+    /// The frames of a stack with functions of an interpreter: the number of the frame, the instruction and the place of each.
+    fn interpreted(pcs: &[u64], calls: &[(u8, Option<u32>, u32)]) -> Vec<Symbol> {
+        frames_of(&mut Interpreter { functions: functions(), inlines: false }, true, pcs, calls)
+    }
+
+    fn frames_of(
+        symbols: &mut Interpreter,
+        of_stacks: bool,
+        pcs: &[u64],
+        calls: &[(u8, Option<u32>, u32)],
+    ) -> Vec<Symbol> {
+        let word = |(frame, instruction, place): &(u8, Option<u32>, u32)| {
+            Call { frame: *frame, instruction: *instruction, place: *place }.word()
+        };
+        let calls = calls.iter().map(word).collect();
+        let mut names = Names { symbols, target: None, time: None, of_stacks };
+        names.stack(&Stack { tgid: 7, time: 0, pcs: pcs.to_vec(), calls }).frames
+    }
+
+    fn texts(frames: &[Symbol]) -> Vec<String> {
+        frames.iter().map(Symbol::text).collect()
+    }
+
+    #[test]
+    fn functions_of_an_interpreter_follow_the_frame_that_runs_them() {
+        let calls = [(1, Some(0), 5), (1, Some(0), 6), (3, None, 6)];
+        let frames = interpreted(&[0x1004, 0x1014, 0x1024, 0x1044, 0x1074, 0], &calls);
+        let expected = [
+            "a.out`die+0x4",
+            "a.out`pre+0x4",
+            "[ /srv/app.py:12 (Server.handle) ]",
+            "[ /srv/app.py:40 (main) ]",
+            "a.out`post+0x4",
+            "a.out`before+0x4",
+            "[ /srv/app.py:39 (main) ]",
+            "a.out`start+0x4",
+        ];
+        assert_eq!(texts(&frames), expected);
+        let [handle, main] = &frames[2..4] else { panic!() };
+        assert!(handle.name.interpreted && main.name.interpreted && !frames[1].name.interpreted);
+        assert_eq!((handle.address, handle.process, handle.name.module.as_deref()), (0x1014, Some(7), None));
+        assert_eq!((handle.name.symbol.as_deref(), handle.name.line), (Some("Server.handle"), Some(12)));
+        // The first and the last frame run some, too.
+        let frames = interpreted(&[0x1004, 0x1014], &[(0, None, 5), (1, None, 6)]);
+        let (first, last) = ("[ /srv/app.py:11 (Server.handle) ]", "[ /srv/app.py:39 (main) ]");
+        assert_eq!(texts(&frames), ["a.out`die+0x4", first, "a.out`pre+0x4", last]);
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_function_of_an_interpreter_is_left_out() {
+        let calls = [(0, Some(1), 5), (0, Some(9), 5), (0, Some(0), 0), (0, Some(0), 8), (0, None, 7)];
+        let place = "[ /srv/app.py (Server.handle) ]";
+        let expected = ["a.out`die+0x4", place, place, "[ ? ]", "[ ? ]", "[ ? ]"];
+        let frames = interpreted(&[0x1004], &calls);
+        assert_eq!(texts(&frames), expected);
+        assert!(frames[1..].iter().all(|frame| frame.name.interpreted));
+    }
+
+    #[test]
+    fn functions_of_an_interpreter_beyond_a_stack_are_cut_with_it_unless_it_is_incomplete() {
+        let calls = [(0, None, 5), (2, None, 6), (200, None, 5)];
+        let frames = interpreted(&[0x1004, 0x1014, 0, 0], &calls);
+        let handle = "[ /srv/app.py:11 (Server.handle) ]";
+        assert_eq!(texts(&frames), ["a.out`die+0x4", handle, "a.out`pre+0x4"]);
+        let frames = interpreted(&[0x1004, 0x1014, INCOMPLETE], &calls);
+        let expected =
+            ["a.out`die+0x4", handle, "a.out`pre+0x4", "[ /srv/app.py:39 (main) ]", handle, "[incomplete]"];
+        assert_eq!(texts(&frames), expected);
+        assert_eq!((frames[3].address, frames[4].address, frames[5].address), (0x1014, 0x1014, INCOMPLETE));
+        // No frame of the processor is known.
+        assert_eq!(texts(&interpreted(&[INCOMPLETE], &calls[..1])), [handle, "[incomplete]"]);
+        assert_eq!(texts(&interpreted(&[], &calls)), [""; 0]);
+    }
+
+    #[test]
+    fn functions_of_an_interpreter_follow_the_code_that_others_are_put_inline_into() {
+        let mut symbols = Interpreter { functions: functions(), inlines: true };
+        let frames = frames_of(&mut symbols, true, &[0x1004, 0x1014], &[(0, None, 5)]);
+        let expected =
+            ["a.out`inner [inlined]", "a.out`die+0x4", "[ /srv/app.py:11 (Server.handle) ]", "a.out`pre+0x4"];
+        assert_eq!(texts(&frames), expected);
+    }
+
+    #[test]
+    fn stacks_without_names_are_without_functions_of_an_interpreter() {
+        let mut symbols = Interpreter { functions: functions(), inlines: true };
+        let calls = [(0, None, 5), (1, None, 6)];
+        let frames = frames_of(&mut symbols, false, &[0x1004, INCOMPLETE], &calls);
+        assert_eq!(texts(&frames), ["0x1004", "[incomplete]"]);
     }
 
     /// Executes another program at the 2000th second.

@@ -3,7 +3,12 @@
 //! It is a trait, so that tests can check output without a kernel. [`SystemSymbols`] uses the
 //! running system.
 
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
 use events::{AddrForm, SymbolName};
+use plane::python::{CODES, Code};
 use proc::watcher::SharedWatcher;
 
 /// A process at a time. An address is only meaningful for one program of a process.
@@ -81,6 +86,14 @@ pub trait Symbolizer: Send {
         Vec::new()
     }
 
+    /// What a code object of an interpreter is called, by its place in the store ([`plane::python`]). `None`: nothing is known of it.
+    fn code(&mut self, _place: u32) -> Option<Arc<Code>> {
+        None
+    }
+
+    /// Uses a store of code objects.
+    fn set_codes(&mut self, _codes: Codes) {}
+
     /// The start of the symbol (or, for `Module`, of the module) that contains a kernel address;
     /// the address itself if that is not known. Keys with `sym()` and `mod()` are aggregated by it.
     fn kernel_start(&mut self, addr: u64, _form: AddrForm) -> u64 {
@@ -107,6 +120,47 @@ impl Symbolizer for NoSymbols {
     }
 }
 
+/// The code objects of interpreters that programs have stored ([`plane::python`]). Each is read once: a place never means another
+/// one while the store exists.
+#[derive(Default)]
+pub struct Codes {
+    read: Option<Box<ReadCode>>,
+    known: HashMap<u32, Arc<Code>>,
+}
+
+/// Reads the code object at a place of the store.
+type ReadCode = dyn Fn(u32) -> Option<Code> + Send;
+
+impl Codes {
+    /// Code objects that are known. A store has no more than programs remember, but a place that no program has written may be read
+    /// as one.
+    const MOST: usize = CODES as usize;
+
+    /// A store, by what reads the code object at a place of it.
+    pub fn new(read: impl Fn(u32) -> Option<Code> + Send + 'static) -> Codes {
+        Codes { read: Some(Box::new(read)), known: HashMap::new() }
+    }
+
+    /// The code object at a place. `None`: there is none, or there is no store.
+    pub fn get(&mut self, place: u32) -> Option<Arc<Code>> {
+        if let Some(code) = self.known.get(&place) {
+            return Some(code.clone());
+        }
+        let code = Arc::new(self.read.as_ref()?(place)?);
+        if self.known.len() >= Self::MOST {
+            self.known.clear();
+        }
+        self.known.insert(place, code.clone());
+        Some(code)
+    }
+}
+
+impl fmt::Debug for Codes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Codes").field("known", &self.known.len()).finish_non_exhaustive()
+    }
+}
+
 /// The symbols of the running system.
 #[derive(Debug, Default)]
 pub struct SystemSymbols {
@@ -118,10 +172,13 @@ pub struct SystemSymbols {
     pub inlines: bool,
     /// Addresses of processes have their source lines.
     pub source_lines: bool,
+    /// The code objects of interpreters.
+    pub codes: Codes,
 }
 
 /// Only the kernel's symbols of the running system. Addresses of processes are printed in
-/// hexadecimal (`-x noresolve`), and no process is read.
+/// hexadecimal (`-x noresolve`), and no process is read. Functions of an interpreter have names, which programs have stored: they
+/// have no address that could be printed instead.
 #[derive(Debug, Default)]
 pub struct KernelSymbols(pub SystemSymbols);
 
@@ -132,6 +189,14 @@ impl Symbolizer for KernelSymbols {
 
     fn user(&mut self, process: Process, addr: u64) -> SymbolName {
         NoSymbols.user(process, addr)
+    }
+
+    fn code(&mut self, place: u32) -> Option<Arc<Code>> {
+        self.0.code(place)
+    }
+
+    fn set_codes(&mut self, codes: Codes) {
+        self.0.set_codes(codes);
     }
 
     fn kernel_start(&mut self, addr: u64, form: AddrForm) -> u64 {
@@ -224,6 +289,14 @@ impl Symbolizer for SystemSymbols {
         inner.iter().filter(|frame| frame.function.is_some()).map(inlined).collect()
     }
 
+    fn code(&mut self, place: u32) -> Option<Arc<Code>> {
+        self.codes.get(place)
+    }
+
+    fn set_codes(&mut self, codes: Codes) {
+        self.codes = codes;
+    }
+
     fn kernel_start(&mut self, addr: u64, form: AddrForm) -> u64 {
         match form {
             AddrForm::Module => self.kernel.module_start(addr),
@@ -239,5 +312,51 @@ impl Symbolizer for SystemSymbols {
             AddrForm::Symbol | AddrForm::Function => self.processes.func_start(pid, time, addr),
             AddrForm::Address => addr,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn named(place: u32) -> Option<Code> {
+        (place != 7).then(|| Code { name: format!("f{place}"), ..Code::default() })
+    }
+
+    #[test]
+    fn a_code_object_is_read_once_and_the_memory_of_those_that_are_known_is_bounded() {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let count = reads.clone();
+        let mut codes = Codes::new(move |place| {
+            count.fetch_add(1, Ordering::Relaxed);
+            named(place)
+        });
+        for _ in 0..3 {
+            assert_eq!(codes.get(5).as_deref(), named(5).as_ref());
+        }
+        assert_eq!(reads.load(Ordering::Relaxed), 1);
+        // One that is stored later is found then.
+        assert_eq!((codes.get(7), codes.get(7)), (None, None));
+        assert_eq!(reads.load(Ordering::Relaxed), 3);
+        for place in 0..3 * CODES {
+            codes.get(place);
+            assert!(codes.known.len() <= CODES as usize);
+        }
+        assert_eq!(codes.get(5).as_deref(), named(5).as_ref());
+        assert_eq!(Codes::default().get(5), None);
+    }
+
+    #[test]
+    fn functions_of_an_interpreter_have_names_where_addresses_of_processes_have_none() {
+        let mut system = SystemSymbols::default();
+        let mut kernel = KernelSymbols::default();
+        for symbols in [&mut system as &mut dyn Symbolizer, &mut kernel] {
+            assert_eq!(symbols.code(5), None);
+            symbols.set_codes(Codes::new(named));
+            assert_eq!(symbols.code(5).map(|code| code.name.clone()).as_deref(), Some("f5"));
+        }
+        assert_eq!(NoSymbols.code(5), None);
     }
 }

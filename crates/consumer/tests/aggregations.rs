@@ -10,6 +10,7 @@ use common::*;
 use consumer::{Encoding, Options, Process, Symbolizer};
 use events::SymbolName;
 use plane::desc::{Action, AddrForm, AggFunc, AggId, Datum};
+use plane::python::Call;
 use plane::stacks::Stack;
 
 const LQUANTIZE: AggFunc = AggFunc::Lquantize { base: 0, limit: 100, step: 10 };
@@ -303,6 +304,27 @@ fn stacks_are_keys() {
     s.add(a, &[V::N(5), V::S("cat"), V::N(6)], &[1]);
     s.finish();
     golden("stack-keys", &s.output());
+}
+
+#[test]
+fn stacks_that_differ_in_functions_of_an_interpreter_are_different_keys_in_their_order() {
+    let mut s = Session::new(Options { aggsortkey: true, ..quiet() });
+    let key = [Datum::UserStack { frames: 20, strsize: 64 }];
+    let (a, b) = (s.aggregation("a", AggFunc::Count, &key), s.aggregation("b", AggFunc::Count, &key));
+    let word = |place| Call { frame: 0, instruction: None, place }.word();
+    for (id, calls) in [(5, vec![word(1), word(2)]), (6, vec![]), (7, vec![word(1)])] {
+        s.kernel.stacks.insert(id, Stack { tgid: 7, time: 0, pcs: vec![0x1_0010], calls });
+    }
+    for (id, count) in [(5, 1), (6, 2), (7, 3)] {
+        s.add(a, &[V::N(id)], &[count]);
+        s.add(b, &[V::N(id)], &[10 * count]);
+    }
+    let tick = acting(&mut s, vec![printa(Some("%k%@d %@d\n"), &[a, b])]);
+    s.record(0, tick, &[]);
+    s.drain();
+    let (frame, call) = ("\nobj7.1`f10000+0x10\n", "  [ ? ]\n");
+    let expected = format!("{frame}2 20\n{frame}{call}3 30\n{frame}{call}{call}1 10\n");
+    assert_eq!(s.output(), expected);
 }
 
 #[test]

@@ -152,6 +152,18 @@ fn stacks_are_frames_with_object_symbol_offset_and_line() {
         r#""offset":28,"path":"/usr/lib/libc.so.6","pid":9,"symbol":"read"},{"address":"0x0","pid":9}]}"#
     );
     assert_eq!(stack.to_string(), expected);
+    // Functions of an interpreter, one of which nothing is known of.
+    let mut function = SymbolName::new(None, Some("Server.handle".into()), 0);
+    (function.file, function.line, function.interpreted) = (Some("/srv/app.py".into()), Some(12), true);
+    let mut unknown = SymbolName::default();
+    unknown.interpreted = true;
+    let frames = vec![frame(0x7f, function), frame(0x7f, unknown)];
+    let stack = value_of(Value::Stack(Stack { process: Some(9), frames }));
+    let expected = concat!(
+        r#"{"pid":9,"stack":[{"address":"0x7f","file":"/srv/app.py","interpreted":true,"line":12,"offset":0,"#,
+        r#""pid":9,"symbol":"Server.handle"},{"address":"0x7f","interpreted":true,"pid":9}]}"#
+    );
+    assert_eq!(stack.to_string(), expected);
     let kernel = SymbolName::new(Some("vmlinux".into()), Some("vfs_read".into()), 0);
     let symbol = Symbol::new(0xffff_ffff_8100_0000, None, AddrForm::Function, kernel);
     assert_eq!(
@@ -343,6 +355,28 @@ fn csv(events: &[Event<'_>]) -> String {
     events.iter().for_each(|event| sink.event(event).unwrap());
     sink.flush().unwrap();
     String::from_utf8(std::mem::take(&mut sink.output_mut().0)).unwrap()
+}
+
+#[test]
+fn csv_has_a_stack_in_a_cell_with_functions_of_an_interpreter_as_frames() {
+    let frame = |module: Option<&str>, symbol: &str| {
+        let mut name = SymbolName::new(module.map(Into::into), Some(symbol.into()), 0);
+        (name.file, name.line, name.interpreted) =
+            (module.is_none().then(|| "a.py".into()), Some(3), module.is_none());
+        Symbol::new(1, Some(7), AddrForm::Address, name)
+    };
+    let frames = vec![frame(Some("python3.11"), "eval"), frame(None, "f"), frame(Some("python3.11"), "main")];
+    let value = AggValue {
+        function: AggFunc::Count,
+        words: vec![2].into(),
+        normal: 1,
+        cpus: Vec::new(),
+        absent: false,
+    };
+    let rows = vec![Row { key: vec![Value::Stack(Stack { process: Some(7), frames })], values: vec![value] }];
+    let columns = vec![Column { name: "a".into(), function: AggFunc::Count }];
+    let expected = "key1,@a\npython3.11`eval;[ a.py:3 (f) ];python3.11`main,2\n";
+    assert_eq!(csv(&[Event::Aggregation(Aggregation::new(Occasion::End, columns, rows))]), expected);
 }
 
 #[test]

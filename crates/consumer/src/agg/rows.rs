@@ -336,9 +336,10 @@ fn identity<'k>(keys: impl Iterator<Item = Raw<'k>>) -> Vec<u8> {
             Raw::Made(text) => put(&mut out, text),
             Raw::Address(text, _) => put(&mut out, text.as_bytes()),
             Raw::Stack(stack) => {
-                out.extend_from_slice(&(stack.pcs.len() as u64).to_le_bytes());
+                let counts = [stack.pcs.len() as u64, stack.calls.len() as u64];
+                out.extend(counts.iter().flat_map(|count| count.to_le_bytes()));
                 out.extend(stack.tgid.to_le_bytes());
-                out.extend(stack.pcs.iter().flat_map(|pc| pc.to_le_bytes()));
+                out.extend(stack.pcs.iter().chain(&stack.calls).flat_map(|word| word.to_le_bytes()));
             }
             Raw::KernelAddr(addr, _) => out.extend_from_slice(&addr.to_le_bytes()),
             Raw::UserAddr { pid, addr, .. } => {
@@ -355,7 +356,10 @@ fn compare_key(a: &Raw<'_>, b: &Raw<'_>) -> Ordering {
         // Keys are compared as unsigned integers, whatever their type, as in the original.
         (Raw::Int(a), Raw::Int(b)) => a.as_unsigned().cmp(&b.as_unsigned()),
         (Raw::Bytes(a), Raw::Bytes(b)) => a.cmp(b),
-        (Raw::Stack(a), Raw::Stack(b)) => a.tgid.cmp(&b.tgid).then_with(|| a.pcs.cmp(&b.pcs)),
+        (Raw::Stack(a), Raw::Stack(b)) => {
+            let by_frames = || a.pcs.cmp(&b.pcs).then_with(|| a.calls.cmp(&b.calls));
+            a.tgid.cmp(&b.tgid).then_with(by_frames)
+        }
         (Raw::KernelAddr(a, _), Raw::KernelAddr(b, _)) => a.cmp(b),
         (Raw::UserAddr { pid: p, addr: a, .. }, Raw::UserAddr { pid: q, addr: b, .. }) => {
             p.cmp(q).then(a.cmp(b))

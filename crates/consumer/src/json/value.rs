@@ -92,6 +92,9 @@ fn frame(o: &mut Object<'_>, symbol: &Symbol) {
     if name.inlined {
         o.flag(key!("inlined"), true);
     }
+    if name.interpreted {
+        o.flag(key!("interpreted"), true);
+    }
 }
 
 fn stack(out: &mut Vec<u8>, stack: &Stack) {

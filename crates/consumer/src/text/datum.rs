@@ -125,13 +125,17 @@ pub(super) fn hexdump(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Prints a stack: a newline, then one frame per line.
+/// Prints a stack: a newline, then one frame per line. Functions of an interpreter have two more columns before them, which count to
+/// the width of a frame, as those of ustack helpers in every DTrace.
 pub(super) fn frames(out: &mut Vec<u8>, stack: &Stack, indent: usize, field: Field) {
     out.push(b'\n');
     let mut name = Vec::new();
     for frame in &stack.frames {
         fill(out, b' ', indent);
         name.clear();
+        if frame.name.interpreted {
+            name.extend_from_slice(b"  ");
+        }
         frame.write(&mut name);
         string(out, control::name(&name).as_bytes(), field);
         out.push(b'\n');
@@ -148,6 +152,37 @@ mod tests {
         let mut out = Vec::new();
         traced(&mut out, value, View { options: &options, terminal: false, resolves: true });
         String::from_utf8_lossy(&out).into_owned()
+    }
+
+    #[test]
+    fn functions_of_an_interpreter_are_two_columns_behind_the_frames_of_a_stack() {
+        let frame = |symbol: &str, interpreted: bool| {
+            let mut name =
+                events::SymbolName::new((!interpreted).then(|| "a".into()), Some(symbol.into()), 0);
+            (name.file, name.line, name.interpreted) = (Some("x\n.py".into()), Some(3), interpreted);
+            events::Symbol::new(1, Some(7), events::AddrForm::Address, name)
+        };
+        let stack = || Stack {
+            process: Some(7),
+            frames: vec![frame("f", false), frame("g", true), frame("h", false)],
+        };
+        let value = Value::Stack(stack());
+        let (outer, inner) = (" ".repeat(14), " ".repeat(16));
+        let expected =
+            format!("\n{outer}a`f (x\\n.py:3)\n{inner}[ x\\n.py:3 (g) ]\n{outer}a`h (x\\n.py:3)\n");
+        assert_eq!(show(&value, true), expected);
+        // They count to the width of a frame (`%24k`).
+        let mut out = Vec::new();
+        frames(&mut out, &stack(), 0, Field::right(24));
+        let expected =
+            format!("\n{:>24}\n{:>24}\n{:>24}\n", "a`f (x\\n.py:3)", "[ x\\n.py:3 (g) ]", "a`h (x\\n.py:3)");
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+        let mut out = Vec::new();
+        frames(&mut out, &stack(), 0, Field::left(24));
+        assert_eq!(
+            String::from_utf8_lossy(&out).lines().nth(2).unwrap(),
+            format!("{:<24}", "  [ x\\n.py:3 (g) ]")
+        );
     }
 
     #[test]
