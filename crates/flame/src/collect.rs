@@ -10,12 +10,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use diagnostics::control;
-use events::{AggValue, Aggregation, Column, Event, Int, Row, Sink, SinkError, Stack, Symbol, Value};
+use events::{
+    AggValue, Aggregation, Column, Event, Int, Row, Sink, SinkError, Stack, Symbol, SymbolName, Value,
+};
 
 use crate::escape;
 use crate::loss::Loss;
 use crate::mix::Table;
-use crate::profile::{Frame, Kind, Limit, MISSING, Profile};
+use crate::profile::{Frame, Kind, Limit, Profile};
 
 /// The name of a frame without a symbol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -306,10 +308,10 @@ fn limit(key: &str, most: [u64; 3]) -> Option<Limit> {
     Some(Limit { frames: usize::try_from(frames).ok()?, text: escape::name(text.as_bytes()) })
 }
 
-/// The frames that a stack was recorded with: without functions that were put inline.
+/// The frames of the processor that a stack was recorded with: without functions that were put inline, and those of an interpreter.
 fn taken(stack: &Stack) -> usize {
-    let is_missing = |symbol: &Symbol| symbol.name.module.is_none() && symbol.name.symbol.is_some();
-    stack.frames.iter().filter(|symbol| !symbol.name.inlined && !is_missing(symbol)).count()
+    let is_taken = |name: &SymbolName| !name.inlined && !name.interpreted && !name.is_incomplete();
+    stack.frames.iter().filter(|symbol| is_taken(&symbol.name)).count()
 }
 
 /// The text of a column that is no stack: numbers with the expression that they are values of.
@@ -335,16 +337,18 @@ fn push_stack(
     let mut incomplete = false;
     for symbol in stack.frames.iter().rev() {
         let kind = if stack.process.is_some() { Kind::User } else { Kind::Kernel };
-        let (module, function) = (&symbol.name.module, &symbol.name.symbol);
-        let missing = match (module, function) {
-            (None, Some(name)) => MISSING.contains(&&**name),
-            _ => false,
-        };
+        let name = &symbol.name;
+        let missing = name.is_incomplete();
         incomplete |= missing;
-        let kind = if symbol.name.inlined { Kind::Inlined } else { kind };
+        let kind = if name.inlined { Kind::Inlined } else { kind };
+        let kind = if name.interpreted { Kind::Interpreted } else { kind };
         let kind = if missing { Kind::Missing } else { kind };
+        if name.interpreted {
+            path.push(profile.frame(Frame { kind, name: interpreted_name(name).into() }));
+            continue;
+        }
         // A frame without a symbol has no name that others could share, where it is an address.
-        if unnamed == Unnamed::Address && function.is_none() {
+        if unnamed == Unnamed::Address && name.symbol.is_none() {
             path.push(profile.frame(Frame { kind, name: escape::name(symbol.text().as_bytes()).into() }));
             continue;
         }
@@ -359,6 +363,17 @@ fn frame_name(symbol: &Symbol) -> String {
         (Some(module), None) => format!("{module}`[unknown]"),
         (None, Some(function)) => function.to_string(),
         (None, None) => "[unknown]".into(),
+    };
+    escape::name(text.as_bytes())
+}
+
+/// The name of a function of an interpreter: `function (file)`, without the directories of the file. All its lines are one frame.
+fn interpreted_name(name: &SymbolName) -> String {
+    let function = name.symbol.as_deref().unwrap_or("[unknown]");
+    let text = match &name.file {
+        Some(file) => format!("{function} ({})", file.rsplit_once('/').map_or(&**file, |(_, base)| base)),
+        None if name.symbol.is_some() => format!("{function} (?)"),
+        None => function.to_string(),
     };
     escape::name(text.as_bytes())
 }

@@ -65,7 +65,7 @@ function name(panel, i) {
 
 function word(panel, i) {
   const frame = panel.frame[i];
-  const words = { u: " (process)", i: " (process, inlined)", k: " (kernel)", y: " (key)" };
+  const words = { u: " (process)", i: " (process, inlined)", p: " (process, interpreted)", k: " (kernel)", y: " (key)" };
   return frame < 0 ? "" : words[panel.p.frames[frame][0]] || "";
 }
 
@@ -126,7 +126,7 @@ function box(panel, i, x, w, cls, text) {
   const frame = panel.frame[i];
   if (panel.p.compared && frame >= 0 && !/hit|^o/.test(cls)) {
     const letter = panel.p.frames[frame][0];
-    if (letter === "u" || letter === "i" || letter === "k") {
+    if ("uipk".includes(letter)) {
       element("rect", { "class": letter === "k" ? "edge-k" : "edge-u", x: x.toFixed(2), y: top + ROW - 4, width: w.toFixed(2), height: 3 }, g);
     }
   }

@@ -1,7 +1,7 @@
 //! pprof's `profile.proto`, written by hand: a dozen fields of a format that does not change, against
 //! a dependency with a code generator.
 //!
-//! A frame is a location with one function; objects are mappings. Columns of the key are labels, by
+//! A frame is a location with one function; objects are mappings, and the files of functions as are those of an interpreter's. Columns of the key are labels, by
 //! which pprof filters and groups (`-tagfocus`, `-tagroot`). Each aggregation is a type of sample.
 //! What was lost is a comment (`go tool pprof -comments`).
 
@@ -92,12 +92,10 @@ impl Writer {
         }
         let id = self.locations.len() as u64 + 1;
         self.locations.insert(frame.clone(), id);
-        let (object, function) = match (frame.kind, frame.name.split_once('`')) {
-            (Kind::User | Kind::Inlined | Kind::Kernel, Some((object, function))) => (object, function),
-            (Kind::Kernel, None) => ("[kernel]", &*frame.name),
-            _ => ("", &*frame.name),
-        };
-        let mapping = self.mapping(object);
+        let (container, function) = frame.parts();
+        let container = container.unwrap_or_default();
+        // The file of an interpreter's function is mapped nowhere.
+        let mapping = self.mapping(if frame.kind == Kind::Interpreted { "" } else { container });
         let mut line = Message::default();
         line.number(1, id);
         let mut location = Message::default();
@@ -109,7 +107,7 @@ impl Writer {
         of.number(1, id);
         of.number(2, self.strings.number(function));
         of.number(3, self.strings.number(&frame.name));
-        of.number(4, self.strings.number(object));
+        of.number(4, self.strings.number(container));
         self.out.message(5, &of);
         id
     }

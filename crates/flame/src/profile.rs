@@ -17,6 +17,8 @@ pub enum Kind {
     User,
     /// A function of a process that the compiler has put inline into the one around it.
     Inlined,
+    /// A function of an interpreter, which the function of the process inside of it runs.
+    Interpreted,
     /// A function of the kernel.
     Kernel,
     /// It stands for frames that are not known: `[incomplete]`.
@@ -30,6 +32,7 @@ impl Kind {
             Kind::Key => 'y',
             Kind::User => 'u',
             Kind::Inlined => 'i',
+            Kind::Interpreted => 'p',
             Kind::Kernel => 'k',
             Kind::Missing => 'x',
         }
@@ -44,8 +47,28 @@ pub(crate) const MISSING: [&str; 3] = ["[incomplete]", "[no stack]", "[deeper]"]
 pub struct Frame {
     /// What it is.
     pub kind: Kind,
-    /// `` object`function ``, or the text of a column.
+    /// `` object`function ``, `function (file)` of an interpreter, or the text of a column.
     pub name: Arc<str>,
+}
+
+impl Frame {
+    /// What contains the function, and the function: the object, or the file of an interpreter's.
+    pub(crate) fn parts(&self) -> (Option<&str>, &str) {
+        let parts = match self.kind {
+            Kind::User | Kind::Inlined | Kind::Kernel => self.name.split_once('`'),
+            // That of a function has no space, that of a file may have some.
+            Kind::Interpreted => {
+                let parts = self.name.strip_suffix(')').and_then(|name| name.split_once(" ("));
+                parts.map(|(function, file)| (file, function))
+            }
+            Kind::Key | Kind::Missing => None,
+        };
+        match (parts, self.kind) {
+            (Some((container, function)), _) => (Some(container), function),
+            (None, Kind::Kernel) => (Some("[kernel]"), &self.name),
+            (None, _) => (None, &self.name),
+        }
+    }
 }
 
 /// Which of the two profiles of a difference a value belongs to.
@@ -206,7 +229,7 @@ impl Profile {
     fn child_like(&mut self, parent: u32, frame: &Frame) -> u32 {
         let kinds = match frame.kind {
             Kind::Kernel => &[Kind::Kernel][..],
-            _ => &[Kind::User, Kind::Inlined, Kind::Key, Kind::Missing][..],
+            _ => &[Kind::User, Kind::Inlined, Kind::Interpreted, Kind::Key, Kind::Missing][..],
         };
         let known = kinds.iter().find_map(|kind| {
             let number = self.numbers.get(&Frame { kind: *kind, name: frame.name.clone() })?;

@@ -3,7 +3,7 @@
 
 use crate::escape::json;
 use crate::loss::Loss;
-use crate::profile::{Frame, Kind, Profile};
+use crate::profile::{Frame, Profile};
 
 /// The profiles in one file.
 pub(crate) fn write(profiles: &[&Profile], loss: &Loss, host: &str) -> Vec<u8> {
@@ -32,16 +32,12 @@ pub(crate) fn write(profiles: &[&Profile], loss: &Loss, host: &str) -> Vec<u8> {
 }
 
 fn push_frame(out: &mut String, frame: &Frame) {
-    let (object, function) = match (frame.kind, frame.name.split_once('`')) {
-        (Kind::User | Kind::Inlined | Kind::Kernel, Some((object, function))) => (Some(object), function),
-        (Kind::Kernel, None) => (Some("[kernel]"), &*frame.name),
-        _ => (None, &*frame.name),
-    };
+    let (file, function) = frame.parts();
     out.push_str("{\"name\":");
     json(out, function);
-    if let Some(object) = object {
+    if let Some(file) = file {
         out.push_str(",\"file\":");
-        json(out, object);
+        json(out, file);
     }
     out.push('}');
 }

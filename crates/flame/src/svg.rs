@@ -152,6 +152,7 @@ fn push_legend(out: &mut String, profiles: &[&Profile], y: u32) {
     let kinds = [
         (Kind::User, user),
         (Kind::Inlined, ("i", "put inline")),
+        (Kind::Interpreted, ("p", "of an interpreter")),
         (Kind::Kernel, kernel),
         (Kind::Key, ("y", "key")),
         (Kind::Missing, ("x", "not known")),
@@ -222,7 +223,7 @@ fn shade(frame: &Frame) -> String {
             let sum = frame.name.bytes().fold(7u32, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
             format!("{letter}{}", (sum >> 8) % 3)
         }
-        Kind::Inlined | Kind::Key | Kind::Missing => letter.into(),
+        Kind::Inlined | Kind::Interpreted | Kind::Key | Kind::Missing => letter.into(),
     }
 }
 
@@ -378,6 +379,7 @@ fn word(kind: Kind) -> &'static str {
         Kind::Kernel => " (kernel)",
         Kind::User => " (process)",
         Kind::Inlined => " (process, inlined)",
+        Kind::Interpreted => " (process, interpreted)",
         Kind::Key => " (key)",
         Kind::Missing => "",
     }
@@ -386,7 +388,7 @@ fn word(kind: Kind) -> &'static str {
 fn edge(kind: Kind) -> Option<&'static str> {
     match kind {
         Kind::Kernel => Some("edge-k"),
-        Kind::User | Kind::Inlined => Some("edge-u"),
+        Kind::User | Kind::Inlined | Kind::Interpreted => Some("edge-u"),
         Kind::Key | Kind::Missing => None,
     }
 }

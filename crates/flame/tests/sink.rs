@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{deliver, name, stack, value};
+use common::{boxes, deliver, name, stack, value};
 use events::{
     AggFunc, Aggregation, Column, DropKind, Event, Fault, FaultKind, Int, Occasion, Row, Sink, Suppressed,
     Value,
@@ -44,6 +44,78 @@ fn addresses_of_one_function_are_one_frame_and_those_without_a_symbol_are_unknow
     let mut flame = Flame::new(Unnamed::Address, None);
     deliver(&mut flame, "_", AggFunc::Count, rows);
     assert_eq!(folded(&flame), "0x1234 5\n[no stack] 7\na.out`0x1234;a.out`f 3\n");
+}
+
+/// Functions of an interpreter, on two lines of one of them.
+fn interpreted() -> Flame {
+    let mut flame = Flame::new(Unnamed::Unknown, None);
+    let stack = |line: &str| {
+        let handle = format!("/srv/my app.py:{line}:Server.handle");
+        stack(Some(3), &["libc.so.6`read", "python3`eval", &handle, "/srv/my app.py:40:main", "python3`run"])
+    };
+    deliver(&mut flame, "_", AggFunc::Count, vec![(vec![stack("12")], 3), (vec![stack("13")], 4)]);
+    flame
+}
+
+#[test]
+fn functions_of_an_interpreter_are_one_frame_for_all_lines_around_the_function_that_runs_them() {
+    let path = "python3`run;main (my app.py);Server.handle (my app.py);python3`eval;libc.so.6`read";
+    assert_eq!(folded(&interpreted()), format!("{path} 7\n"));
+    // Of one nothing is known, of others not the file. A process may choose any name.
+    let mut flame = Flame::new(Unnamed::Address, None);
+    let all = ["a`f", "::", "::[incomplete]", "x/y z.py:1:<module>", "a\x1b.py::g"];
+    deliver(&mut flame, "_", AggFunc::Count, vec![(vec![stack(Some(3), &all)], 1)]);
+    assert_eq!(folded(&flame), "g (a\\033.py);<module> (y z.py);[incomplete] (?);[unknown];a`f 1\n");
+    let svg = String::from_utf8(Format::Svg.write(&flame)).unwrap();
+    assert!(!svg.contains("stacks that are incomplete"), "{svg}");
+}
+
+#[test]
+fn functions_of_an_interpreter_are_a_kind_of_their_own_in_pictures() {
+    let svg = String::from_utf8(Format::Svg.write(&interpreted())).unwrap();
+    let all = boxes(&svg);
+    let handle = all.iter().find(|b| b.about.starts_with("Server.handle")).unwrap();
+    assert_eq!(
+        (&*handle.class, &*handle.about),
+        ("p", "Server.handle (my app.py) (process, interpreted): 7, 100.00 %")
+    );
+    assert!(
+        svg.contains(">of an interpreter</text>") && svg.contains("\"p Server.handle (my app.py)\""),
+        "{svg}"
+    );
+    let mut plain = Flame::new(Unnamed::Unknown, None);
+    deliver(&mut plain, "_", AggFunc::Count, vec![(vec![stack(Some(3), &["a`f"])], 1)]);
+    assert!(!String::from_utf8(Format::Svg.write(&plain)).unwrap().contains("of an interpreter"));
+}
+
+#[test]
+fn functions_of_an_interpreter_have_their_file_in_pprof_and_speedscope() {
+    let flame = interpreted();
+    let json = String::from_utf8(Format::Speedscope.write(&flame)).unwrap();
+    assert!(json.contains(r#"{"name":"Server.handle","file":"my app.py"}"#), "{json}");
+    let pprof = Format::Pprof.write(&flame);
+    // Strings have the number 6 and a length before them. The file is no mapping: these are the empty one, python3 and libc.
+    let has = |text: &str| {
+        let string = [&[6 << 3 | 2, text.len() as u8], text.as_bytes()].concat();
+        pprof.windows(string.len()).any(|at| at == string)
+    };
+    for text in ["Server.handle", "main", "my app.py", "Server.handle (my app.py)", "python3", "libc.so.6"] {
+        assert!(has(text), "{text}");
+    }
+}
+
+#[test]
+fn a_difference_knows_functions_of_an_interpreter_in_folded_stacks() {
+    let before = folded(&interpreted());
+    let before = read_folded(before.as_bytes(), "before").unwrap();
+    let mut profile = interpreted().profiles()[0].clone();
+    profile.compare(&before);
+    let svg = Format::Svg.write_profiles(&[&profile], &flame::Loss::default(), "");
+    let svg = String::from_utf8(svg).unwrap();
+    assert!(
+        svg.contains("Server.handle (my app.py) (process, interpreted): 7, 100.00 % (before: 100.00 %)"),
+        "{svg}"
+    );
 }
 
 #[test]
@@ -162,7 +234,9 @@ fn stacks_with_all_frames_that_were_asked_for_are_told_in_the_picture() {
         "{told}"
     );
     assert!(notes("ustack()", &["a`f", "a`g", "a`h"]).is_some());
+    assert!(notes("jstack(2)", &["a`f", "a.py:1:f", "a`g"]).is_some());
     // Those that are whole, incomplete for another reason, or of a number that is not known.
+    assert_eq!(notes("jstack(3)", &["a`f", "a.py:1:f", "a`g"]), None);
     assert_eq!(notes("ustack()", &["a`f", "a`g"]), None);
     assert_eq!(notes("ustack(3)", &["a`f", "a`g", "[incomplete]"]), None);
     assert_eq!(notes("stack()", &["a`f", "a`g", "a`h"]), None);

@@ -16,11 +16,21 @@ pub fn stack(process: Option<u32>, frames: &[&str]) -> Value<'static> {
             Some((module, "")) => SymbolName::new(Some(module.into()), None, 0),
             Some((module, symbol)) => SymbolName::new(Some(module.into()), Some(symbol.into()), 4),
             None if text.is_empty() => SymbolName::default(),
+            None if text.contains(':') => interpreted(text),
             None => SymbolName::new(None, Some((*text).into()), 0),
         };
         Symbol::new(0x1234, process, AddrForm::Address, name)
     };
     Value::Stack(Stack { process, frames: frames.iter().map(symbol).collect() })
+}
+
+/// The name of a function of an interpreter of the form `file:line:function`, without what is empty.
+fn interpreted(text: &str) -> SymbolName {
+    let mut parts = text.splitn(3, ':').map(|part| (!part.is_empty()).then_some(part));
+    let (file, line) = (parts.next().unwrap(), parts.next().unwrap());
+    let mut name = SymbolName::new(None, parts.next().unwrap().map(Into::into), 0);
+    (name.file, name.line, name.interpreted) = (file.map(Into::into), line.map(|n| n.parse().unwrap()), true);
+    name
 }
 
 pub fn name(text: &str) -> Value<'static> {
