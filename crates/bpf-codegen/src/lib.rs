@@ -56,8 +56,8 @@
 //! regalloc
 //! emit
 //! listing
-//! routines routines/siphash routines/tracer_frames routines/unwind/rows routines/words
-//! routines/numbers
+//! routines routines/siphash routines/tracer_frames routines/unwind/rows routines/unwind/window routines/words
+//! routines/numbers routines/python
 //! routines/unwind
 //! routines/*
 //! routines/agg routines/memory routines/owned routines/record+routines/overwrite

@@ -102,6 +102,8 @@ pub struct Needs {
     pub threads: bool,
     /// Stacks of processes are walked by tables.
     pub unwind: bool,
+    /// The frames of Python in them are followed. Only with `unwind`.
+    pub python: bool,
     /// Number of processes that the set of processes has space for; 0 when there is none.
     pub processes: u32,
     /// The clauses of END. A ring has space for all their records at once, whatever `bufsize` says.
@@ -118,6 +120,7 @@ impl Default for Needs {
             preempt_count: None,
             threads: false,
             unwind: false,
+            python: false,
             processes: 0,
             end: Vec::new(),
         }
@@ -319,6 +322,8 @@ pub struct Plan {
     pub threads: bool,
     /// See [`Needs::unwind`].
     pub unwind: bool,
+    /// See [`Needs::python`].
+    pub python: bool,
     /// See [`Needs::processes`].
     pub processes: u32,
     /// The context level at which the program's probes fire, if there is only one: 0 (thread) to 3
@@ -356,6 +361,7 @@ impl Plan {
             preempt_count: needs.preempt_count,
             threads: needs.threads,
             unwind: needs.unwind,
+            python: needs.python,
             processes: needs.processes,
             level: 0,
         };
@@ -472,6 +478,8 @@ impl Plan {
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindFound, SizeOption::Fixed),
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindChunk, SizeOption::Fixed),
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindChunks, SizeOption::Fixed),
+            (grew(|p| u32::from(p.python)), MapRef::PythonCodes, SizeOption::Fixed),
+            (grew(|p| u32::from(p.python)), MapRef::PythonStore, SizeOption::Fixed),
             (grew(|p| u32::from(p.processes > 0)), MapRef::Processes, SizeOption::Fixed),
         ] {
             if wanted {

@@ -87,6 +87,8 @@ pub struct UnwindOffsets {
     pub start_stack: i16,
     /// The same.
     pub arg_start: i16,
+    /// In `struct task_struct`: the base of the thread-local storage of a thread. Without it the frames of an interpreter are not found.
+    pub fs_base: Option<i16>,
     /// Where the true return addresses of functions are whose return is probed. `None`: the kernel has no
     /// such probes, or its types do not say it.
     pub returns: Option<ReturnOffsets>,

@@ -10,7 +10,7 @@ use plane::control::CONTROL_SIZE;
 use plane::stacks::BlockShape;
 use plane::table::TABLE_MAX;
 use plane::thread::ThreadShape;
-use plane::{assoc, owned, processes};
+use plane::{assoc, owned, processes, python};
 
 /// A size that was reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,6 +240,8 @@ fn create(
             };
             Map::create(&MapSpec::array_of_maps("dt_unwind_rows", chunk.as_fd(), plane::unwind::CHUNKS))
         }
+        MapRef::PythonCodes => Map::create(&MapSpec::hash("dt_py_codes", python::KEY, 8, python::CODES)),
+        MapRef::PythonStore => Map::create(&MapSpec::mmapable("dt_py_store", python::STORE, 1)),
         MapRef::Processes => Map::create(&MapSpec::hash(
             "dt_processes",
             processes::KEY,

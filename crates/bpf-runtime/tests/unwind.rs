@@ -21,6 +21,7 @@ use plane::unwind::{
 use session::{Run, Setup, pin, privileged};
 use unwind::{Place, Sections, Table};
 
+/// It looks for an interpreter, too, and finds none.
 const CLAUSE: &str = r#"
 module strsize 16
 string s0 = ""
@@ -28,7 +29,7 @@ clause "c" record 16 {
     does trace 0:ustack(127, 0)
     does trace 8:u64
 b0:
-    v0:int = ustack 127
+    v0:int = jstack 127
     reserve
     record 0:ustack(127, 0), v0
     v1:int = builtin ustackdepth

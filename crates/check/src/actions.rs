@@ -117,13 +117,13 @@ impl Checker<'_> {
             ActionKind::Stack => {
                 let frames = self.stack_frames(args)?;
                 let column = Column::KernelStack { frames };
-                let value = KeyValue::Stack { user: false, frames };
+                let value = KeyValue::Stack { user: false, frames, calls: false };
                 Ok(Recorded { ty: TypeId::STACK, column, value, span })
             }
             ActionKind::Ustack | ActionKind::Jstack => {
                 let (frames, strsize) = self.ustack_frames(row.name, kind == ActionKind::Jstack, args)?;
                 let column = Column::UserStack { frames, strsize };
-                let value = KeyValue::Stack { user: true, frames };
+                let value = KeyValue::Stack { user: true, frames, calls: strsize > 0 };
                 Ok(Recorded { ty: TypeId::STACK, column, value, span })
             }
             _ => {

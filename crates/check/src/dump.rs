@@ -99,8 +99,13 @@ impl Dump<'_> {
                 format!("({}bytes {}{len})", if *user { "u" } else { "" }, self.expr(addr))
             }
             KeyValue::Packet(skb) => format!("(packet {})", self.expr(skb)),
-            KeyValue::Stack { user, frames } => {
-                format!("{}({frames})", if *user { "ustack" } else { "stack" })
+            KeyValue::Stack { user, frames, calls } => {
+                let name = match (user, calls) {
+                    (false, _) => "stack",
+                    (true, false) => "ustack",
+                    (true, true) => "jstack",
+                };
+                format!("{name}({frames})")
             }
             KeyValue::KernelAddr(e) => format!("kernel-address {}", self.expr(e)),
             KeyValue::UserAddr(e) => format!("user-address {}", self.expr(e)),

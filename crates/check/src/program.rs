@@ -217,12 +217,14 @@ pub enum KeyValue {
     },
     /// The packet of the socket buffer at an address; see `dif::ir::Op::RecordPacket`.
     Packet(Expr),
-    /// `stack()`, `ustack()`.
+    /// `stack()`, `ustack()`, `jstack()`.
     Stack {
         /// User frames.
         user: bool,
         /// Maximum number of frames.
         frames: u32,
+        /// The frames of an interpreter too.
+        calls: bool,
     },
     /// `sym()`, `func()`, `mod()`.
     KernelAddr(Expr),

@@ -31,7 +31,7 @@ use crate::raw::CallContext;
 use crate::record::{Enabled, EnabledProbe, Layout, ProbeRow, Tables, is_named};
 use crate::source::{RawRecord, Source};
 use crate::state::{Delivered, State};
-use crate::symbolizer::Symbolizer;
+use crate::symbolizer::{Codes, Symbolizer};
 
 /// See the [module](self).
 pub struct Consumer<S: Sink> {
@@ -274,6 +274,11 @@ impl<S: Sink> Consumer<S> {
     /// helps with.
     pub fn wants_watcher(&self) -> bool {
         self.user_addresses && self.state.symbols.uses_watcher()
+    }
+
+    /// Uses what says how functions of an interpreter are called.
+    pub fn set_codes(&mut self, codes: Codes) {
+        self.state.symbols.set_codes(codes);
     }
 
     /// Uses a watcher of processes.

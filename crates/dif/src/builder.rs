@@ -335,9 +335,9 @@ impl FunctionBuilder {
         self.push(Op::DeleteElem(var, key), None);
     }
 
-    /// Captures a stack.
-    pub fn stack(&mut self, user: bool, frames: u32) -> Value {
-        self.emit(Op::Stack { user, frames }, Ty::Int)
+    /// Captures a stack, with `calls` also the frames of an interpreter in it.
+    pub fn stack(&mut self, user: bool, frames: u32, calls: bool) -> Value {
+        self.emit(Op::Stack { user, frames, calls }, Ty::Int)
     }
 
     /// Reserves the record.

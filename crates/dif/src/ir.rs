@@ -322,6 +322,8 @@ pub enum Op {
         user: bool,
         /// Maximum number of frames.
         frames: u32,
+        /// The frames of an interpreter too, as many again. Only with `user`.
+        calls: bool,
     },
     /// Reserves the clause's record. At most once, before any `Record`. A full ring ends the
     /// function (a counted drop).

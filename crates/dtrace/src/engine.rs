@@ -18,7 +18,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use consumer::{ProbeRow, SlotSink};
+use consumer::{Codes, ProbeRow, SlotSink};
 use events::Probe;
 use plane::control::{Activity, Control, DropDelta};
 use plane::deadman::Reason;
@@ -242,6 +242,11 @@ pub(crate) trait Engine: Send {
 
     /// Makes what is needed to walk the stacks of a process. Waits for that until a limit.
     fn prepare_stacks(&self, _pid: u32, _limit: Duration) {}
+
+    /// What functions of an interpreter in stacks are called, the first time that it can be known.
+    fn take_codes(&mut self) -> Option<Codes> {
+        None
+    }
 
     /// The stack with an id.
     fn stack(&self, id: u64) -> Option<Stack>;

@@ -219,6 +219,7 @@ pub(crate) fn unwind_offsets(
         start_code: offset("mm_struct.start_code")?,
         start_stack: offset("mm_struct.start_stack")?,
         arg_start: offset("mm_struct.arg_start")?,
+        fs_base: offset("task_struct.thread.fsbase"),
         returns: return_offsets(btf),
     })
 }

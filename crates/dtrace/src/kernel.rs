@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use bpf_sys::features::Features;
 use check::program::Clause;
-use consumer::{ProbeRow, SlotSink};
+use consumer::{Codes, ProbeRow, SlotSink};
 use plane::control::{Control, DropDelta};
 use plane::deadman::Reason;
+use plane::python::Code;
 use plane::read::Batch;
 use plane::stacks::Stack;
 use probes::{Calls, Catalog, ProbeId};
@@ -320,6 +321,11 @@ impl Engine for Kernel {
         if let Some(unwinder) = self.machine.unwinder() {
             unwinder.prepare(pid, limit);
         }
+    }
+
+    fn take_codes(&mut self) -> Option<Codes> {
+        let memory = self.machine.take_python()?;
+        Some(Codes::new(move |place| Code::read(memory.words(), place)))
     }
 
     fn stack(&self, id: u64) -> Option<Stack> {

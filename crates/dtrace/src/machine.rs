@@ -29,6 +29,7 @@ use crate::attach::{AttachObserver, AttachedProgram, attach, follow};
 use crate::bank::Bank;
 use crate::compile::Program;
 use crate::deadman::LivenessThread;
+use crate::detach::{close_links, detach};
 use crate::error::Error;
 use crate::facts::SystemContext;
 use crate::growth::{Growth, LeftOut, LoadedGrowing, ReadState, UnitArrival, attach_each};
@@ -58,6 +59,8 @@ pub(crate) struct Machine {
     stacks: (Option<StackStore>, u64),
     /// The tables by which stacks of processes are walked, if a clause takes one, and their limit in bytes.
     unwinder: (Option<Unwinder>, u64),
+    /// What code objects of Python are called ([`plane::python`]), and its memory until somebody reads it.
+    python: Option<(Map, Option<Mmap>)>,
     /// ERROR and its clauses.
     error: (Probe, Vec<ClauseUse>),
     /// Number of the next program's table.
@@ -109,6 +112,7 @@ impl Machine {
             speculations: SpeculativeBuffers::of(&maps)?,
             stacks: (None, options.number("stacksize")),
             unwinder: (None, options.number("unwindsize")),
+            python: None,
             error: loaded.error,
             next_table: loaded.next_table,
             shared: loaded.shared,
@@ -138,6 +142,7 @@ impl Machine {
         fds.extend(self.growth.table.as_ref().map(|t| (MapRef::Probes, t.map().as_fd().as_raw_fd())));
         fds.extend(self.stacks.0.as_ref().map(StackStore::fd));
         fds.extend(self.unwinder.0.iter().flat_map(Unwinder::fds));
+        fds.extend(self.python.as_ref().map(|(map, _)| (MapRef::PythonStore, map.as_fd().as_raw_fd())));
         fds.extend(self.doorbell.as_ref().map(|d| (MapRef::Doorbell, d.map().as_raw_fd())));
         let (plan, error) = (self.maps.plan.clone(), self.error.clone());
         let names = self.growth.names.clone();
@@ -606,6 +611,11 @@ impl Machine {
         self.stacks.0.as_ref()?.find(id)
     }
 
+    /// The memory that says what code objects of Python are called, the first time that it is there.
+    pub(crate) fn take_python(&mut self) -> Option<Mmap> {
+        self.python.as_mut()?.1.take()
+    }
+
     /// The stacks that the store evicted since the last call. Call it after each drain.
     pub(crate) fn evicted_stacks(&mut self) -> Vec<(u64, Stack)> {
         // A side that ends with the session need not be replaced.
@@ -621,6 +631,10 @@ impl Machine {
         if let Some(unwinder) = Unwinder::take(&mut self.maps, self.unwinder.1)? {
             self.unwinder.0 = Some(unwinder);
         }
+        if let Some(store) = self.maps.take(MapRef::PythonStore) {
+            let memory = store.mmap(true)?;
+            self.python = Some((store, Some(memory)));
+        }
         Ok(())
     }
 }
@@ -629,51 +643,6 @@ fn read_state(reader: &RingReader, snapshots: &Snapshots, no_snapshots: bool) ->
     let (begun, merged) = snapshots.counts();
     ReadState { complete_until: reader.complete_until(), begun, merged, no_snapshots }
 }
-
-/// Detaches programs, the last one first. Of two programs on a tracepoint, the kernel detaches the
-/// later one at once. If the first one is detached before the other, the kernel waits for a grace
-/// period (some 10 ms). With thousands of tracepoints that is half a minute. (A process that ends
-/// closes its descriptors in the order of their numbers, and the kernel detaches in the reverse
-/// order.)
-///
-/// A process in the background closes the links that the kernel detaches slowly. It closes all
-/// links if the enabling was interrupted, because the kernel may still be attaching and hold the
-/// locks for detaching.
-fn detach(attached: &mut [AttachedProgram], interrupted: bool) -> usize {
-    let time = |a: &AttachedProgram| if a.loaded.links.is_empty() { 0 } else { a.method.release_us() };
-    let in_background = interrupted || attached.iter().map(time).sum::<u64>() > DETACH_LIMIT_US;
-    let mut slow = Vec::new();
-    for a in attached.iter_mut().rev() {
-        a.clocks.clear();
-        if in_background && (interrupted || a.method.release_us() > 0) {
-            slow.extend(a.loaded.links.drain(..).map(|l| l.link));
-        }
-        if a.method.functions().is_some_and(|functions| functions.by == "uprobe_multi") {
-            crate::attach::close_at_once(std::mem::take(&mut a.loaded.links));
-        }
-        while a.loaded.links.pop().is_some() {}
-    }
-    let count = slow.len();
-    if count > 0 {
-        bpf_sys::close_in_background(slow);
-    }
-    count
-}
-
-/// Closes links that the kernel takes so many microseconds to detach. Returns how many a process in
-/// the background closes.
-fn close_links(mut links: Vec<SiteLink>, us: u64) -> usize {
-    if us <= DETACH_LIMIT_US {
-        while links.pop().is_some() {}
-        return 0;
-    }
-    let count = links.len();
-    bpf_sys::close_in_background(links.into_iter().map(|l| l.link).collect());
-    count
-}
-
-/// Detaching that takes longer than this is left to a process in the background.
-const DETACH_LIMIT_US: u64 = 200_000;
 
 impl Drop for Machine {
     fn drop(&mut self) {

@@ -321,6 +321,7 @@ impl<S: Sink> Session<S> {
         let target = targets.first().map(|t| t.pid() as u32);
         let settings = consumer_options(&options, target);
         let mut consumer = Consumer::new(Recorded::new(sink, &options), symbols, settings);
+        engine.take_codes().into_iter().for_each(|codes| consumer.set_codes(codes));
         consumer.name_stacks(options.flag("stacksymbols"));
         consumer.start(start);
         register(&mut consumer, program, &enabled, Registered::default())?;

@@ -228,7 +228,7 @@ impl<'a> Lowering<'a> {
             KeyValue::Expr(e) => vec![self.value(e)],
             // Keys contain no such values.
             KeyValue::Bytes { .. } | KeyValue::Packet(_) => Vec::new(),
-            KeyValue::Stack { user, frames } => vec![self.b.stack(*user, *frames)],
+            KeyValue::Stack { user, frames, calls } => vec![self.b.stack(*user, *frames, *calls)],
             KeyValue::KernelAddr(e) => vec![self.value(e)],
             KeyValue::UserAddr(e) => {
                 let addr = self.value(e);

@@ -178,11 +178,13 @@ pub enum DropKind {
     /// The kernel ran none of the programs that follow forks and execs: the process is perhaps not traced. The session counts these;
     /// programs do not.
     Fork = 12,
+    /// What a function of an interpreter is called could not be stored: it has no name in the stacks of `jstack()`.
+    Strings = 13,
 }
 
 impl DropKind {
     /// Every kind, in the order of the numbers.
-    pub const ALL: [DropKind; 13] = [
+    pub const ALL: [DropKind; 14] = [
         DropKind::Principal,
         DropKind::Aggregation,
         DropKind::Dynamic,
@@ -196,6 +198,7 @@ impl DropKind {
         DropKind::OutOfOrder,
         DropKind::Process,
         DropKind::Fork,
+        DropKind::Strings,
     ];
 
     /// Offset of its counter in a CPU's element.
@@ -234,6 +237,12 @@ impl DropKind {
                 ("PROCESS", false, "forked process not followed", "forked processes not followed")
             }
             DropKind::Fork => ("FORK", false, "fork or exec not seen", "forks or execs not seen"),
+            DropKind::Strings => (
+                "STKSTROVERFLOW",
+                false,
+                "jstack()/ustack() string table overflow",
+                "jstack()/ustack() string table overflows",
+            ),
         };
         Some(DropWords { tag, per_cpu, one, many })
     }
@@ -253,6 +262,7 @@ impl DropKind {
                  dynvarsize"
             }
             DropKind::Scratch => "more firings were under way on a CPU than it has scratch slots",
+            DropKind::Strings => "there was no memory for the names of more functions of Python in jstack()",
             DropKind::Stack => {
                 "there was no memory for a stack until others were read; set a larger stacksize"
             }

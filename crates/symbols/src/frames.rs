@@ -23,6 +23,8 @@ pub struct FrameTable {
     pub table: Table,
     /// Where the file's code is.
     pub loads: Vec<CodeLoad>,
+    /// The address of the state of an interpreter that is in the file (`_PyRuntime` of CPython 3.11).
+    pub python: Option<u64>,
 }
 
 impl FrameTable {

@@ -121,6 +121,8 @@ pub(crate) enum Response {
     Types(Vec<u8>),
     /// Where the code is of the file whose frames were asked for.
     CodeLoads(Vec<CodeLoad>),
+    /// The address of the state of an interpreter in it.
+    Python(u64),
     /// The next bytes of its table.
     Frames(Vec<u8>),
     /// The next sites of probes.
@@ -387,6 +389,10 @@ impl Response {
                     [load.offset, load.size, load.addr].into_iter().for_each(|n| w.u64(n))
                 });
             }
+            Response::Python(address) => {
+                w.u8(20);
+                w.u64(*address);
+            }
             Response::Frames(part) => {
                 w.u8(15);
                 w.bytes(part);
@@ -466,6 +472,7 @@ impl Response {
                 17 => Response::Lines(r.list(|r| r.list(Reader::source_frame))?),
                 18 => Response::Describing(r.list(Reader::u32)?),
                 19 => Response::Definitions(r.bytes()?.into()),
+                20 => Response::Python(r.u64()?),
                 _ => return None,
             })
         })
@@ -526,6 +533,7 @@ mod tests {
             Response::PerfMap(1),
             Response::CodeLoads(vec![CodeLoad { offset: 1, size: 2, addr: u64::MAX }]),
             Response::Frames(vec![1, 2, 3]),
+            Response::Python(u64::MAX),
             Response::Lines(vec![Vec::new(), vec![SourceFrame::default(), named]]),
             Response::Describing(vec![1, u32::MAX]),
             Response::Symbols(vec![None, Some((5, "name".into()))]),

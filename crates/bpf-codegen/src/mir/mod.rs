@@ -153,6 +153,10 @@ pub enum MapRef {
     UnwindFound,
     /// The BPF ring buffer of one page in which programs ask for tables.
     UnwindRequests,
+    /// The code objects of Python that programs remember: see [`plane::python`].
+    PythonCodes,
+    /// What code objects of Python are called; one element, reached by address.
+    PythonStore,
     /// Counters of the program being built, a word for each CPU: see
     /// [`crate::routines::count_served`].
     Served,

@@ -24,7 +24,7 @@
 //!  vtime    vtimestamp
 //!  tracer_frames  the tracer's own frames in a stack
 //!  stack    stacks into the stack store         words      zeroing, copying, comparing memory
-//!  unwind   stacks of processes by tables
+//!  unwind   stacks of processes by tables       python   the frames of an interpreter in them
 //!  siphash  the keyed hash of stacks
 //!  path     names of files                      args       arguments of a process
 //!  packet   packets of socket buffers
@@ -47,6 +47,7 @@ mod packet;
 mod path;
 mod probes;
 mod processes;
+mod python;
 mod record;
 mod siphash;
 mod slot;
@@ -82,7 +83,8 @@ pub use speculation::{
     reserve_speculative_by_call, speculation, speculation_of,
 };
 pub use stack::{
-    Walk, expect_walk, generation, keep_stack, stack_area, stack_depth, stack_frame, walk, walk_once,
+    Calls, Walk, expect_walk, generation, keep_calls, keep_stack, stack_area, stack_depth, stack_frame, walk,
+    walk_once,
 };
 pub use thread::{ThreadRef, ThreadStorage, context_level, level_of, self_key_word, self_vars};
 pub use tracer_frames::{CACHED, tracer_functions};

@@ -13,15 +13,18 @@
 //! ```
 //!
 //! An entry of the store has two words before its frames. They are written over the two words before
-//! the first frame of the stack, which are own frames or unused.
+//! the first frame of the stack, which are own frames or unused. An entry with frames of an interpreter
+//! ([`super::python`]) is made apart: other values of the firing need the frames that these would be behind.
 
 use plane::control::DropKind;
 use plane::stacks::{
-    self, FRAMES_MAX, GENERATION_FACTOR, NFRAMES, PCS, PLACE, PROBES, SLOT, SLOT_SHIFT, SLOTS, TGID, TIME,
+    self, CALLS_SHIFT, FRAMES_MAX, GENERATION_FACTOR, NFRAMES, PCS, PLACE, PROBES, SLOT, SLOT_SHIFT, SLOTS,
+    TGID, TIME,
 };
 
 use plane::unwind::INCOMPLETE;
 
+use super::python::CallArea;
 use super::siphash::siphash;
 use super::tracer_frames::{FRAMES_CHECKED, own_frames};
 use super::unwind::{self, Frames};
@@ -40,9 +43,18 @@ const OWN_MASK: i64 = 0x38;
 /// The count of an area before the walk.
 const NOT_WALKED: i64 = -1;
 
-/// Bytes of the area of a stack of at most `frames` frames.
-pub const fn stack_area(frames: u32, user: bool) -> u32 {
-    behind_frames(frames) + if user { unwind::STATE } else { 0 }
+/// Bytes of the area of a stack of at most `frames` frames, and `calls` of an interpreter.
+pub fn stack_area(frames: u32, calls: u32, user: bool) -> u32 {
+    match (user, calls) {
+        (false, _) => behind_frames(frames),
+        (true, 0) => behind_frames(frames) + unwind::STATE,
+        (true, _) => call_area(frames, calls).end(),
+    }
+}
+
+/// Where the frames of an interpreter are in the area.
+fn call_area(frames: u32, calls: u32) -> CallArea {
+    CallArea { at: behind_frames(frames) + unwind::STATE, most: calls, frames }
 }
 
 /// Offset of the state of a walk by tables.
@@ -65,23 +77,36 @@ pub struct Walk<'a> {
     pub ctx: V,
     /// The process's stack instead of the kernel's.
     pub user: bool,
-    /// Stacks of processes are walked by tables.
-    pub unwind: bool,
+    /// How stacks of processes are walked.
+    pub plan: &'a Plan,
     /// The most frames that are needed.
     pub frames: u32,
+    /// The most frames of an interpreter.
+    pub calls: u32,
+}
+
+impl Walk<'_> {
+    /// Where the frames of an interpreter are, if they are followed.
+    fn calls(&self) -> Option<CallArea> {
+        (self.user && self.plan.python && self.calls > 0).then(|| call_area(self.frames, self.calls))
+    }
 }
 
 /// Walks the stack into the area at `place`.
 pub fn walk(b: &mut Builder, place: V, what: &Walk<'_>) {
-    let Some(offsets) = what.target.unwind.filter(|_| what.user && what.unwind) else {
+    if let Some(area) = what.calls() {
+        b.store(Size::B8, place, area.at as i16, 0);
+    }
+    let Some(offsets) = what.target.unwind.filter(|_| what.user && what.plan.unwind) else {
         return walk_by_kernel(b, place, what);
     };
     let (other, done) = (b.label(), b.label());
     let entry = what.context.return_address(b, what.ctx).is_some();
     let state = behind_frames(what.frames);
-    let frames = Frames { place, pcs: FRAMES, state, most: what.frames, entry, offsets };
+    let calls = what.calls();
+    let frames = Frames { place, pcs: FRAMES, state, most: what.frames, entry, offsets, calls };
     b.store(Size::B8, place, OWN, 0);
-    unwind::walk(b, &frames, what.target, other);
+    unwind::walk(b, &frames, what.target, what.plan, other);
     if let Some(moved) = what.context.moved_by(b, what.ctx) {
         let pc = b.load(Size::B8, place, FRAMES as i16);
         let pc = b.sub(pc, moved);
@@ -244,12 +269,68 @@ pub fn keep_stack(
     b.store(Size::B4, entry, NFRAMES as i16, count);
     let generation = b.reg(generation);
     b.store(Size::B8, entry, TIME as i16, generation);
-    let args = [Arg::Memory(entry, stacks::value_size(frames)), Arg::Word(count)];
-    let kept = b.call_global(&format!("dt_stack_{frames}"), &args, |b| {
+    let kept = keep_entry(b, plan, entry, count, frames);
+    b.set(id, kept);
+    b.bind(none);
+    id
+}
+
+/// Stores an entry that has so many words, at most `most`, behind its head. Returns its id, or 0.
+fn keep_entry(b: &mut Builder, plan: &Plan, entry: V, words: V, most: u32) -> V {
+    let args = [Arg::Memory(entry, stacks::value_size(most)), Arg::Word(words)];
+    b.call_global(&format!("dt_stack_{most}"), &args, |b| {
         let (entry, count) = (b.param(0), b.param(1));
-        let id = hash(b, plan, entry, count, frames);
-        store(b, plan, entry, count, frames, id);
-    });
+        let id = hash(b, plan, entry, count, most);
+        store(b, plan, entry, count, most, id);
+    })
+}
+
+/// How much of a stack and of the frames of an interpreter in it the area has.
+#[derive(Clone, Copy, Debug)]
+pub struct Calls {
+    /// The most frames of the stack.
+    pub most: u32,
+    /// The most frames of an interpreter.
+    pub calls: u32,
+}
+
+/// [`keep_stack`] with the frames of an interpreter, of a process.
+pub fn keep_calls(
+    b: &mut Builder,
+    plan: &Plan,
+    place: V,
+    frames: u32,
+    (area, (tgid, generation)): (Calls, (Operand, Operand)),
+) -> V {
+    let most = frames.clamp(1, area.most).min(area.calls);
+    let at = call_area(area.most, area.calls);
+    let (none, fewer, few, id) = (b.label(), b.label(), b.label(), b.copy(0));
+    let count = b.load(Size::B8, place, 0);
+    b.br(Jmp::Eq, count, 0, none);
+    b.br(Jmp::Le, count, most, fewer);
+    b.set(count, most);
+    b.bind(fewer);
+    let calls = b.load(Size::B8, place, at.at as i16);
+    b.br(Jmp::Le, calls, most, few);
+    b.set(calls, most);
+    b.bind(few);
+    let entry = b.add(place, at.joined());
+    let first = first_frame(b, place);
+    let (from, to, bytes) = (b.add(first, FRAMES), b.add(entry, PCS), b.shl(count, 3));
+    b.call(Helper::PROBE_READ_KERNEL, &[to, bytes, from]);
+    let offset = b.shl(count, 3);
+    let to = b.add(entry, offset);
+    let (from, to, bytes) = (b.add(place, at.at + 8), b.add(to, PCS), b.shl(calls, 3));
+    b.call(Helper::PROBE_READ_KERNEL, &[to, bytes, from]);
+    let tgid = b.reg(tgid);
+    b.store(Size::B4, entry, TGID as i16, tgid);
+    let above = b.shl(calls, i64::from(CALLS_SHIFT));
+    let counts = b.or(above, count);
+    b.store(Size::B4, entry, NFRAMES as i16, counts);
+    let generation = b.reg(generation);
+    b.store(Size::B8, entry, TIME as i16, generation);
+    let words = b.add(count, calls);
+    let kept = keep_entry(b, plan, entry, words, 2 * most);
     b.set(id, kept);
     b.bind(none);
     id

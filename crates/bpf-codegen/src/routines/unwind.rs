@@ -4,13 +4,12 @@
 //! two turns everything is in the scratch slot, behind the frames, so the verifier checks one turn. The rule
 //! of an address is mostly among those that the CPU remembers; otherwise it is looked up in the tables.
 //!
-//! Memory of the process is read in parts, each in one page: a window that begins near the stack pointer, has
-//! a quarter of a page, and moves to each return address outside of it, then up to the end of the page. A page
-//! is mapped as a whole or not at all, so no read fails because the stack ends there.
+//! Memory of the process is read by a window ([`window`]).
 //!
 //! ```text
 //!  area of the stack   frames, count                          see `stack`
 //!  state               program counter, stack pointer, frame pointer, status
+//!                      the state of the process's interpreter
 //!                      the last range: start, length, table, delta
 //!                      window: its address, where its words end, a word that was read, the next return
 //!                      that is probed, a page
@@ -23,19 +22,23 @@
 //! ARCH(x86-64): a return address is below the canonical frame address; the registers of signal frames.
 
 mod rows;
+mod window;
 
 use plane::unwind::{
     AMBIGUOUS, BP_AT_CFA, BP_MODE_SHIFT, BP_MODES, BP_SHIFT, FOUND, FOUND_ROW, FOUND_SHIFT, INCOMPLETE,
-    KEY_FACTOR, KEY_SHIFT, KIND_SHIFT, KINDS, Kind, NO_TABLE, OFFSET_SHIFT, PAGE, PAGE_SHIFT, PENDING,
-    PROBES, RANGE_DELTA, RANGE_END, RANGE_SHIFT, RANGE_TABLE, RANGES_END, SLOT, SLOTS, WANTED, WANTED_MAX,
+    KEY_FACTOR, KEY_SHIFT, KIND_SHIFT, KINDS, Kind, NO_TABLE, OFFSET_SHIFT, PAGE_SHIFT, PENDING, PROBES,
+    RANGE_DELTA, RANGE_END, RANGE_SHIFT, RANGE_TABLE, RANGES_END, SLOT, SLOTS, WANTED, WANTED_MAX,
     WANTED_SHIFT, WANTED_SIZE,
 };
 
 use super::numbers::{Numbered, current_number};
+use super::python::{self, CallArea, Interpreter};
 use crate::arch::{self, regs};
-use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, MapRef, Size, V};
+use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
+use crate::plan::Plan;
 use crate::target::{ReturnOffsets, Target, UnwindOffsets};
 use rows::{find_row, search};
+use window::{RETURNS, VALUE, WINDOW_SIZE, WORDS_END, read};
 
 /// Offsets in the state.
 const PC: u32 = 0;
@@ -57,20 +60,10 @@ const ENTRY: u32 = 88;
 const TRAMPOLINE: u32 = 96;
 /// What makes the tags of this address space, as it is now, different from all others.
 const SPACE: u32 = 104;
+/// The address of the state of the process's interpreter, 0 if it has none that is known.
+const INTERPRETER: u32 = 112;
 /// The window, which a function gets.
-const WINDOW: u32 = 112;
-/// Offsets in the window.
-const AT: i16 = 0;
-/// The offset behind the last at which a word can begin; 0 where the window is nowhere.
-const WORDS_END: i16 = 8;
-const VALUE: i16 = 16;
-const RETURNS: i16 = 24;
-const BYTES: i16 = 32;
-/// Bytes of the window. A word begins at the last byte of its page at most, as far as the verifier knows.
-const WINDOW_SIZE: u32 = BYTES as u32 + PAGE as u32 + 8;
-/// Bytes that the first window of a walk has, and to which each begins, a power of two: to copy a page costs
-/// more than most stacks need of it.
-const FIRST_WINDOW: u64 = 1024;
+const WINDOW: u32 = 120;
 
 /// Bytes of the state.
 pub(super) const STATE: u32 = WINDOW + WINDOW_SIZE;
@@ -81,6 +74,9 @@ const WHOLE: i64 = 0;
 const BROKEN: i64 = 1;
 /// A table is missing, which the consumer is asked for.
 const WANTING: i64 = 2;
+
+/// The end of a frame that is not known is above everything.
+const UNKNOWN_END: i64 = -1;
 
 /// A trampoline that there is none of is nowhere.
 const NOWHERE: i64 = i64::MIN;
@@ -104,11 +100,20 @@ pub(super) struct Frames {
     pub(super) entry: bool,
     /// Where the kernel has the members that a walk needs.
     pub(super) offsets: UnwindOffsets,
+    /// Where the frames of an interpreter come to, if they are followed.
+    pub(super) calls: Option<CallArea>,
+}
+
+impl Frames {
+    /// The area, and the offset of the window in it.
+    fn window(&self) -> (V, u32) {
+        (self.place, self.state + WINDOW)
+    }
 }
 
 /// Walks the stack of the current process. Falls through with the frames and their number stored; the last
 /// frame is [`INCOMPLETE`] where others are missing. Jumps to `other` if the process does not run 64-bit code.
-pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, other: Label) {
+pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Plan, other: Label) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let (place, offsets) = (frames.place, frames.offsets);
     let (done, known, walk, stable) = (b.label(), b.label(), b.label(), b.label());
@@ -127,7 +132,7 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, other: Lab
         let value = b.load(Size::B8, saved, register);
         b.store(Size::B8, place, at(to), value);
     }
-    for zero in [BACK, START, LENGTH, FIRST, COUNT] {
+    for zero in [BACK, START, LENGTH, FIRST, COUNT, INTERPRETER] {
         b.store(Size::B8, place, at(zero), 0);
     }
     let (elsewhere, behind) = (b.label(), b.load(Size::B8, saved, regs::CX));
@@ -162,6 +167,14 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, other: Lab
     let count = b.shr(state, 32);
     let count = b.and(count, 0xffff);
     b.store(Size::B8, place, at(COUNT), count);
+    if frames.calls.is_some() {
+        let behind = b.add(first, count);
+        let number = b.and(behind, i64::from(RANGES_END) - 1);
+        let offset = b.shl(number, i64::from(RANGE_SHIFT));
+        let range = b.add(directory, offset);
+        let runtime = b.load(Size::B8, range, 0);
+        b.store(Size::B8, place, at(INTERPRETER), runtime);
+    }
     b.bind(walk);
     let space = b.mul(state, KEY_FACTOR as i64);
     let space = b.xor(space, key);
@@ -175,22 +188,38 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, other: Lab
     b.br(Jmp::Eq, later, state, stable);
     b.bind(changed);
     b.store(Size::B8, place, at(STATUS), BROKEN);
+    b.store(Size::B8, place, at(INTERPRETER), 0);
     b.bind(stable);
-    let status = b.load(Size::B8, place, at(STATUS));
-    b.br(Jmp::Eq, status, WHOLE, done);
+    let (whole, status) = (b.label(), b.load(Size::B8, place, at(STATUS)));
+    b.br(Jmp::Eq, status, WHOLE, whole);
     let marked = b.label();
     let count = b.load(Size::B8, place, 0);
     b.br(Jmp::Ge, count, frames.most, marked);
     let offset = b.shl(count, 3);
     let end = b.add(place, offset);
     b.store(Size::B8, end, frames.pcs as i16, INCOMPLETE);
+    ends_at(b, frames, end, UNKNOWN_END);
     b.update(Alu::Add, count, 1);
     b.store(Size::B8, place, 0, count);
     b.bind(marked);
-    b.br(Jmp::Ne, status, WANTING, done);
+    b.br(Jmp::Ne, status, WANTING, whole);
     let process = current_number(b, target, Numbered::Process);
     b.call_global("dt_unwind_want", &[Arg::Word(key), Arg::Word(process)], want);
+    b.bind(whole);
+    if let (Some(area), Some(fs_base)) = (frames.calls, offsets.fs_base) {
+        let runtime = b.load(Size::B8, place, at(INTERPRETER));
+        b.br(Jmp::Eq, runtime, 0, done);
+        let thread = b.load(Size::B8, task, fs_base);
+        python::walk(b, plan, place, area, &Interpreter { runtime, thread, space: key });
+    }
     b.bind(done);
+}
+
+/// Notes where a frame ends, if that is needed. `frame`: the area plus the offset of the frame among the frames.
+fn ends_at(b: &mut Builder, frames: &Frames, frame: V, end: impl Into<Operand>) {
+    if let Some(area) = frames.calls {
+        b.store(Size::B8, frame, area.ends() as i16, end);
+    }
 }
 
 /// Stores the trampoline of returns that are probed, and the first of these.
@@ -299,6 +328,7 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let offset = b.shl(count, 3);
     let frame = b.add(place, offset);
     b.store(Size::B8, frame, frames.pcs as i16, pc);
+    ends_at(b, frames, frame, UNKNOWN_END);
     let count = b.add(count, 1);
     b.store(Size::B8, place, 0, count);
     let back = b.load(Size::B8, place, at(BACK));
@@ -389,7 +419,7 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     b.jmp(found);
     b.bind(saved);
     let there = b.add(sp, offset);
-    let entry = read(b, frames, there, false, broken);
+    let entry = read(b, frames.window(), there, false, broken);
     let above = b.add(entry, 8);
     b.set(cfa, above);
     b.jmp(found);
@@ -403,7 +433,7 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     b.jmp(found);
     b.bind(realigned);
     let there = b.add(bp, offset);
-    let aligned = read(b, frames, there, false, broken);
+    let aligned = read(b, frames.window(), there, false, broken);
     b.set(cfa, aligned);
     b.bind(found);
     let mode = b.shr(row, i64::from(BP_MODE_SHIFT));
@@ -422,11 +452,11 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let there = b.add(bp, words);
     b.set(bp_at, there);
     b.bind(has_place);
-    next(b, frames, (sp, cfa, bp_at), stop, broken);
+    next(b, frames, frame, (sp, cfa, bp_at), (stop, broken));
 
     b.bind(signal);
     let saved = b.add(sp, offset);
-    signal_frame(b, frames, saved, broken);
+    signal_frame(b, frames, frame, saved, broken);
 
     b.bind(wanting);
     b.store(Size::B8, place, at(STATUS), WANTING);
@@ -442,14 +472,14 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let above = b.add(bp, 16);
     b.set(cfa, above);
     b.set(bp_at, bp);
-    next(b, frames, (sp, cfa, bp_at), stop, broken);
+    next(b, frames, frame, (sp, cfa, bp_at), (stop, broken));
 
     b.bind(called);
     let sp = b.load(Size::B8, place, at(SP));
     let above = b.add(sp, 8);
     b.set(cfa, above);
     b.set(bp_at, 0);
-    next(b, frames, (sp, cfa, bp_at), stop, broken);
+    next(b, frames, frame, (sp, cfa, bp_at), (stop, broken));
 
     b.bind(broken);
     let status = b.load(Size::B8, place, at(STATUS));
@@ -513,13 +543,20 @@ fn look_up_range(b: &mut Builder, frames: &Frames, target: V, none: Label) {
 }
 
 /// Ends a turn: the caller's stack pointer is known, and where its frame pointer is (0: in its register).
-fn next(b: &mut Builder, frames: &Frames, (sp, cfa, bp_at): (V, V, V), stop: Label, broken: Label) {
+fn next(
+    b: &mut Builder,
+    frames: &Frames,
+    frame: V,
+    (sp, cfa, bp_at): (V, V, V),
+    (stop, broken): (Label, Label),
+) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let place = frames.place;
     let kept = b.label();
     b.br(Jmp::Le, cfa, sp, broken);
+    ends_at(b, frames, frame, cfa);
     let there = b.sub(cfa, 8);
-    let pc = read(b, frames, there, true, broken);
+    let pc = read(b, frames.window(), there, true, broken);
     if let Some(offsets) = frames.offsets.returns {
         true_address(b, frames, offsets, pc, there);
     }
@@ -530,7 +567,7 @@ fn next(b: &mut Builder, frames: &Frames, (sp, cfa, bp_at): (V, V, V), stop: Lab
         b.store(Size::B8, place, at(ENTRY), 0);
     }
     b.br(Jmp::Eq, bp_at, 0, kept);
-    let bp = read(b, frames, bp_at, false, broken);
+    let bp = read(b, frames.window(), bp_at, false, broken);
     b.store(Size::B8, place, at(BP), bp);
     b.bind(kept);
     b.br(Jmp::Eq, pc, 0, stop);
@@ -592,91 +629,20 @@ fn find_return(b: &mut Builder, offsets: ReturnOffsets) {
 
 /// Ends a turn at the frame of a signal handler: the interrupted stack pointer is at `saved`, the frame
 /// pointer and the program counter around it.
-fn signal_frame(b: &mut Builder, frames: &Frames, saved: V, broken: Label) {
+fn signal_frame(b: &mut Builder, frames: &Frames, frame: V, saved: V, broken: Label) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let place = frames.place;
     for (from, to) in [(-40, BP), (8, PC), (0, SP)] {
         let there = b.add(saved, from);
-        let value = read(b, frames, there, false, broken);
+        let value = read(b, frames.window(), there, false, broken);
         b.store(Size::B8, place, at(to), value);
+        if to == SP {
+            ends_at(b, frames, frame, value);
+        }
     }
     b.store(Size::B8, place, at(BACK), 0);
     if frames.entry {
         b.store(Size::B8, place, at(ENTRY), 0);
     }
     b.exit(0);
-}
-
-/// A word of the process. With `moves`, the window moves to it.
-fn read(b: &mut Builder, frames: &Frames, addr: V, moves: bool, broken: Label) -> V {
-    let window = frames.state + WINDOW;
-    let (value, slow, done) = (b.var(), b.label(), b.label());
-    let begin = b.load(Size::B8, frames.place, window as i16 + AT);
-    let end = b.load(Size::B8, frames.place, window as i16 + WORDS_END);
-    let offset = b.sub(addr, begin);
-    b.br(Jmp::Ge, offset, end, slow);
-    // Less already, but the verifier does not know what is in memory.
-    let offset = b.and(offset, PAGE as i64 - 1);
-    let there = b.add(frames.place, offset);
-    let word = b.load(Size::B8, there, window as i16 + BYTES);
-    b.set(value, word);
-    b.bind(done);
-    b.out_of_line(|b| {
-        b.bind(slow);
-        let window = b.add(frames.place, window);
-        let args = [Arg::Memory(window, WINDOW_SIZE), Arg::Word(addr)];
-        let failed = match moves {
-            true => b.call_global("dt_unwind_move", &args, move_window),
-            false => b.call_global("dt_unwind_read", &args, read_word),
-        };
-        b.br(Jmp::Ne, failed, 0, broken);
-        let word = b.load(Size::B8, window, VALUE);
-        b.set(value, word);
-        b.jmp(done);
-    });
-    value
-}
-
-/// Reads a word into the window's value. Returns 0 if it could be read.
-fn read_word(b: &mut Builder) {
-    let failed = read_one(b);
-    b.exit(failed);
-}
-
-fn read_one(b: &mut Builder) -> V {
-    let (window, addr) = (b.param(0), b.param(1));
-    let (to, size) = (b.add(window, i32::from(VALUE)), b.imm(8));
-    b.call(Helper::PROBE_READ_USER, &[to, size, addr])
-}
-
-/// The same, after moving the window to the word.
-fn move_window(b: &mut Builder) {
-    let (window, addr) = (b.param(0), b.param(1));
-    let (one, sized) = (b.label(), b.label());
-    let into = b.and(addr, FIRST_WINDOW as i64 - 1);
-    b.br(Jmp::Gt, into, FIRST_WINDOW as i64 - 8, one);
-    let begin = b.sub(addr, into);
-    let size = b.copy(FIRST_WINDOW as i64);
-    let before = b.load(Size::B8, window, WORDS_END);
-    b.br(Jmp::Eq, before, 0, sized);
-    let low = b.and(begin, (PAGE - FIRST_WINDOW) as i64);
-    let rest = b.imm(PAGE as i64);
-    let rest = b.sub(rest, low);
-    b.set(size, rest);
-    b.bind(sized);
-    // What a failed read leaves is nobody's memory.
-    b.store(Size::B8, window, WORDS_END, 0);
-    let to = b.add(window, i32::from(BYTES));
-    let failed = b.call(Helper::PROBE_READ_USER, &[to, size, begin]);
-    b.br(Jmp::Ne, failed, 0, one);
-    b.store(Size::B8, window, AT, begin);
-    let end = b.sub(size, 7);
-    b.store(Size::B8, window, WORDS_END, end);
-    let there = b.add(window, into);
-    let word = b.load(Size::B8, there, BYTES);
-    b.store(Size::B8, window, VALUE, word);
-    b.exit(0);
-    b.bind(one);
-    let failed = read_one(b);
-    b.exit(failed);
 }

@@ -255,7 +255,8 @@ impl Clause<'_, '_> {
         let slot = self.slot();
         let place = self.b.add(slot, area.at);
         let (target, context, ctx) = (self.env.target, self.firing.context, self.firing.ctx);
-        let what = Walk { target, context, ctx, user, unwind: self.env.plan.unwind, frames: area.frames };
+        let what =
+            Walk { target, context, ctx, user, plan: self.env.plan, frames: area.frames, calls: area.calls };
         match walks {
             Walks::Here => routines::walk(self.b, place, &what),
             Walks::Once => routines::walk_once(self.b, place, &what),

@@ -8,6 +8,7 @@ use dif::ir::{Datum, FaultKind, Field, InstData, IntBuiltin, Op, Scope, Value, V
 
 use super::clause::{Clause, OpenRecord, Str, Val};
 use super::int::extend;
+use super::layout::StackArea;
 use crate::error::Result;
 use crate::mir::{Alu, Jmp, MapRef, Operand, Size, V};
 use crate::plan::VarPlan;
@@ -79,7 +80,7 @@ impl Clause<'_, '_> {
             Op::RecordPacket { field, skb } => self.record_packet(inst, *field, *skb)?,
             Op::CopyOut { src, addr, len } => self.copy_out(*src, *addr, *len),
             Op::CopyOutStr { value, addr, max } => self.copy_out_str(*value, *addr, *max),
-            Op::Stack { user, frames } => self.stack(inst, *user, *frames),
+            Op::Stack { user, frames, calls } => self.stack(inst, *user, (*frames, *calls)),
             Op::Aggregate { agg, key, args } => {
                 let columns = &self.env.module.aggs[agg.0 as usize].key;
                 let key = self.key(None, columns, key);
@@ -587,14 +588,21 @@ impl Clause<'_, '_> {
         Ok(())
     }
 
-    fn stack(&mut self, inst: &InstData, user: bool, frames: u32) {
+    fn stack(&mut self, inst: &InstData, user: bool, (frames, calls): (u32, bool)) {
         let id = match self.walked(user) {
             Some(place) => {
                 let process = match user {
                     true => (self.builtin(IntBuiltin::Pid), self.generation()),
                     false => (Operand::Imm(0), Operand::Imm(0)),
                 };
-                routines::keep_stack(self.b, self.env.plan, place, frames, process)
+                let area = self.env.layout.stacks.user.filter(|_| calls && self.env.plan.python);
+                match area {
+                    Some(StackArea { frames: most, calls, .. }) => {
+                        let area = routines::Calls { most, calls };
+                        routines::keep_calls(self.b, self.env.plan, place, frames, (area, process))
+                    }
+                    None => routines::keep_stack(self.b, self.env.plan, place, frames, process),
+                }
             }
             None => self.b.imm(0),
         };

@@ -89,6 +89,8 @@ pub struct StackArea {
     pub at: u32,
     /// The most frames that a clause needs.
     pub frames: u32,
+    /// The most frames of an interpreter in them; 0 if no clause takes those.
+    pub calls: u32,
 }
 
 /// The places of a firing's stacks in a slot.
@@ -117,6 +119,14 @@ fn stack_frames(op: &Op, user: bool) -> u32 {
         Op::Builtin(IntBuiltin::StackDepth | IntBuiltin::UstackDepth) => FRAMES,
         // The caller.
         _ => 2,
+    }
+}
+
+/// Frames of an interpreter that an operation needs.
+fn call_frames(op: &Op) -> u32 {
+    match op {
+        Op::Stack { user: true, calls: true, frames } => (*frames).clamp(1, FRAMES),
+        _ => 0,
     }
 }
 
@@ -199,8 +209,10 @@ impl Layout {
         }
         let mut area = |user| {
             let frames = ops().map(|i| stack_frames(&i.op, user)).max().filter(|n| *n > 0)?;
-            end += stack_area(frames, user);
-            Some(StackArea { at: end - stack_area(frames, user), frames })
+            let calls = ops().map(|i| call_frames(&i.op)).max().filter(|_| user).unwrap_or(0);
+            let size = stack_area(frames, calls, user);
+            end += size;
+            Some(StackArea { at: end - size, frames, calls })
         };
         (layout.stacks.kernel, layout.stacks.user) = (area(false), area(true));
         layout.main = layout.parts(module, &main, this_size, &mut end);

@@ -386,8 +386,8 @@ fn leave_state(
         };
         let place = b.add(slot, area.at);
         let (target, context, ctx) = (session.target, firing.context, firing.ctx);
-        let unwind = session.plan.unwind;
-        routines::walk(b, place, &Walk { target, context, ctx, user, unwind, frames: area.frames });
+        let (frames, calls) = (area.frames, area.calls);
+        routines::walk(b, place, &Walk { target, context, ctx, user, plan: session.plan, frames, calls });
     }
     for n in args {
         let arg = firing.context.arg(b, firing.ctx, firing.index, n);

@@ -151,6 +151,7 @@ pub fn unwind_offsets() -> Option<UnwindOffsets> {
     let btf = kernel.vmlinux().ok()?;
     let offset = |member: &str| btf.field(member).map(|f| f.offset() as i16);
     Some(UnwindOffsets {
+        fs_base: offset("task_struct.thread.fsbase"),
         mm: offset("task_struct.mm")?,
         start_code: offset("mm_struct.start_code")?,
         start_stack: offset("mm_struct.start_stack")?,
@@ -291,6 +292,7 @@ pub fn plan(setup: &Setup, layout: &Layout) -> Plan {
         levels: setup.levels,
         preempt_count: setup.preempt_count,
         unwind: setup.target.unwind.is_some(),
+        python: setup.target.unwind.is_some_and(|unwind| unwind.fs_base.is_some()),
         ..Needs::default()
     };
     Plan::new(&setup.module, &setup.options, &needs)

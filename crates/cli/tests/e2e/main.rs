@@ -68,6 +68,7 @@ mod places;
 mod postmortem;
 mod processes;
 mod profile;
+mod python;
 mod restricted;
 mod speculation;
 mod stability;
@@ -196,6 +197,7 @@ const GROUPS: &[&[Test]] = &[
     args::TESTS,
     tracepoints::TESTS,
     profile::TESTS,
+    python::TESTS,
     stacks::TESTS,
     unwinding::TESTS,
     options::TESTS,

@@ -492,7 +492,7 @@ impl Body<'_> {
             13 | 15.. => self.call(depth, Ty::Int).unwrap_or_else(|| self.leaf()),
             14 if self.config.stacks && self.rng.one_in(2) => {
                 let user = self.rng.one_in(2);
-                self.b.stack(user, 20)
+                self.b.stack(user, 20, user && self.rng.one_in(2))
             }
             _ => {
                 if self.config.objects

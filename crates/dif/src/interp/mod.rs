@@ -400,7 +400,7 @@ impl Frame<'_> {
                 self.store_element(id.clone(), sum.clone());
                 if self.state.elements.contains_key(&id) { sum } else { Val::Int(0) }
             }
-            Op::Stack { user, frames } => Val::Int(self.world.stack(*user, *frames) as i64),
+            Op::Stack { user, frames, .. } => Val::Int(self.world.stack(*user, *frames) as i64),
             effect => return self.effect(effect),
         };
         if let Some(v) = inst.result {

@@ -140,8 +140,9 @@ impl Cursor {
                 let (value, addr, max) = self.three()?;
                 Op::CopyOutStr { value, addr, max }
             }
-            "kstack" => Op::Stack { user: false, frames: self.number()? },
-            "ustack" => Op::Stack { user: true, frames: self.number()? },
+            "kstack" => Op::Stack { user: false, frames: self.number()?, calls: false },
+            "ustack" => Op::Stack { user: true, frames: self.number()?, calls: false },
+            "jstack" => Op::Stack { user: true, frames: self.number()?, calls: true },
             "reserve" => Op::Reserve,
             "speculate" => Op::Speculate(self.value()?),
             "record" => {

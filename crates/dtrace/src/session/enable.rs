@@ -87,6 +87,7 @@ impl<S: Sink> Session<S> {
         self.consumer.set_options(consumer_options(&self.options, target));
         self.watch_processes();
         let adopted = self.engine.adopt(&*interrupted);
+        self.engine.take_codes().into_iter().for_each(|codes| self.consumer.set_codes(codes));
         self.report_engine();
         let none = match &adopted {
             Ok(rejected) => rejected.clone(),

@@ -72,7 +72,7 @@ struct Waiting {
 struct Space {
     /// What each process has mapped.
     members: BTreeMap<u32, Vec<MappedCode>>,
-    /// Its ranges in the directory.
+    /// Its ranges in the directory, with that of its interpreter.
     first: u32,
     ranges: Vec<Range>,
 }
@@ -265,7 +265,7 @@ impl Tables {
         }
         let (base, pages) = (file.table.base(), file.table.pages());
         // The rows are in the kernel.
-        let file = FrameTable { loads: file.loads, ..FrameTable::default() };
+        let file = FrameTable { loads: file.loads, python: file.python, ..FrameTable::default() };
         Some(Loaded { places, base, pages, file })
     }
 
@@ -332,7 +332,9 @@ impl Tables {
     /// Writes the ranges of an address space. True if they are others.
     fn publish(&mut self, key: u64) -> bool {
         let Some(space) = self.spaces.get(&key) else { return false };
-        let ranges = self.ranges_of(space);
+        let mut ranges = self.ranges_of(space);
+        let count = ranges.len() as u32;
+        ranges.push(Range::of_interpreter(self.interpreter_of(space)));
         let changed = ranges != space.ranges;
         if changed {
             let first = match self.ranges.take(ranges.len() as u32) {
@@ -344,7 +346,7 @@ impl Tables {
             };
             let directory = self.directory();
             directory.write(first, &ranges);
-            if !directory.publish(key, first, ranges.len() as u32) {
+            if !directory.publish(key, first, count) {
                 self.ranges.give(first, ranges.len() as u32);
                 self.remove(key);
                 return false;
@@ -379,6 +381,17 @@ impl Tables {
         }
         ranges.truncate(RANGES_MAX as usize);
         ranges
+    }
+
+    /// Where the state of the interpreter of an address space is, if all its processes have that; 0 if it is not known.
+    fn interpreter_of(&self, space: &Space) -> u64 {
+        let of = |code: &MappedCode| {
+            let file = &self.files.get(&code.source)?.loaded.as_ref()?.file;
+            Some(code.start.wrapping_add(file.python?.wrapping_sub(file.address(code.offset)?)))
+        };
+        let mut all = space.members.values().map(|code| code.iter().find_map(of));
+        let first = all.next().flatten();
+        if all.all(|other| other == first) { first.unwrap_or(0) } else { 0 }
     }
 
     fn range(&self, code: &MappedCode) -> Range {

@@ -1,5 +1,7 @@
 //! The tables by which stacks are walked: see [`unwind`].
 
+use std::collections::BTreeSet;
+
 use super::elf::Elf;
 use crate::frames::{CodeLoad, FrameTable};
 use unwind::Sections;
@@ -25,5 +27,17 @@ pub(super) fn table(elf: &Elf, memory: u64) -> Option<FrameTable> {
     };
     let table = unwind::read(&sections).filter(|table| !table.is_empty())?;
     let load = |(offset, size, addr)| CodeLoad { offset, size, addr };
-    Some(FrameTable { table, loads: elf.code_loads().into_iter().map(load).collect() })
+    let loads = elf.code_loads().into_iter().map(load).collect();
+    Some(FrameTable { table, loads, python: python(elf, memory) })
+}
+
+/// The address of `_PyRuntime`, if the file is CPython 3.11: it has a section of its own.
+fn python(elf: &Elf, memory: u64) -> Option<u64> {
+    const VERSION: &str = "Py_Version";
+    let runtime = elf.section_address(b".PyRuntime")?;
+    let found = elf.named(&BTreeSet::from([VERSION.to_owned()]), memory / PART).ok()?;
+    let at = *found.get(VERSION)?;
+    let mut version = [0; 8];
+    elf.read_at(elf.data_offset(at).or_else(|| elf.code_offset(at))?, &mut version).ok()?;
+    (u64::from_le_bytes(version) >> 16 == 0x030b).then_some(runtime)
 }
