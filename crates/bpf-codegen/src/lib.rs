@@ -56,8 +56,11 @@
 //! regalloc
 //! emit
 //! listing
-//! routines routines/siphash routines/tracer_frames routines/unwind/rows routines/unwind/window routines/words
-//! routines/numbers routines/python
+//! routines routines/siphash routines/tracer_frames routines/unwind/rows routines/window routines/words
+//! routines/numbers routines/python/given
+//! routines/python/line
+//! routines/python/code
+//! routines/python
 //! routines/unwind
 //! routines/*
 //! routines/agg routines/memory routines/owned routines/record+routines/overwrite

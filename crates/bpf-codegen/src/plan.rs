@@ -479,6 +479,7 @@ impl Plan {
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindChunk, SizeOption::Fixed),
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindChunks, SizeOption::Fixed),
             (grew(|p| u32::from(p.python)), MapRef::PythonCodes, SizeOption::Fixed),
+            (grew(|p| u32::from(p.python)), MapRef::PythonFound, SizeOption::Fixed),
             (grew(|p| u32::from(p.python)), MapRef::PythonStore, SizeOption::Fixed),
             (grew(|p| u32::from(p.processes > 0)), MapRef::Processes, SizeOption::Fixed),
         ] {

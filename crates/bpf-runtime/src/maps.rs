@@ -241,6 +241,7 @@ fn create(
             Map::create(&MapSpec::array_of_maps("dt_unwind_rows", chunk.as_fd(), plane::unwind::CHUNKS))
         }
         MapRef::PythonCodes => Map::create(&MapSpec::hash("dt_py_codes", python::KEY, 8, python::CODES)),
+        MapRef::PythonFound => Map::create(&MapSpec::percpu("dt_py_found", python::FOUND_BYTES)),
         MapRef::PythonStore => Map::create(&MapSpec::mmapable("dt_py_store", python::STORE, 1)),
         MapRef::Processes => Map::create(&MapSpec::hash(
             "dt_processes",

@@ -148,10 +148,7 @@ impl Names<'_> {
         };
         let text = |text: &str| (!text.is_empty()).then(|| Arc::from(text));
         (name.symbol, name.file) = (text(&code.name), text(&code.file));
-        name.line = match call.instruction {
-            Some(instruction) => code.line(instruction),
-            None => Some(code.first_line).filter(|line| *line != 0),
-        };
+        name.line = call.line;
         name
     }
 
@@ -398,23 +395,17 @@ mod tests {
         }
 
         fn code(&mut self, place: u32) -> Option<Arc<plane::python::Code>> {
-            // Of two instructions one has a line, the line behind the first.
-            let code = |file: &str, name: &str, first_line| plane::python::Code {
-                file: file.into(),
-                name: name.into(),
-                first_line,
-                lines: vec![0xe8, 0x02, 0xf8],
-            };
+            let code = |file: &str, name: &str| plane::python::Code { file: file.into(), name: name.into() };
             match place {
-                5 => Some(code("/srv/app.py", "Server.handle", 11).into()),
-                6 => Some(code("/srv/app.py", "main", 39).into()),
-                7 => Some(code("", "", 0).into()),
+                5 => Some(code("/srv/app.py", "Server.handle").into()),
+                6 => Some(code("/srv/app.py", "main").into()),
+                7 => Some(code("", "").into()),
                 _ => None,
             }
         }
     }
 
-    /// The frames of a stack with functions of an interpreter: the number of the frame, the instruction and the place of each.
+    /// The frames of a stack with functions of an interpreter: the number of the frame, the line and the place of each.
     fn interpreted(pcs: &[u64], calls: &[(u8, Option<u32>, u32)]) -> Vec<Symbol> {
         frames_of(&mut Interpreter { functions: functions(), inlines: false }, true, pcs, calls)
     }
@@ -425,8 +416,8 @@ mod tests {
         pcs: &[u64],
         calls: &[(u8, Option<u32>, u32)],
     ) -> Vec<Symbol> {
-        let word = |(frame, instruction, place): &(u8, Option<u32>, u32)| {
-            Call { frame: *frame, instruction: *instruction, place: *place }.word()
+        let word = |(frame, line, place): &(u8, Option<u32>, u32)| {
+            Call { frame: *frame, line: *line, place: *place }.word()
         };
         let calls = calls.iter().map(word).collect();
         let mut names = Names { symbols, target: None, time: None, of_stacks };
@@ -439,7 +430,7 @@ mod tests {
 
     #[test]
     fn functions_of_an_interpreter_follow_the_frame_that_runs_them() {
-        let calls = [(1, Some(0), 5), (1, Some(0), 6), (3, None, 6)];
+        let calls = [(1, Some(12), 5), (1, Some(40), 6), (3, Some(39), 6)];
         let frames = interpreted(&[0x1004, 0x1014, 0x1024, 0x1044, 0x1074, 0], &calls);
         let expected = [
             "a.out`die+0x4",
@@ -457,16 +448,16 @@ mod tests {
         assert_eq!((handle.address, handle.process, handle.name.module.as_deref()), (0x1014, Some(7), None));
         assert_eq!((handle.name.symbol.as_deref(), handle.name.line), (Some("Server.handle"), Some(12)));
         // The first and the last frame run some, too.
-        let frames = interpreted(&[0x1004, 0x1014], &[(0, None, 5), (1, None, 6)]);
+        let frames = interpreted(&[0x1004, 0x1014], &[(0, Some(11), 5), (1, Some(39), 6)]);
         let (first, last) = ("[ /srv/app.py:11 (Server.handle) ]", "[ /srv/app.py:39 (main) ]");
         assert_eq!(texts(&frames), ["a.out`die+0x4", first, "a.out`pre+0x4", last]);
     }
 
     #[test]
     fn what_is_not_known_of_a_function_of_an_interpreter_is_left_out() {
-        let calls = [(0, Some(1), 5), (0, Some(9), 5), (0, Some(0), 0), (0, Some(0), 8), (0, None, 7)];
+        let calls = [(0, None, 5), (0, Some(9), 0), (0, Some(9), 8), (0, None, 7)];
         let place = "[ /srv/app.py (Server.handle) ]";
-        let expected = ["a.out`die+0x4", place, place, "[ ? ]", "[ ? ]", "[ ? ]"];
+        let expected = ["a.out`die+0x4", place, "[ ? ]", "[ ? ]", "[ ? ]"];
         let frames = interpreted(&[0x1004], &calls);
         assert_eq!(texts(&frames), expected);
         assert!(frames[1..].iter().all(|frame| frame.name.interpreted));
@@ -474,7 +465,7 @@ mod tests {
 
     #[test]
     fn functions_of_an_interpreter_beyond_a_stack_are_cut_with_it_unless_it_is_incomplete() {
-        let calls = [(0, None, 5), (2, None, 6), (200, None, 5)];
+        let calls = [(0, Some(11), 5), (2, Some(39), 6), (200, Some(11), 5)];
         let frames = interpreted(&[0x1004, 0x1014, 0, 0], &calls);
         let handle = "[ /srv/app.py:11 (Server.handle) ]";
         assert_eq!(texts(&frames), ["a.out`die+0x4", handle, "a.out`pre+0x4"]);
@@ -491,7 +482,7 @@ mod tests {
     #[test]
     fn functions_of_an_interpreter_follow_the_code_that_others_are_put_inline_into() {
         let mut symbols = Interpreter { functions: functions(), inlines: true };
-        let frames = frames_of(&mut symbols, true, &[0x1004, 0x1014], &[(0, None, 5)]);
+        let frames = frames_of(&mut symbols, true, &[0x1004, 0x1014], &[(0, Some(11), 5)]);
         let expected =
             ["a.out`inner [inlined]", "a.out`die+0x4", "[ /srv/app.py:11 (Server.handle) ]", "a.out`pre+0x4"];
         assert_eq!(texts(&frames), expected);

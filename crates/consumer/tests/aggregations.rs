@@ -311,7 +311,7 @@ fn stacks_that_differ_in_functions_of_an_interpreter_are_different_keys_in_their
     let mut s = Session::new(Options { aggsortkey: true, ..quiet() });
     let key = [Datum::UserStack { frames: 20, strsize: 64 }];
     let (a, b) = (s.aggregation("a", AggFunc::Count, &key), s.aggregation("b", AggFunc::Count, &key));
-    let word = |place| Call { frame: 0, instruction: None, place }.word();
+    let word = |place| Call { frame: 0, line: None, place }.word();
     for (id, calls) in [(5, vec![word(1), word(2)]), (6, vec![]), (7, vec![word(1)])] {
         s.kernel.stacks.insert(id, Stack { tgid: 7, time: 0, pcs: vec![0x1_0010], calls });
     }

@@ -56,7 +56,7 @@ impl Frame {
     pub(crate) fn parts(&self) -> (Option<&str>, &str) {
         let parts = match self.kind {
             Kind::User | Kind::Inlined | Kind::Kernel => self.name.split_once('`'),
-            // That of a function has no space, that of a file may have some.
+            // That of a function has no space, unless a program gives it one; that of a file may have some.
             Kind::Interpreted => {
                 let parts = self.name.strip_suffix(')').and_then(|name| name.split_once(" ("));
                 parts.map(|(function, file)| (file, function))

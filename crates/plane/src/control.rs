@@ -178,7 +178,7 @@ pub enum DropKind {
     /// The kernel ran none of the programs that follow forks and execs: the process is perhaps not traced. The session counts these;
     /// programs do not.
     Fork = 12,
-    /// What a function of an interpreter is called could not be stored: it has no name in the stacks of `jstack()`.
+    /// A function of an interpreter was met whose name could not be stored: it has none in the stacks of `jstack()`.
     Strings = 13,
 }
 
@@ -262,7 +262,7 @@ impl DropKind {
                  dynvarsize"
             }
             DropKind::Scratch => "more firings were under way on a CPU than it has scratch slots",
-            DropKind::Strings => "there was no memory for the names of more functions of Python in jstack()",
+            DropKind::Strings => "there was no memory for the name of a function of Python in jstack()",
             DropKind::Stack => {
                 "there was no memory for a stack until others were read; set a larger stacksize"
             }

@@ -153,8 +153,10 @@ pub enum MapRef {
     UnwindFound,
     /// The BPF ring buffer of one page in which programs ask for tables.
     UnwindRequests,
-    /// The code objects of Python that programs remember: see [`plane::python`].
+    /// Where code objects of Python are in the store, by their content: see [`plane::python`].
     PythonCodes,
+    /// The frames of Python that each CPU remembers.
+    PythonFound,
     /// What code objects of Python are called; one element, reached by address.
     PythonStore,
     /// Counters of the program being built, a word for each CPU: see

@@ -24,7 +24,8 @@
 //!  vtime    vtimestamp
 //!  tracer_frames  the tracer's own frames in a stack
 //!  stack    stacks into the stack store         words      zeroing, copying, comparing memory
-//!  unwind   stacks of processes by tables       python   the frames of an interpreter in them
+//!  unwind   stacks of processes by tables       window   memory of a process, a page at a time
+//!  python   the frames of an interpreter in stacks
 //!  siphash  the keyed hash of stacks
 //!  path     names of files                      args       arguments of a process
 //!  packet   packets of socket buffers
@@ -58,6 +59,7 @@ mod thread;
 mod tracer_frames;
 mod unwind;
 mod vtime;
+mod window;
 pub(crate) mod words;
 
 pub use agg::aggregate;

@@ -4,7 +4,7 @@
 //! two turns everything is in the scratch slot, behind the frames, so the verifier checks one turn. The rule
 //! of an address is mostly among those that the CPU remembers; otherwise it is looked up in the tables.
 //!
-//! Memory of the process is read by a window ([`window`]).
+//! Memory of the process is read by a window ([`super::window`]).
 //!
 //! ```text
 //!  area of the stack   frames, count                          see `stack`
@@ -22,7 +22,6 @@
 //! ARCH(x86-64): a return address is below the canonical frame address; the registers of signal frames.
 
 mod rows;
-mod window;
 
 use plane::unwind::{
     AMBIGUOUS, BP_AT_CFA, BP_MODE_SHIFT, BP_MODES, BP_SHIFT, FOUND, FOUND_ROW, FOUND_SHIFT, INCOMPLETE,
@@ -33,12 +32,12 @@ use plane::unwind::{
 
 use super::numbers::{Numbered, current_number};
 use super::python::{self, CallArea, Interpreter};
+use super::window::{RETURNS, VALUE, WINDOW_SIZE, WORDS_END, read};
 use crate::arch::{self, regs};
 use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::plan::Plan;
 use crate::target::{ReturnOffsets, Target, UnwindOffsets};
 use rows::{find_row, search};
-use window::{RETURNS, VALUE, WINDOW_SIZE, WORDS_END, read};
 
 /// Offsets in the state.
 const PC: u32 = 0;
@@ -131,6 +130,9 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     for (register, to) in [(regs::IP, PC), (regs::SP, SP), (regs::BP, BP)] {
         let value = b.load(Size::B8, saved, register);
         b.store(Size::B8, place, at(to), value);
+        if let Some(area) = frames.calls.filter(|_| to == SP) {
+            b.store(Size::B8, place, area.low(), value);
+        }
     }
     for zero in [BACK, START, LENGTH, FIRST, COUNT, INTERPRETER] {
         b.store(Size::B8, place, at(zero), 0);
@@ -210,9 +212,24 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
         let runtime = b.load(Size::B8, place, at(INTERPRETER));
         b.br(Jmp::Eq, runtime, 0, done);
         let thread = b.load(Size::B8, task, fs_base);
-        python::walk(b, plan, place, area, &Interpreter { runtime, thread, space: key });
+        let who = program(b, key, task, target);
+        let window = frames.state + WINDOW;
+        let of = Interpreter { runtime, thread, start_stack: stack, who, window };
+        python::walk(b, plan, place, area, &of);
     }
     b.bind(done);
+}
+
+/// What tells the program that a process runs from others: its address space, its number and when it began.
+fn program(b: &mut Builder, key: V, task: V, target: &Target) -> V {
+    let both = b.call(Helper::GET_CURRENT_PID_TGID, &[]);
+    let process = b.shr(both, 32);
+    let mixed = b.xor(key, process);
+    let mixed = b.mul(mixed, KEY_FACTOR as i64);
+    let Some(offsets) = target.generation else { return mixed };
+    let leader = b.load(Size::B8, task, offsets.leader);
+    let start = b.load(Size::B8, leader, offsets.start);
+    b.xor(mixed, start)
 }
 
 /// Notes where a frame ends, if that is needed. `frame`: the area plus the offset of the frame among the frames.

@@ -14,6 +14,9 @@ use testing::dir::Dir;
 tests! {
     functions_of_python_are_those_that_the_interpreter_says
     each_thread_of_python_has_its_own_functions
+    a_thread_has_the_functions_of_an_interpreter_that_another_one_made
+    what_takes_the_place_of_a_function_has_its_own_name
+    processes_that_run_one_file_share_the_memory_of_its_names
     stacks_with_functions_of_python_are_keys
     functions_of_python_are_limited_by_the_number_of_frames
     functions_of_python_are_found_in_a_child_and_in_a_pid_namespace
@@ -253,6 +256,112 @@ fn each_thread_of_python_has_its_own_functions() -> Verdict {
     Pass
 }
 
+fn a_thread_has_the_functions_of_an_interpreter_that_another_one_made() -> Verdict {
+    let python = match python() {
+        Ok(python) => python,
+        Err(skip) => return skip,
+    };
+    let text = "
+import os, threading, time, _xxsubinterpreters as s
+other = s.create()
+def runs():
+    s.run_string(other, 'import os\\ndef inside():\\n    for n in range(100000): os.umask(n)\\ninside()')
+thread = threading.Thread(target=runs)
+thread.start()
+def waits():
+    while thread.is_alive():
+        time.sleep(0.0005)
+waits()
+";
+    let (_dir, file) = program("jstack-inside", text);
+    let script = "syscall::umask:entry /pid == $target && tid != pid/ { @thread[jstack()] = count(); } \
+                  syscall::clock_nanosleep:entry, syscall::clock_nanosleep:return /pid == $target && tid == pid/ { @first[jstack()] = count(); } \
+                  END { printa(@thread); printf(\"===\"); printa(@first); }";
+    let o = traced(python, &file, script);
+    let (thread, first) = o.out.split_once("===").unwrap();
+    assert!(first.contains("(waits) ]") && !first.contains("(inside)"), "{o:?}");
+    let stacks = thread.split("\n\n").filter(|stack| stack.contains('`'));
+    let (with, without): (Vec<&str>, Vec<&str>) =
+        stacks.partition(|stack| stack.contains("[ <string>:3 (inside) ]"));
+    // The first of them may ask for tables.
+    assert!(!with.is_empty() && without.iter().all(|stack| stack.contains("[incomplete]")), "{o:?}");
+    Pass
+}
+
+/// Functions of which one is at the address of another, in processes of one address space and in one process. Each tells its number.
+const REPLACED: &str = "
+import gc, os
+def run(name, n):
+    here = {}
+    exec(compile(f'import os\\ndef {name}{n}():\\n    os.umask({n})\\n', f'{name}{n}.py', 'exec'), here)
+    here[f'{name}{n}']()
+os.umask(7)
+import time
+time.sleep(1)
+for n in range(100, 120):
+    if os.fork() == 0:
+        run('forked', n)
+        os._exit(0)
+    os.wait()
+for n in range(200, 300):
+    run('made', n)
+    gc.collect()
+def old(n):
+    os.umask(n)
+for n in range(300, 400):
+    old.__code__ = old.__code__.replace(co_name=f'named{n}', co_qualname=f'named{n}')
+    old(n)
+";
+
+fn what_takes_the_place_of_a_function_has_its_own_name() -> Verdict {
+    let python = match python() {
+        Ok(python) => python,
+        Err(skip) => return skip,
+    };
+    let (_dir, file) = program("jstack-replaced", REPLACED);
+    let script = "syscall::umask:entry /progenyof($target) && arg0 < 100/ { @asked[jstack(2)] = count(); } \
+                  syscall::umask:entry /progenyof($target) && arg0 >= 100/ { printf(\"#%d\", arg0); jstack(); } END { trunc(@asked); }";
+    let o = traced(python, &file, script);
+    let mut seen = Vec::new();
+    for stack in o.out.split('#').skip(1) {
+        let number: u32 = stack.lines().next().unwrap().trim().parse().unwrap();
+        let name = match number {
+            ..200 => format!("[ forked{number}.py:3 (forked{number}) ]"),
+            200..300 => format!("[ made{number}.py:3 (made{number}) ]"),
+            _ => format!("(named{number}) ]"),
+        };
+        let first = stack.lines().find(|line| line.contains("[ ")).unwrap_or_default();
+        assert!(first.ends_with(&name), "{name}: {stack}");
+        seen.push(number);
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (100..120).chain(200..400).collect::<Vec<u32>>());
+    Pass
+}
+
+fn processes_that_run_one_file_share_the_memory_of_its_names() -> Verdict {
+    let python = match python() {
+        Ok(python) => python,
+        Err(skip) => return skip,
+    };
+    // Half a megabyte of names, thirty times.
+    let text = "import os, time\nos.umask(7)\ntime.sleep(0.05)\nfor n in range(130):\n    name = f'f{n}_'.ljust(1900, 'x')\n    here = {}\n\
+                \x20   exec(compile(f'import os\\ndef {name}():\\n    os.umask({n} + 100)', 'y' * 1900, 'exec'), here)\n    here[name]()\n";
+    let (_dir, file) = program("jstack-shared", text);
+    let script = "syscall::umask:entry /progenyof($target) && arg0 >= 100/ { @[jstack(9)] = count(); @n = count(); } \
+                  syscall::umask:entry /progenyof($target) && arg0 < 100/ { @asked[jstack(2)] = count(); } \
+                  END { trunc(@asked); printa(@); printa(\"n %@d\\n\", @n); }";
+    let run = format!("for n in `seq 30`; do {python} -S {file}; done");
+    let dir = Dir::new("jstack-shared-run");
+    std::fs::write(dir.join("run.sh"), run).unwrap();
+    let program = format!("sh {}", dir.join("run.sh").display());
+    let o = dtrace(&["-q", "-x", "aggsize=16m", "-x", "stacksize=64m", "-c", &program, "-n", script]).code(0);
+    assert!(o.out.contains(&format!("\nn {}\n", 30 * 130)), "{}", o.err);
+    assert!(!o.err.contains("overflow") && !o.out.contains("[ ? ]"), "{}", o.err);
+    assert!(o.out.matches("(f").count() > 20 * 130, "{}", o.out.matches("(f").count());
+    Pass
+}
+
 /// Calls of known number.
 const COUNTED: &str = "
 import os
@@ -395,11 +504,12 @@ const LIAR: &str = r#"
 #include <unistd.h>
 __attribute__((section(".PyRuntime"), used)) uint64_t _PyRuntime[512] = {1};
 const unsigned long Py_Version = 0x030b07f0;
-static uint64_t interpreter[16], thread[64], other[64], cframe[8], frame[16], code[64], text[16], huge[16], lines[16];
+static uint64_t interpreter[16], thread[64], other[64], frame[16], code[64], text[16], huge[16], lines[16];
 __attribute__((noinline)) void call(void) { syscall(SYS_getpgid, 0); __asm__ volatile(""); }
 int main(int argc, char **argv)
 {
     uint64_t own;
+    volatile uint64_t cframe[8] = {0}; // only on the stack it is that of a thread
     __asm__("mov %%fs:0, %0" : "=r"(own));
     _PyRuntime[5] = (uint64_t)interpreter;
     interpreter[0] = (uint64_t)interpreter; // its own next

@@ -12,7 +12,7 @@ const AT: i16 = 0;
 pub(super) const WORDS_END: i16 = 8;
 pub(super) const VALUE: i16 = 16;
 pub(super) const RETURNS: i16 = 24;
-const BYTES: i16 = 32;
+pub(super) const BYTES: i16 = 32;
 /// Bytes of the window. A word begins at the last byte of its page at most, as far as the verifier knows.
 pub(super) const WINDOW_SIZE: u32 = BYTES as u32 + PAGE as u32 + 8;
 /// Bytes that the first window of a walk has, and to which each begins, a power of two: to copy a page costs
