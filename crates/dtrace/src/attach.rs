@@ -25,7 +25,7 @@ use crate::error::Error;
 /// Closes links to processes. For each the kernel waits until no CPU runs a program of it (some 40 ms). Those that are
 /// closed at the same time wait together.
 pub(crate) fn close_at_once(mut links: Vec<SiteLink>) {
-    const THREADS: usize = 16;
+    const THREADS: usize = 64;
     let each = links.len().div_ceil(THREADS);
     std::thread::scope(|scope| {
         while links.len() > each {

@@ -151,7 +151,7 @@ pub(crate) trait Engine: Send {
     fn remove(&mut self, _probes: &[ProbeId]) {}
 
     /// Closes links.
-    fn close_links(&mut self, which: Detached) {
+    fn close_links(&mut self, which: &[Detached]) {
         let _ = which;
     }
 

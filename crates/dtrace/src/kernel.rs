@@ -247,7 +247,7 @@ impl Engine for Kernel {
         self.machine.remove(probes);
     }
 
-    fn close_links(&mut self, which: Detached) {
+    fn close_links(&mut self, which: &[Detached]) {
         self.machine.close_links(which);
     }
 

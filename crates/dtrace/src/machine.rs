@@ -266,11 +266,12 @@ impl Machine {
     }
 
     /// Closes links.
-    pub(crate) fn close_links(&mut self, which: Detached) {
-        let is_meant = |link: &mut SiteLink| match which {
-            Detached::All(pid) => link.of_process == Some(pid),
-            Detached::Returns(pid) => link.returns_in == Some(pid),
-            Detached::File(number) => link.of_file == Some(number),
+    pub(crate) fn close_links(&mut self, which: &[Detached]) {
+        let which: HashSet<Detached> = which.iter().copied().collect();
+        let is_meant = |link: &mut SiteLink| {
+            let (process, returns) =
+                (link.of_process.map(Detached::All), link.returns_in.map(Detached::Returns));
+            [process, returns, link.of_file.map(Detached::File)].iter().flatten().any(|d| which.contains(d))
         };
         let fixed = self.attached.iter_mut().map(|a| &mut a.loaded.links);
         let lists = fixed.chain(self.growth.link_lists());

@@ -99,7 +99,7 @@ impl<S: Sink> Session<S> {
             changes.extend(processes.changes(&registry, &patterns, &mut |pid| engine.sets_of(pid)));
         }
         for (pid, why) in registry.take_unwinding() {
-            self.engine.close_links(Detached::Returns(pid));
+            self.engine.close_links(&[Detached::Returns(pid)]);
             self.report(&Notice::Unavailable(format!(
                 "process {pid} has loaded code that unwinds through frames ({why}) and was not held: from now on its returns are probed at the \
                  instructions that return, and an exception through a function that it had entered before ends it (-x pidreturn=ret avoids that)"
@@ -126,8 +126,10 @@ impl<S: Sink> Session<S> {
 
     /// Enables and removes the probes of changes.
     pub(super) fn apply_changes(&mut self, changes: Vec<Change>) -> Result<(), Error> {
-        for detached in self.program.registry.take_detached() {
-            self.engine.close_links(detached);
+        // All at once: the kernel takes a grace period for each link.
+        let detached = self.program.registry.take_detached();
+        if !detached.is_empty() {
+            self.engine.close_links(&detached);
         }
         for Change { subject, event, probes } in changes {
             let ProbesChanged { added, removed } = probes;

@@ -141,7 +141,7 @@ impl<S: Sink> Session<S> {
         let changes = self.program.registry.clone().process_changed(process, &patterns);
         // It does not run.
         for (pid, _) in self.program.registry.take_unwinding() {
-            self.engine.close_links(Detached::Returns(pid));
+            self.engine.close_links(&[Detached::Returns(pid)]);
         }
         self.apply_and_settle(changes)
     }

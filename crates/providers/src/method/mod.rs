@@ -96,7 +96,7 @@ pub struct SiteLink {
 }
 
 /// Links that are to be closed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Detached {
     /// Those of a process whose probes are attached again in another way.
     All(u32),
