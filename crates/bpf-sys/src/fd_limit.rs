@@ -25,6 +25,13 @@ pub fn raise_fd_limit_at_start() {
     }
 }
 
+/// How many descriptors may be open.
+pub fn fd_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills the struct.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 { limit.rlim_cur } else { FEW }
+}
+
 /// In a process that was forked: sets the limit that this program had at its start. Safe between fork and
 /// exec.
 pub fn give_back_fd_limit() {

@@ -18,7 +18,7 @@
 //! the path is resolved when the file is read, and the build id says whether it is the right file.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,8 +28,9 @@ use proc::watcher::{self, BuildId};
 
 use crate::open::{Handle, Root, RootKey, Stat};
 use crate::real::RealInode;
+use crate::sys;
 
-/// Maximum number of file handles. A process maps 10 to 200 files, most of them shared.
+/// Maximum number of file handles, if [`Files::set_max_handles`] says no other. A process maps 10 to 200 files, most of them shared.
 const MAX_HANDLES: usize = 512;
 
 /// Maximum number of roots. Processes outside of containers share one.
@@ -87,6 +88,14 @@ impl File {
     pub fn handle(&self) -> Option<&OwnedFd> {
         self.handle.as_ref()
     }
+
+    /// Its size and the time of its modification, which tell whether it was written anew: as they are, or as they were when its
+    /// handle was closed.
+    pub fn version(&self) -> Option<(u64, (i64, u32))> {
+        let now = self.handle.as_ref().and_then(|fd| sys::stat(fd.as_fd(), false).ok());
+        let (size, modified, _) = now.map(|stat| contents(&stat)).or(self.closed)?;
+        Some((size, modified))
+    }
 }
 
 /// All files.
@@ -111,6 +120,7 @@ pub struct Files {
     /// A handle or a root was closed since [`Files::take_closed`].
     has_closed: bool,
     handles: usize,
+    max_handles: Option<usize>,
     clock: u64,
     /// The number of times that all files were dropped.
     era: u64,
@@ -122,9 +132,15 @@ impl Files {
         self.files.len() + more > MAX_FILES
     }
 
+    /// Sets the maximum number of handles. A table from which files are read that only a handle leads to needs one for each file of a process.
+    pub fn set_max_handles(&mut self, most: usize) {
+        self.max_handles = Some(most);
+    }
+
     /// Drops all files. Their ids become invalid.
     pub fn forget_all(&mut self) {
-        *self = Files { era: self.era + 1, has_closed: true, ..Files::default() };
+        let (era, max_handles) = (self.era + 1, self.max_handles);
+        *self = Files { era, has_closed: true, max_handles, ..Files::default() };
     }
 
     /// A number that no other file ever has.
@@ -400,7 +416,7 @@ impl Files {
         if self.get(id).is_none_or(|file| file.handle.is_some()) {
             return;
         }
-        if self.handles >= MAX_HANDLES {
+        if self.handles >= self.max_handles.unwrap_or(MAX_HANDLES) {
             let held = (0..).zip(&self.files).filter(|(_, file)| file.handle.is_some());
             if let Some((oldest, _)) = held.min_by_key(|(_, file)| file.used) {
                 self.close(FileId(oldest));

@@ -209,6 +209,11 @@ impl Processes {
         self.reader.set_limits(Limits { time, memory });
     }
 
+    /// Sets how many files are held at once. A file in memory can be read only while it is held.
+    pub fn set_max_handles(&mut self, most: usize) {
+        self.objects.files_mut().set_max_handles(most);
+    }
+
     /// Sets the function that is polled during a wait. True ends the wait.
     pub fn set_interrupted(&mut self, interrupted: Option<Interrupted>) {
         self.reader.set_interrupted(interrupted);

@@ -88,8 +88,11 @@ const PLACES: &[(Place, &str, &[&str])] = &[
     ),
     (
         Here,
-        "five hundred files take a kernel long that attaches to them one by one; how many are looked at is decided before",
-        &["usdt_dynamic::hundreds_of_files_of_one_process_hide_no_other_process"],
+        "hundreds of files take a kernel long that attaches to them one by one; how many are looked at is decided before",
+        &[
+            "usdt_dynamic::hundreds_of_files_of_one_process_hide_no_other_process",
+            "usdt_dynamic::a_process_that_makes_probes_without_end_has_a_limit_that_is_its_own",
+        ],
     ),
     (
         Here,

@@ -12,6 +12,7 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::machine::lacks;
 use crate::tool::{dtrace, finish, printed, signal, start};
 use crate::usdt::{line, next};
+use crate::usdt_later::own;
 
 tests! {
     a_program_in_c_makes_probes_while_it_runs
@@ -20,6 +21,7 @@ tests! {
     a_provider_that_is_made_again_is_the_one_that_is_traced
     files_in_memory_that_are_damaged_hide_no_probes
     hundreds_of_files_of_one_process_hide_no_other_process
+    a_process_that_makes_probes_without_end_has_a_limit_that_is_its_own
     a_debugger_reads_the_probes_of_a_file_in_memory
     files_of_libstapsdt_are_read
 }
@@ -398,6 +400,145 @@ fn hundreds_of_files_of_one_process_hide_no_other_process() -> Verdict {
         next(process);
         assert!(process.wait().unwrap().success());
     }
+    Pass
+}
+
+/// Makes a provider with its first line of input, and 700 of 30 probes each when its probe is traced: 4,617 probes more than come of one
+/// process, in more files than dtrace keeps of a usual process. When as many probes are traced as its argument says, it waits for a line;
+/// then it fires what is traced three times, and says how many there are and what the sum of their arguments is.
+const ENDLESS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "dtrace_usdt.h"
+#define PROVIDERS 700
+#define PROBES 30
+static dtusdt_probe *probes[1 + PROVIDERS * PROBES];
+static int count;
+static int make(int number, int of)
+{
+    char name[32];
+    dtusdt_provider *provider = dtusdt_provider_new("tstend");
+    for (int i = 0; i < of; i++) {
+        snprintf(name, sizeof (name), "fire-%d-%d", number, i);
+        if ((probes[count++] = dtusdt_probe_add(provider, name, "int")) == NULL)
+            return 0;
+    }
+    return dtusdt_provider_enable(provider, NULL) == 0 && close(dtusdt_provider_fd(provider)) == 0;
+}
+static void until_traced(int most)
+{
+    for (int traced = 0; traced < most; usleep(20000)) {
+        traced = 0;
+        for (int i = 0; i < count; i++)
+            traced += dtusdt_enabled(probes[i]) != 0;
+    }
+}
+int main(int argc, char **argv)
+{
+    alarm(240);
+    if (argc < 2 || getchar() == EOF || !make(0, 1))
+        return 1;
+    until_traced(1);
+    for (int i = 1; i <= PROVIDERS; i++) {
+        if (!make(i, PROBES))
+            return 2;
+    }
+    until_traced(atoi(argv[1]));
+    puts("full");
+    fflush(stdout);
+    getchar();
+    int fired = 0;
+    long sum = 0;
+    for (int i = 0; i < 3 * count; i++) {
+        if (dtusdt_enabled(probes[i % count])) {
+            DTUSDT_PROBE(probes[i % count], i);
+            fired++;
+            sum += i;
+        }
+    }
+    printf("%d %ld\n", fired, sum);
+    fflush(stdout);
+    getchar();
+    return 0;
+}
+"#;
+
+/// Says that it is there until it is told that this was seen: the clauses run. Then it fires ten times.
+const LATER: &str = r#"
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+#include "dtrace_usdt.h"
+int main(void)
+{
+    alarm(240);
+    dtusdt_provider *provider = dtusdt_provider_new("tstend");
+    dtusdt_probe *hello = dtusdt_probe_add(provider, "hello", ""), *probe = dtusdt_probe_add(provider, "later", "int");
+    if (dtusdt_provider_enable(provider, NULL) != 0)
+        return 1;
+    printf("ready %d\n", getpid());
+    fflush(stdout);
+    for (struct pollfd input = { .fd = 0, .events = POLLIN }; poll(&input, 1, 20) == 0;)
+        DTUSDT_PROBE(hello);
+    for (int i = 0; i < 10; i++)
+        DTUSDT_PROBE(probe, i);
+    return 0;
+}
+"#;
+
+fn a_process_that_makes_probes_without_end_has_a_limit_that_is_its_own() -> Verdict {
+    const MOST: usize = 1 << 14;
+    let (programs, others) = (made!(Programs::new("endless")), made!(Programs::new("besides")));
+    // Another session with this provider would have its own limit.
+    let name = own("tstend");
+    let named = |text: &str| text.replace("tstend", &name);
+    let program = made!(programs.compile(&named(ENDLESS), false));
+    let other = made!(others.compile(&named(LATER), false));
+    let script = "BEGIN { printf(\"begun\\n\"); } tstend*:::fire-* { @n = count(); @sum = sum(arg0); } \
+        tstend*:::hello { printf(\"hello %d\\n\", pid); } tstend*:::later { @later[probeprov] = sum(arg0 + 100); } \
+        END { printf(\"\\n\"); printa(\"%@d\", @n); printa(\" %@d\\n\", @sum); printa(\"%s %@d\\n\", @later); }";
+    // With its messages.
+    let mut child = start(&["-Zn", &named(script)]);
+    printed(&mut child);
+    let mut process = wait(Command::new(&program).arg(MOST.to_string()));
+    let pid = process.id();
+    let mut expected: Vec<String> = Vec::new();
+    // All others are traced: one that comes while probes do, one beside a process that has too many, and one after it.
+    let later = |child: &mut Child, expected: &mut Vec<String>| {
+        let mut other = wait(&mut Command::new(&other));
+        let pid = ready(&mut other);
+        let hello = format!("hello {pid}");
+        while !line(child).ends_with(&hello) {
+            assert!(child.try_wait().unwrap().is_none(), "dtrace has ended");
+        }
+        expected.push(format!("{name}{pid} 1045"));
+        next(&mut other);
+        assert!(other.wait().unwrap().success());
+    };
+    next(&mut process);
+    later(&mut child, &mut expected);
+    assert_eq!(line(&mut process), "full");
+    later(&mut child, &mut expected);
+    next(&mut process);
+    let fired = line(&mut process);
+    // Not one more than the limit: what was fired is what was traced when the others had come.
+    assert_eq!(fired.split(' ').next(), Some(&*(3 * MOST).to_string()), "{fired}");
+    next(&mut process);
+    assert!(process.wait().unwrap().success());
+    later(&mut child, &mut expected);
+    signal(&child, 15);
+    let o = finish(child).code(0);
+    let lines: Vec<&str> = o.out.lines().filter(|l| l.starts_with(&name) || **l == fired).collect();
+    assert_eq!(lines.first(), Some(&&*fired), "{o:?}");
+    let mut found = lines.get(1..).unwrap_or_default().to_vec();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected, "{o:?}");
+    let message = format!(
+        "dtrace: probes of dtrace_{name} in process {pid} are not enabled: it brought {MOST} while tracing, which is the most"
+    );
+    assert_eq!(o.err.lines().filter(|l| **l == message).count(), 1, "{o:?}");
     Pass
 }
 

@@ -131,7 +131,7 @@ int main(int c, char **v)
 "#;
 
 /// A provider that no other run of these tests on this machine has.
-fn own(provider: &str) -> String {
+pub(crate) fn own(provider: &str) -> String {
     format!("{provider}{}x", std::process::id())
 }
 

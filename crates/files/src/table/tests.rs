@@ -144,6 +144,40 @@ fn the_least_recently_used_handle_is_dropped() {
 }
 
 #[test]
+fn a_table_holds_as_many_handles_as_it_was_told_to() {
+    let mut files = table();
+    files.set_max_handles(3);
+    files.forget_all();
+    let file = Temporary::new("few");
+    for inode in 1..=5 {
+        let mapped = MappedFile { dev: (1, 1), inode, path: b"/x".to_vec() };
+        files.note(&mapped, RootKey::default(), Some(std::fs::File::open(&file.0).unwrap().into()));
+    }
+    assert_eq!(files.files.iter().filter(|f| f.handle.is_some()).count(), 3);
+}
+
+#[test]
+fn the_version_of_a_file_is_known_after_its_handle_was_closed() {
+    let mut files = table();
+    let file = Temporary::new("version");
+    let mapped = MappedFile { dev: (1, 1), inode: 7, path: b"/x".to_vec() };
+    let id = files.note(&mapped, RootKey::default(), Some(std::fs::File::open(&file.0).unwrap().into()));
+    let version = |files: &Files| files.get(id).unwrap().version();
+    let first = version(&files);
+    assert!(first.is_some());
+    files.close(id);
+    assert_eq!(version(&files), first);
+    assert_eq!(
+        files.note(&mapped, RootKey::default(), Some(std::fs::File::open(&file.0).unwrap().into())),
+        id
+    );
+    assert_eq!(version(&files), first);
+    // While it is held, what is written to it is seen.
+    std::fs::write(&file.0, "longer than before").unwrap();
+    assert_ne!(version(&files), first);
+}
+
+#[test]
 fn all_files_are_dropped_at_the_limit_and_numbers_are_not_used_again() {
     let mut files = table();
     let mapped = MappedFile { dev: (1, 1), inode: 1, path: b"/x".to_vec() };

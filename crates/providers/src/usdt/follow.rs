@@ -71,6 +71,11 @@ impl Followed {
         }
     }
 
+    /// True if a description was looked for in a file.
+    pub(super) fn has_searched(&self, pattern: &Pattern, file: u64) -> bool {
+        self.searched.get(pattern).is_some_and(|files| files.contains(&file))
+    }
+
     fn count(&self) -> usize {
         self.later.values().map(|later| later.ids.len()).sum()
     }
@@ -181,6 +186,7 @@ impl UsdtProbes {
             }
             let mut process = reading.followed.get(&pid).map(|follow| follow.process.clone());
             let mut found: BTreeMap<Arc<ProbeDesc>, Vec<Target>> = BTreeMap::new();
+            let mut is_beyond = false;
             for pattern in wanted {
                 let mut matching = Match::new(pattern, self.shares());
                 if !matching.selects(object, &sites, pid) {
@@ -190,6 +196,11 @@ impl UsdtProbes {
                     process = held_process(pid).ok();
                 }
                 let Some(process) = &process else { break };
+                // It is looked for again when others have gone. Until then nothing of the file is kept, not even the file.
+                if left == 0 && !reading.has_searched(pattern, number, pid) {
+                    is_beyond = true;
+                    continue;
+                }
                 let is_new =
                     reading.followed.get_mut(&pid).is_none_or(|follow| follow.search(pattern, number));
                 matching.object((object, number, &sites), (process, is_new), reading);
@@ -199,16 +210,17 @@ impl UsdtProbes {
                 known.matched(pattern, mine.keys(), self.selects_only_matched(pattern));
                 found.extend(mine);
             }
-            let Some(process) = process.filter(|_| !found.is_empty()) else { continue };
+            is_beyond |= found.len() > left;
+            let Some(process) = process.filter(|_| is_beyond || !found.is_empty()) else { continue };
             let new = || {
                 let mut follow = Followed::new(process);
-                for pattern in wanted {
+                for pattern in wanted.iter().filter(|_| !found.is_empty()) {
                     follow.search(pattern, number);
                 }
                 follow
             };
             let follow = reading.followed.entry(pid).or_insert_with(new);
-            if found.len() > left && !std::mem::replace(&mut follow.is_full, true) {
+            if is_beyond && !std::mem::replace(&mut follow.is_full, true) {
                 lock(&self.known).warnings.push(format!(
                     "probes of {} in process {pid} are not enabled: {who} brought {most} while tracing, which is the most",
                     object.name

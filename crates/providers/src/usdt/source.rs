@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use diagnostics::Tag;
-use files::open::Handle;
 use probes::{
     Definition, FIELD_LIMITS, Family, MatchError, Pattern, ProbeDesc, ProbeId, glob_matches, is_glob,
 };
@@ -206,6 +205,7 @@ impl Reading {
     fn new() -> Reading {
         let mut symbols = Processes::new();
         symbols.set_limits(READING, MEMORY);
+        symbols.set_max_handles(max_files());
         let (held, numbers, next_number, files, sites, followed, shared, answers, recent, definitions) =
             Default::default();
         Reading {
@@ -226,10 +226,8 @@ impl Reading {
     /// The number of a file as it is now.
     pub(super) fn number(&mut self, object: &Object) -> u64 {
         let file = self.symbols.file_number(object.text.file);
-        let handle =
-            self.symbols.mapped_file(object.text.file).and_then(|file| file.handle()?.try_clone().ok());
-        let stat = handle.and_then(|fd| Handle::from_fd(fd).stat_cached().ok());
-        let (size, modified) = stat.map_or((0, (0, 0)), |stat| (stat.size, stat.modified));
+        let version = self.symbols.mapped_file(object.text.file).and_then(files::File::version);
+        let (size, modified) = version.unwrap_or_default();
         if self.numbers.len() >= MOST_FILES {
             self.numbers.clear();
         }
@@ -246,8 +244,14 @@ impl Reading {
         if let Some(sites) = self.files.get(&number) {
             return (number, sites.clone());
         }
-        let DescribedProbes { sites, providers } =
-            self.symbols.described_probes(object.text.file).unwrap_or_default();
+        let described = self.symbols.described_probes(object.text.file);
+        let file = self.symbols.mapped_file(object.text.file);
+        let was_closed = |file: &files::File| file.handle().is_none() && file.version().is_some();
+        if described.is_err() && file.is_some_and(was_closed) {
+            // More files were held since. It may be held when the process is looked at next.
+            return (number, Sites::from([]));
+        }
+        let DescribedProbes { sites, providers } = described.unwrap_or_default();
         let path = self.symbols.mapped_file(object.text.file).map(|file| file.path.as_slice());
         let path = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
         let known = self.definitions.of_file(&providers, &path);
@@ -263,6 +267,12 @@ impl Reading {
         self.sites += sites.len();
         self.files.insert(number, sites.clone());
         (number, sites)
+    }
+
+    /// True if a description was looked for in a file that a process maps.
+    pub(super) fn has_searched(&mut self, pattern: &Pattern, number: u64, pid: u32) -> bool {
+        self.shared.known(pattern, number, pid) == Some(Sharing::Known)
+            || self.followed.get(&pid).is_some_and(|follow| follow.has_searched(pattern, number))
     }
 
     /// The processes that run a file which describes probes of a provider.
@@ -299,6 +309,14 @@ impl Reading {
         }
         known
     }
+}
+
+/// How many files are held while they are read: a part of the descriptors, because those that have probes need two more, their own and that of
+/// their link.
+fn max_files() -> usize {
+    const FEW: u64 = 512;
+    const MOST: u64 = 1 << 14;
+    (bpf_sys::fd_limit() / 4).clamp(FEW, MOST) as usize
 }
 
 /// The process that has a number.
