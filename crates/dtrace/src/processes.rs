@@ -119,6 +119,7 @@ impl ProcessChanges {
                 break;
             }
         }
+        registry.close_unmapped();
         changes
     }
 }

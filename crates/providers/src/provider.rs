@@ -179,6 +179,9 @@ pub trait Provider: Send + Sync {
         Vec::new()
     }
 
+    /// Closes the files that no running process has mapped for a while. It is called again and again; most calls do nothing.
+    fn close_unmapped(&self) {}
+
     /// What is to be reported since the last call.
     fn take_warnings(&self) -> Vec<String> {
         Vec::new()

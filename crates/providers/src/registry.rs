@@ -404,6 +404,11 @@ impl Registry {
         self.entries.iter().flat_map(|e| e.provider.take_detached()).collect()
     }
 
+    /// See [`Provider::close_unmapped`].
+    pub fn close_unmapped(&self) {
+        self.entries.iter().for_each(|e| e.provider.close_unmapped());
+    }
+
     /// See [`Provider::missed`].
     pub fn missed(&self) -> Vec<String> {
         self.entries.iter().flat_map(|e| e.provider.missed()).collect()

@@ -59,7 +59,7 @@
 //! process
 //! process/ask process/sources process/watched
 //! process/frames process/functions process/usdt
-//! process/aside process/types
+//! process/aside process/types process/unmapped
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]

@@ -146,6 +146,20 @@ impl Objects {
             self.files.close(id);
         }
         self.files.close_roots(mapped, namespaces, now);
+        self.tell_closed(&closed, without_path, reader);
+    }
+
+    /// As [`Objects::close_unused`], where nothing of a file is asked for any more that no process has mapped.
+    pub(crate) fn close_unmapped(&mut self, mapped: &HashSet<FileId>, now: Instant, reader: &mut Reader) {
+        let due = self.files.due(mapped, now);
+        let closed: Vec<u64> = due.iter().map(|id| self.files.unique_number(*id)).collect();
+        due.into_iter().for_each(|id| self.files.close(id));
+        self.files.close_roots(mapped, &HashSet::new(), now);
+        self.tell_closed(&closed, Vec::new(), reader);
+    }
+
+    /// Tells the reader which files are closed.
+    fn tell_closed(&mut self, closed: &[u64], mut without_path: Vec<u64>, reader: &mut Reader) {
         if reader.is_running() && self.files.take_closed() {
             for part in closed.chunks(MAX_NUMBERS).chain(closed.is_empty().then_some(&[][..])) {
                 let without_path = std::mem::take(&mut without_path);

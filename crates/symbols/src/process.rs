@@ -56,6 +56,7 @@ mod frames;
 mod functions;
 mod sources;
 mod types;
+mod unmapped;
 mod usdt;
 mod watched;
 

@@ -96,6 +96,11 @@ const PLACES: &[(Place, &str, &[&str])] = &[
     ),
     (
         Here,
+        "the test waits twice for ten seconds to be over, which the session counts and not the kernel",
+        &["usdt_later::files_of_processes_that_have_ended_are_closed"],
+    ),
+    (
+        Here,
         "the command line and the text of the program: nothing is loaded",
         &[
             "actions::destructive_actions_are_rejected_without_w",

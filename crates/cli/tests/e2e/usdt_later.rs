@@ -19,6 +19,7 @@ tests! {
     all_processes_of_a_glob_share_the_links_of_a_file
     a_thousand_processes_have_one_provider
     a_file_that_is_written_anew_is_traced_as_it_is
+    files_of_processes_that_have_ended_are_closed
     a_glob_and_a_description_of_processes_see_each_firing_once
     a_later_program_becomes_no_other_provider
     of_many_processes_those_with_the_provider_are_listed
@@ -283,6 +284,54 @@ fn a_file_that_is_written_anew_is_traced_as_it_is() -> Verdict {
     expected.sort();
     assert_eq!(sums(child), expected);
     Pass
+}
+
+/// How many files of a directory a process has open.
+fn open_in(process: &Child, dir: &str) -> usize {
+    let all = std::fs::read_dir(format!("/proc/{}/fd", process.id())).unwrap().flatten();
+    all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|file| file.starts_with(dir))).count()
+}
+
+/// Runs copies of a program one after the other while a description is looked for, and one more at last: nothing of them remains open.
+fn closed_after(description: &str, copies: usize) -> Verdict {
+    let programs = compiled!(Programs::new("closed"));
+    let program = compiled!(asked(&programs, "asked", &own("tst")));
+    let (dir, child) = (programs.path(""), session(description));
+    let mut expected = Vec::new();
+    let run = |number: usize, expected: &mut Vec<String>| {
+        let copy = programs.path(&format!("copy{number}"));
+        if !std::path::Path::new(&copy).exists() {
+            std::fs::copy(&program, &copy).unwrap();
+        }
+        let mut process = wait(&copy);
+        until_traced(&mut process);
+        expected.push(format!("{}{} 5", own("tst"), process.id()));
+        end(process);
+        // Every second one has no path any more.
+        if number.is_multiple_of(2) {
+            std::fs::remove_file(copy).unwrap();
+        }
+    };
+    (0..copies).for_each(|number| run(number, &mut expected));
+    let none_left = (0..600).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        open_in(&child, &dir) == 0
+    });
+    assert!(none_left, "{} files are open", open_in(&child, &dir));
+    // A file that was closed is traced again, and so is another one that has its name.
+    run(1, &mut expected);
+    run(0, &mut expected);
+    expected.sort();
+    assert_eq!(sums(child), expected);
+    Pass
+}
+
+fn files_of_processes_that_have_ended_are_closed() -> Verdict {
+    match closed_after(&format!("{}*:::done", own("tst")), 24) {
+        // Each process has probes of its own.
+        Pass => closed_after(&format!("{}[0-9]*:::done", own("tst")), 24),
+        verdict => verdict,
+    }
 }
 
 fn a_glob_and_a_description_of_processes_see_each_firing_once() -> Verdict {

@@ -262,6 +262,10 @@ impl Provider for Pid {
         self.probes.with_known(|known| std::mem::take(&mut known.unwinding))
     }
 
+    fn close_unmapped(&self) {
+        self.probes.close_unmapped();
+    }
+
     fn take_detached(&self) -> Vec<Detached> {
         self.probes.with_known(|known| std::mem::take(&mut known.detached))
     }

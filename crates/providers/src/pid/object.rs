@@ -90,8 +90,9 @@ impl Held {
         Ok(held)
     }
 
-    /// Forgets the files that nobody else holds.
+    /// Forgets the processes and the files that nobody else holds.
     pub(crate) fn release(&mut self) {
+        self.processes.retain(|_, process| Arc::strong_count(process) > 1);
         let unwinds = &mut self.unwinds;
         self.files.retain(|_, file| {
             let is_used = Arc::strong_count(file) > 1;

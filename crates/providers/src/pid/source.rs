@@ -295,6 +295,16 @@ impl PidProbes {
         changes
     }
 
+    /// Closes the files that no running process has mapped for a while.
+    pub(super) fn close_unmapped(&self) {
+        if let Some(Reading { symbols, held, .. }) = lock(&self.reading).as_mut()
+            && symbols.close_unmapped(Instant::now())
+        {
+            // What has gone was held by its links until they were closed.
+            held.release();
+        }
+    }
+
     /// What is attached is looked at: the probes of processes that are to be attached again, because their first thread has ended.
     pub(super) fn settle(&self) -> Vec<(u32, FileChange)> {
         let is_of_several = |name: &str| self.family.is_of_several(name);

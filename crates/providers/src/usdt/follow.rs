@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use probes::{Pattern, ProbeDesc, ProbeId};
 
@@ -152,7 +153,8 @@ impl UsdtProbes {
         }
         let mut known = lock(&self.known);
         changes.iter().flat_map(|change| &change.went).for_each(|id| known.remove(*id));
-        if changes.iter().any(|change| !change.went.is_empty()) {
+        // Also where a file goes that had no later probes.
+        if changes.iter().any(|change| change.came.is_empty()) {
             reading.held.release();
         }
         changes
@@ -238,6 +240,16 @@ impl UsdtProbes {
             }
         }
         changes
+    }
+
+    /// Closes the files that no running process has mapped for a while.
+    pub(super) fn close_unmapped(&self) {
+        if let Some(Reading { symbols, held, .. }) = lock(&self.reading).as_mut()
+            && symbols.close_unmapped(Instant::now())
+        {
+            // What has gone was held by its links until they were closed.
+            held.release();
+        }
     }
 
     /// Files whose links are to be closed, since the last call.

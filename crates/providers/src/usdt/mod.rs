@@ -286,6 +286,10 @@ impl Provider for Usdt {
         self.probes.detached()
     }
 
+    fn close_unmapped(&self) {
+        self.probes.close_unmapped();
+    }
+
     fn take_warnings(&self) -> Vec<String> {
         self.probes.with_known(|known| std::mem::take(&mut known.warnings))
     }

@@ -61,6 +61,50 @@ fn the_vdso_has_symbols() {
     assert_eq!(name.module.as_deref(), Some("[vdso]"));
 }
 
+#[test]
+fn files_that_no_process_maps_any_more_are_closed_and_come_again() {
+    // It has mapped all its files when it answers.
+    let start = || {
+        use std::io::{Read, Write};
+        let (input, output) = (std::process::Stdio::piped(), std::process::Stdio::piped());
+        let mut child = std::process::Command::new("cat").stdin(input).stdout(output).spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        child
+    };
+    let mut p = Processes::new();
+    let held = |p: &mut Processes, pid| -> Vec<(FileId, bool)> {
+        let mut files: Vec<FileId> = p.mapped(pid).unwrap().into_iter().map(|m| m.file).collect();
+        files.dedup();
+        files
+            .into_iter()
+            .map(|id| (id, p.mapped_file(id).is_some_and(|file| file.handle().is_some())))
+            .collect()
+    };
+    let mut child = start();
+    let before = held(&mut p, child.id());
+    assert!(!before.is_empty() && before.iter().all(|(_, held)| *held), "{before:?}");
+    let now = Instant::now();
+    // As long as it runs, they are held.
+    for times in [1, 2, 3] {
+        assert!(p.close_unmapped(now + files::KEEP * times) && !p.close_unmapped(now + files::KEEP * times));
+    }
+    let is_held = |p: &Processes| before.iter().any(|(id, _)| p.mapped_file(*id).unwrap().handle().is_some());
+    assert!(is_held(&p));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    p.close_unmapped(now + files::KEEP * 4);
+    assert!(is_held(&p));
+    p.close_unmapped(now + files::KEEP * 5);
+    assert!(!is_held(&p));
+    // The next process has the same files.
+    let mut child = start();
+    let after = held(&mut p, child.id());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(after.iter().all(|file| before.contains(file)), "{before:?} {after:?}");
+}
+
 /// The address map of a process.
 fn map_of(pid: u32) -> Map {
     maps::parse(&std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default())

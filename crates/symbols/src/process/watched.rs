@@ -19,7 +19,7 @@ fn lock(watcher: &Mutex<Watcher>) -> MutexGuard<'_, Watcher> {
 }
 
 /// The interval at which files are looked for that no running process has mapped.
-const CLOSE_INTERVAL: Duration = Duration::from_secs(2);
+pub(super) const CLOSE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The time that the session waits for the root of a process.
 const ROOT_PATIENCE: Duration = Duration::from_millis(50);
