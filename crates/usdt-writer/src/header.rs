@@ -130,7 +130,9 @@ fn write_probe(out: &mut String, provider: &Provider, probe: &Probe) -> std::fmt
     for (n, (arg, parameter)) in probe.args.iter().zip(&parameters).enumerate() {
         write!(out, " \\\n\t{} {}", if n == 0 { ": :" } else { "," }, arg.operand(parameter))?;
     }
-    writeln!(out, "); }})\n#else")?;
+    let none = if args.is_empty() { ": :" } else { "" };
+    // A tracer reads what pointers point to, so it must have been written.
+    writeln!(out, " \\\n\t{none}: \"memory\"); }})\n#else")?;
     writeln!(out, "#define\t{name}_ENABLED()\t0")?;
     let unused: Vec<String> = parameters.iter().map(|p| format!("(void)({p})")).collect();
     let unused = if unused.is_empty() { "(void)0".to_string() } else { unused.join(", ") };
