@@ -5,6 +5,8 @@
 
 typedef enum { B_FALSE, B_TRUE } boolean_t;
 
+typedef _Bool bool;
+
 typedef unsigned char u_char;
 typedef unsigned short u_short;
 typedef unsigned int u_int;
@@ -29,6 +31,8 @@ typedef unsigned long pfn_t;
 typedef unsigned long pgcnt_t;
 typedef long spgcnt_t;
 typedef long off_t;
+typedef uint_t socklen_t;
+typedef int clockid_t;
 
 typedef uint_t uid_t;
 typedef uint_t gid_t;

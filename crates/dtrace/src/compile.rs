@@ -548,7 +548,6 @@ impl Frontend {
         if let Err(why) = self.name_each_process(first, (macros, options), &base.registry) {
             return Err((self.map, Error::Setting(why)));
         }
-        libraries::dependencies(&mut self.libraries, &self.trees, &self.map, &*base.registry, &mut self.sink);
         let types = Types::with_kernel(base.kernel.clone());
         let trees = self.trees.get(first..).unwrap_or_default();
         described::add(
@@ -556,8 +555,9 @@ impl Frontend {
             trees,
             &base.later,
             &base.registry,
-            (&mut self.map, &self.libraries),
+            (&mut self.map, &mut self.libraries),
         );
+        libraries::dependencies(&mut self.libraries, &self.trees, &self.map, &*base.registry, &mut self.sink);
         let context = check::Context {
             types: &types,
             catalog: &*base.registry,

@@ -25,7 +25,7 @@ pub(crate) fn add(
     trees: &[Tree],
     later: &[ProbeInfo],
     registry: &Registry,
-    (map, libraries): (&mut SourceMap, &Libraries),
+    (map, libraries): (&mut SourceMap, &mut Libraries),
 ) {
     let families = registry.families();
     let is_usdt = |p: &Pattern| {
@@ -54,7 +54,7 @@ fn parse(
     all: &mut Vec<Definition>,
     probe: &ProbeDesc,
     registry: &Registry,
-    (map, libraries): (&mut SourceMap, &Libraries),
+    (map, libraries): (&mut SourceMap, &mut Libraries),
 ) {
     let Some(found) = registry.definition(probe) else { return };
     if all.len() >= MOST || all.iter().any(|d| d.number == found.number) {
@@ -63,7 +63,9 @@ fn parse(
     let name = format!("{} of {}", found.provider, found.file);
     let file = map.add(SourceKind::Library, name, &*found.text);
     let (env, mut sink) = (MacroEnv::default(), Sink::default());
-    let program = syntax::parse(map, file, ParseMode::Script, &env, libraries, &mut sink);
+    // It sees their typedefs.
+    libraries.load(&[&*found.text], map, &env, &mut Sink::default());
+    let program = syntax::parse(map, file, ParseMode::Script, &env, &*libraries, &mut sink);
     let faults = sink.into_sorted();
     all.push(Definition { number: found.number, program: Arc::new(program), faults });
 }
@@ -86,7 +88,7 @@ impl Listed {
     /// The number and the text of a probe's definition.
     fn definition(&mut self, probe: &ProbeDesc, registry: &Registry) -> Option<&Definition> {
         let number = registry.definition(probe)?.number;
-        parse(&mut self.all, probe, registry, (&mut self.map, &self.libraries));
+        parse(&mut self.all, probe, registry, (&mut self.map, &mut self.libraries));
         self.all.iter().find(|d| d.number == number)
     }
 

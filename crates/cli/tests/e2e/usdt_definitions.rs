@@ -12,6 +12,8 @@ tests! {
     a_process_that_starts_later_has_its_own_definition
     a_definition_that_does_more_than_read_is_told_and_left_out
     a_clause_that_is_wrong_for_one_program_serves_the_others
+    what_a_pointer_of_a_probe_points_to_is_written_before_it
+    a_definition_may_use_the_types_of_c_that_d_has
 }
 
 /// A definition: PROVIDER, the members of the struct behind its name, a factor.
@@ -88,6 +90,64 @@ fn program(
     dtrace(&["-h", "-s", &script, "-o", &header]).code(0);
     std::fs::write(&header, edit(std::fs::read_to_string(&header).unwrap())).unwrap();
     programs.compile(name, &text(provider, members, values, count), &[])
+}
+
+/// Nobody but the tracer reads what the pointers point to.
+fn what_a_pointer_of_a_probe_points_to_is_written_before_it() -> Verdict {
+    let programs = compiled!(Programs::new("written"));
+    let (script, header) = (programs.path("wrote.d"), programs.path("wrote.h"));
+    let definition = "typedef struct pair { int a, b; } pair_t; provider wrote { probe both(pair_t *p, char *s, int i); probe none(); };";
+    std::fs::write(&script, definition).unwrap();
+    dtrace(&["-h", "-s", &script, "-o", &header]).code(0);
+    let text = "typedef struct pair { int a, b; } pair_t;
+#include \"wrote.h\"
+int main(int argc, char **argv)
+{
+    for (int i = 0; i < 100; i++) {
+        pair_t pair;
+        char text[8];
+        pair.a = argc + i;
+        pair.b = 7;
+        text[0] = 'x';
+        text[1] = 0;
+        WROTE_BOTH(&pair, text, i);
+        WROTE_NONE();
+    }
+    return 0;
+}
+";
+    let clause = "wrote$target:::both { @[args[0]->b, copyinstr(arg1), args[0]->a - args[2]] = count(); } \
+                  END { printa(\"%d %s %d %@d\\n\", @); }";
+    for optimized in ["-O0", "-O1", "-O2", "-O3", "-Os"] {
+        let program = compiled!(programs.compile("wrote", text, &[optimized]));
+        let o = dtrace(&["-q", "-c", &program, "-n", clause]).code(0);
+        assert_eq!(o.out.trim(), "7 x 1 100", "{optimized} {o:?}");
+    }
+    Pass
+}
+
+fn a_definition_may_use_the_types_of_c_that_d_has() -> Verdict {
+    let programs = compiled!(Programs::new("ctypes"));
+    let (script, header) = (programs.path("ctypes.d"), programs.path("ctypes.h"));
+    let definition =
+        "provider ctypes { probe all(bool a, time_t b, off_t c, uint d, mode_t e, socklen_t f, char *g); };";
+    std::fs::write(&script, definition).unwrap();
+    dtrace(&["-h", "-s", &script, "-o", &header]).code(0);
+    let text =
+        "#include \"ctypes.h\"\nint main(void) { CTYPES_ALL(1, -2, -3, 4, 5, 6, \"seven\"); return 0; }\n";
+    let program = compiled!(programs.compile("ctypes", text, &[]));
+    let o = dtrace(&["-lvn", "ctypes$target:::all", "-c", &program]).code(0);
+    let of = |n: usize| {
+        let start = format!("args[{n}]: ");
+        o.out.lines().find_map(|line| line.trim().strip_prefix(&start).map(str::to_owned))
+    };
+    let types: Vec<String> = (0..7).filter_map(of).collect();
+    assert_eq!(types, ["bool", "time_t", "off_t", "uint", "mode_t", "socklen_t", "userland char *"], "{o:?}");
+    assert!(!o.out.contains("is not used"), "{o:?}");
+    let clause = "ctypes$target:::all { printf(\"%d %d %d %d %d %d %s\", args[0], args[1], args[2], args[3], args[4], args[5], copyinstr((uintptr_t)args[6])); }";
+    let o = dtrace(&["-q", "-c", &program, "-n", clause]).code(0);
+    assert_eq!(o.out.trim(), "1 -2 -3 4 5 6 seven", "{o:?}");
+    Pass
 }
 
 /// A provider that no other run of these tests on this machine has.
