@@ -8,6 +8,7 @@ use crate::Verdict::{self, Pass};
 use crate::machine::lacks;
 use crate::tool::{dtrace, finish, printed, signal, start};
 use crate::usdt::{Programs, compiled, line, next, wait};
+use crate::usdt_dynamic;
 
 tests! {
     a_library_has_its_probes_before_its_constructors_run
@@ -19,6 +20,7 @@ tests! {
     all_processes_of_a_glob_share_the_links_of_a_file
     a_thousand_processes_have_one_provider
     a_file_that_is_written_anew_is_traced_as_it_is
+    a_provider_of_one_name_is_traced_each_time_that_it_is_made
     files_of_processes_that_have_ended_are_closed
     a_glob_and_a_description_of_processes_see_each_firing_once
     a_later_program_becomes_no_other_provider
@@ -283,6 +285,73 @@ fn a_file_that_is_written_anew_is_traced_as_it_is() -> Verdict {
     }
     expected.sort();
     assert_eq!(sums(child), expected);
+    Pass
+}
+
+/// Makes its provider six times, one after the other. Fires each five times when it is traced.
+const REMADE: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+#include "dtrace_usdt.h"
+static int is_traced(const dtusdt_probe *probe)
+{
+    for (int looks = 0; !dtusdt_enabled(probe); looks++) {
+        if (looks == 500)
+            return 0;
+        usleep(20000);
+    }
+    /* The kernel counts a semaphore up a moment before it changes the code. */
+    usleep(20000);
+    return 1;
+}
+int main(void)
+{
+    for (int number = 0; number < 6; number++) {
+        dtusdt_provider *provider = dtusdt_provider_new("tstremade");
+        dtusdt_probe *probe = dtusdt_probe_add(provider, "made", "int");
+        if (dtusdt_provider_enable(provider, NULL) != 0)
+            return 1;
+        if (number == 0)
+            puts("ready");
+        fflush(stdout);
+        if (!is_traced(probe))
+            return 2;
+        for (int i = 0; i < 5; i++)
+            DTUSDT_PROBE(probe, number);
+        dtusdt_provider_free(provider);
+    }
+    return 0;
+}
+"#;
+
+/// Traces [`REMADE`]. `is_there`: it has made its provider once before dtrace begins.
+fn remade(program: &str, description: &str, is_there: bool) {
+    let script = format!(
+        "{description}:::made {{ @[arg0] = count(); }} BEGIN {{ printf(\"begun\\n\"); }} END {{ printa(\"%d:%@d\\n\", @); }}"
+    );
+    let o = if is_there {
+        let mut process = wait(program);
+        assert_eq!(line(&mut process), "ready");
+        let mut child = start(&["-qn", &script]);
+        printed(&mut child);
+        process.wait().unwrap();
+        signal(&child, 15);
+        finish(child).code(0)
+    } else {
+        dtrace(&["-qZn", &script, "-c", program]).code(0)
+    };
+    let mut found: Vec<&str> = o.out.lines().filter(|line| line.contains(':')).collect();
+    found.sort_unstable();
+    assert_eq!(found, ["0:5", "1:5", "2:5", "3:5", "4:5", "5:5"], "{description} {is_there}: {o:?}");
+}
+
+fn a_provider_of_one_name_is_traced_each_time_that_it_is_made() -> Verdict {
+    let programs = compiled!(usdt_dynamic::Programs::new("remade"));
+    let name = own("tstremade");
+    let program = compiled!(programs.compile(&REMADE.replace("tstremade", &name), false));
+    for (processes, is_there) in [("*", false), ("*", true), ("[0-9]*", false), ("$target", false)] {
+        remade(&program, &format!("{name}{processes}"), is_there);
+    }
     Pass
 }
 

@@ -18,6 +18,7 @@ use probes::{Pattern, ProbeDesc, ProbeId};
 use super::source::{MAX_PROBES, Match, Reading, Target, UsdtProbes, held_process};
 use crate::lock;
 use crate::method::{Detached, HeldProcess};
+use crate::pid::object::Object;
 use crate::pid::processes::read_objects;
 use crate::source::ProbeSource;
 
@@ -108,6 +109,23 @@ impl Followed {
     }
 }
 
+/// The files that a process runs. It may end at any time.
+fn objects(pid: u32, reading: &mut Reading) -> Option<Vec<Object>> {
+    // Most processes that start have ended when they are looked at; to ask the reader takes longer.
+    std::path::Path::new(&format!("/proc/{pid}")).exists().then_some(())?;
+    read_objects(pid, &mut reading.symbols).ok()
+}
+
+/// What went with the files that a process does not run any more. `None`: it runs none of which we know.
+fn gone(pid: u32, reading: &mut Reading, objects: Option<&[Object]>) -> Vec<FileChange> {
+    let Some(objects) = objects else { return reading.shared.maps(pid, &HashSet::new()) };
+    let numbers: HashSet<u64> = objects.iter().map(|object| reading.number(object)).collect();
+    let follow = reading.followed.get_mut(&pid);
+    let mut changes = follow.map_or_else(Vec::new, |follow| follow.unmapped(&numbers));
+    changes.extend(reading.shared.maps(pid, &numbers));
+    changes
+}
+
 impl UsdtProbes {
     /// The processes of which descriptions have asked for probes.
     pub(super) fn followed(&self) -> Vec<u32> {
@@ -148,11 +166,15 @@ impl UsdtProbes {
         }
         let is_wanted = |p: &&Pattern| self.family.pid(&p.provider) == Some(pid) || self.means_any(p);
         let wanted: Vec<&Pattern> = patterns.iter().copied().filter(is_wanted).collect();
+        let objects = if wanted.is_empty() { None } else { objects(pid, reading) };
         if !wanted.is_empty() {
-            changes.extend(self.look(pid, reading, &wanted));
+            changes.extend(gone(pid, reading, objects.as_deref()));
         }
+        // Before what came is matched: that may have the names of what went, of which nothing is to be remembered.
         let mut known = lock(&self.known);
         changes.iter().flat_map(|change| &change.went).for_each(|id| known.remove(*id));
+        drop(known);
+        changes.extend(self.look(pid, reading, (&objects.unwrap_or_default(), &wanted)));
         // Also where a file goes that had no later probes.
         if changes.iter().any(|change| change.came.is_empty()) {
             reading.held.release();
@@ -160,28 +182,21 @@ impl UsdtProbes {
         changes
     }
 
-    fn look(&self, pid: u32, reading: &mut Reading, wanted: &[&Pattern]) -> Vec<FileChange> {
-        // Most processes that start have ended when they are looked at; to ask the reader takes longer.
-        if !std::path::Path::new(&format!("/proc/{pid}")).exists() {
-            return reading.shared.maps(pid, &HashSet::new());
-        }
-        // It may end at any time.
-        let Ok(objects) = read_objects(pid, &mut reading.symbols) else {
-            return reading.shared.maps(pid, &HashSet::new());
-        };
-        let numbers: HashSet<u64> = objects.iter().map(|object| reading.number(object)).collect();
-        let mut changes = match reading.followed.get_mut(&pid) {
-            Some(follow) => follow.unmapped(&numbers),
-            None => Vec::new(),
-        };
-        changes.extend(reading.shared.maps(pid, &numbers));
+    /// What came with the files that a process runs.
+    fn look(
+        &self,
+        pid: u32,
+        reading: &mut Reading,
+        (objects, wanted): (&[Object], &[&Pattern]),
+    ) -> Vec<FileChange> {
+        let mut changes = Vec::new();
         let (brought, shared) = reading.shared.count(pid);
         let all: usize = reading.followed.values().map(Followed::count).sum();
         let mine = reading.followed.get(&pid).map_or(0, Followed::count);
         let of_this = (MAX_LATER.saturating_sub(mine + brought), "it", MAX_LATER);
         let of_all = (MAX_PROBES.saturating_sub(all + shared), "all processes", MAX_PROBES);
         let (mut left, who, most) = if of_this.0 <= of_all.0 { of_this } else { of_all };
-        for object in &objects {
+        for object in objects {
             let (number, sites) = reading.sites(object);
             if sites.is_empty() {
                 continue;
