@@ -156,8 +156,11 @@ fn processes_that_start_later_have_the_probes_of_a_glob() -> Verdict {
     for program in [&program, &program, &other, &program] {
         let mut process = wait(program);
         until_traced(&mut process);
+        let most = links(&child);
         expected.push(format!("{}{} 5", own("tst"), process.id()));
         end(process);
+        // What starts while they are closed sees its probe traced by a link that goes.
+        until_closed(&child, most);
     }
     expected.sort();
     assert_eq!(sums(child), expected);
@@ -204,6 +207,15 @@ fn links(session: &Child) -> usize {
         ["bpf_link", "bpf-link", "perf_event"].iter().any(|kind| name.contains(kind))
     };
     all.filter(is_link).count()
+}
+
+/// Waits until a session has fewer links than it had.
+fn until_closed(session: &Child, most: usize) {
+    let closed = (0..200).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        links(session) < most
+    });
+    assert!(closed, "{most} {}", links(session));
 }
 
 fn what_a_process_had_goes_with_it() -> Verdict {
@@ -277,11 +289,7 @@ fn a_file_that_is_written_anew_is_traced_as_it_is() -> Verdict {
         expected.push(format!("{}{} 5", own("tst"), process.id()));
         drop(process.stdin.take());
         assert!(process.wait().unwrap().success());
-        let closed = (0..200).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            links(&child) < most
-        });
-        assert!(closed, "{most} {}", links(&child));
+        until_closed(&child, most);
     }
     expected.sort();
     assert_eq!(sums(child), expected);
