@@ -20,7 +20,7 @@ mod read_only;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use diagnostics::Diagnostic;
+use diagnostics::{Diagnostic, SourceMap};
 use probes::{ArgType, Args, ProbeDesc, TypeRef};
 use syntax::TypeNames;
 use syntax::ast::{Item, Param, Program, ProviderProbe, TypeSpecKind};
@@ -146,12 +146,7 @@ impl Checker<'_> {
         let is_usable = self.defined.usable.get(&found.number).copied();
         let is_usable = is_usable.unwrap_or_else(|| {
             let faults = self.load(definition);
-            if let Some(fault) = faults.first() {
-                let why = fault.render(self.cx.map, true);
-                let why = why.lines().next().unwrap_or_default();
-                let message = format!("the definition of provider {} is not used: {why}", found.provider);
-                self.defined.messages.push(message);
-            }
+            self.defined.messages.extend(not_used(&found.provider, &faults, self.cx.map));
             self.defined.usable.insert(found.number, faults.is_empty());
             faults.is_empty()
         });
@@ -299,6 +294,20 @@ pub fn declared<'p>(program: &'p Program, probe: &ProbeDesc) -> Option<&'p Provi
 
 fn is_void(param: &Param) -> bool {
     param.specs.ty.kind == TypeSpecKind::Void && param.declarator.parts.is_empty()
+}
+
+/// What is reported of a definition with these faults.
+pub fn not_used(provider: &str, faults: &[Diagnostic], map: &SourceMap) -> Option<String> {
+    let why = faults.first()?.render(map, true);
+    let why = why.lines().next().unwrap_or_default();
+    Some(format!("the definition of provider {provider} is not used: {why}"))
+}
+
+/// What is wrong with a definition, as who traces a program that has it would see it.
+pub fn definition_faults(cx: &crate::Context<'_>, definition: &Definition) -> Vec<Diagnostic> {
+    let mut sink = diagnostics::Sink::default();
+    let all = |_: usize, _: probes::ProbeId| true;
+    Checker::new(cx, &all, &mut sink).load(definition)
 }
 
 /// The types of a probe's `args[]` by its definition, for a list; what is wrong.

@@ -95,7 +95,7 @@ use diagnostics::{Diagnostic, Sink, Tag};
 use plane::desc::AggDesc;
 use syntax::ast::{Item, Program};
 
-pub use defined::{Definition, declared, defined_types};
+pub use defined::{Definition, declared, defined_types, definition_faults, not_used};
 pub use derivations::pattern_of;
 pub use program::Checked;
 pub use record::{LaterBases, Record, Visibility};

@@ -45,8 +45,8 @@
 //! clocks error families interpreter/firing interpreter/probes interpreter/symbols linear_map linker lookup options probe_set process_ids provider reference session/host snapshots stability stable stop unwinder/aside unwinder/memory visibility
 //! attach bank cpp deadman described facts interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store unwinder/tables
 //! compile detach growth session/notice unwinder
-//! assemble definitions engine list modules processes
-//! environment process_set
+//! assemble engine list modules processes
+//! definitions environment process_set
 //! interpreter/engine load
 //! machine
 //! kernel

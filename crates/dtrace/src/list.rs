@@ -160,7 +160,7 @@ fn argument_types(args: &Args, types: &Types) -> String {
 }
 
 /// The providers of this system, with those of our libraries.
-fn system() -> Arc<Registry> {
+pub(crate) fn system() -> Arc<Registry> {
     let kernel = KernelBtf::running();
     let all = crate::stable::registry(kernel.clone(), &syntax::Libraries::embedded(), Vec::new(), false);
     all.unwrap_or_else(|_| Arc::new(Registry::new(kernel)))

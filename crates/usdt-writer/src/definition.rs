@@ -3,8 +3,8 @@
 use diagnostics::{Diagnostic, Sink, SourceMap, Span, Tag};
 use probes::Attributes;
 use syntax::ast::{
-    AttributeSubject, DeclPartKind, DeclSpecs, Declarator, Item, Param, PragmaKind, Program, ProviderDef,
-    ProviderProbe, StorageClass, TypeSpecKind,
+    AttributeSubject, DeclPartKind, DeclSpecs, Declaration, Declarator, Item, Param, PragmaKind, Program,
+    ProviderDef, ProviderProbe, StorageClass, TypeSpecKind,
 };
 
 use crate::ctype::{Passing, Typedefs};
@@ -22,10 +22,15 @@ const LONGEST_PROVIDER: usize = 53;
 /// The longest name of a probe, in bytes.
 const LONGEST_PROBE: usize = 63;
 
-/// The types that a definition may use without declaring them: those of the D libraries.
+/// What a definition may use without declaring it, the types of the D libraries, and what it may not declare.
 pub trait TypesOfSystem {
     /// True if a D library defines the type.
     fn has(&self, name: &str) -> bool;
+
+    /// True if a provider of the system has the name. A description without the id of a process means that one.
+    fn has_provider(&self, _name: &str) -> bool {
+        false
+    }
 }
 
 /// The providers that some files define.
@@ -137,10 +142,12 @@ impl File<'_> {
             let help = "the id of the process follows the name: NAME1234";
             self.error(Tag::D_PROV_BADNAME, block.name.span, message, help);
         }
-        if name == "pid" || name.contains('`') {
-            let message = match name == "pid" {
-                true => "provider name pid is that of the probes of functions in processes".to_string(),
-                false => format!("provider name {name} may not have a scope"),
+        let is_of_system = self.system.has_provider(name);
+        if is_of_system || name == "pid" || name.contains('`') {
+            let message = match name.as_str() {
+                "pid" => "provider name pid is that of the probes of functions in processes".to_string(),
+                _ if is_of_system => format!("provider name {name} is that of a provider of the system"),
+                _ => format!("provider name {name} may not have a scope"),
             };
             self.error(Tag::D_PROV_BADNAME, block.name.span, message, "choose the name of the program");
         }
@@ -302,13 +309,7 @@ impl File<'_> {
                     }
                     _ => {}
                 },
-                Item::Declaration(d) => {
-                    let is_type = d.declarators.is_empty()
-                        || d.specs.storage.is_some_and(|s| s.class == StorageClass::Typedef);
-                    if is_type {
-                        lines.push(slice(d.span));
-                    }
-                }
+                Item::Declaration(d) if declares_types(d) => lines.push(slice(d.span)),
                 Item::Inline(x) => lines.push(slice(x.span)),
                 Item::Translator(x) => lines.push(slice(x.span)),
                 _ => {}
@@ -318,6 +319,11 @@ impl File<'_> {
         lines.push(String::new());
         lines.join("\n")
     }
+}
+
+/// True if a declaration is one of types, and so part of the definition that a program has.
+pub fn declares_types(d: &Declaration) -> bool {
+    d.declarators.is_empty() || d.specs.storage.is_some_and(|s| s.class == StorageClass::Typedef)
 }
 
 fn is_void(param: &Param) -> bool {

@@ -49,6 +49,6 @@ mod description;
 mod header;
 mod object;
 
-pub use definition::{Definitions, TypesOfSystem, define};
+pub use definition::{Definitions, TypesOfSystem, declares_types, define};
 pub use header::header;
 pub use object::{Processor, object, processor_of, processor_of_compiler};

@@ -80,7 +80,7 @@ struct Walk<'p> {
 
 impl<'p> Walk<'p> {
     fn refuse(&mut self, span: Span, what: &str) {
-        let message = format!("a definition in a program only declares types and reads: {what}");
+        let message = format!("the definition of a provider only declares types and reads: {what}");
         let help = "it is made of types, inlines, translators and a provider block";
         self.faults.push(Diagnostic::new(Tag::D_PROV_INCOMPAT, span, message).with_help(help));
     }

@@ -9,6 +9,9 @@ tests! {
     a_header_and_an_object_are_written_in_the_current_directory_or_where_o_says
     what_is_missing_for_a_header_is_said
     errors_of_a_definition_name_script_line_and_column_and_leave_the_output_alone
+    a_definition_that_tracers_would_not_use_is_an_error
+    a_provider_of_the_system_is_no_provider_of_a_program
+    definitions_of_well_known_programs_are_accepted
     definitions_are_preprocessed_as_the_options_say
     options_that_build_systems_pass_are_accepted
     an_object_is_for_the_machine_of_the_objects
@@ -101,6 +104,101 @@ fn errors_of_a_definition_name_script_line_and_column_and_leave_the_output_alone
     let o = project.dtrace("-h -xerrtags -s web.d").code(1);
     assert!(o.err.contains("[D_PROV_PRDUP] line 3: "), "{o:?}");
     assert_eq!(project.read("web.h"), "before");
+    Pass
+}
+
+fn a_definition_that_tracers_would_not_use_is_an_error() -> Verdict {
+    let translated = |value: &str| {
+        format!(
+            "typedef struct s {{ int a; }} s_t;\ntypedef struct {{ int b; }} t_t;\ntranslator t_t < s_t *S > {{\n\tb = {value};\n}};\n\
+             provider web {{ probe start(s_t *S) : (t_t *S); }};\n"
+        )
+    };
+    let plain = |before: &str| format!("{before}provider web {{ probe start(int); }};\n");
+    for (text, at, tag, says) in [
+        (translated("system(\"id\")"), "4:6", "D_PROV_INCOMPAT", "this is a call of system( )"),
+        (translated("(copyout(\"x\", 1, 1), 1)"), "4:7", "D_PROV_INCOMPAT", "this is a call of copyout( )"),
+        (translated("S->a = 1"), "4:6", "D_PROV_INCOMPAT", "this is an assignment"),
+        (translated("(int)curthread->pid"), "4:11", "D_PROV_INCOMPAT", "curthread is no parameter"),
+        (translated("`jiffies"), "4:6", "D_PROV_INCOMPAT", "this is a symbol of the kernel"),
+        (translated("S->nowhere"), "4:9", "D_TYPE_MEMBER", "nowhere is not a member of"),
+        (plain("typedef nosuch_t other_t;\n"), "1:9", "D_TYPE_ERR", "nosuch_t"),
+        (plain("int count;\n"), "1:1", "D_PROV_INCOMPAT", "this is a variable"),
+        (plain("BEGIN { exit(0); }\n"), "1:1", "D_PROV_INCOMPAT", "this is a clause"),
+        (
+            "provider syscall { probe entry(); };".into(),
+            "1:10",
+            "D_PROV_BADNAME",
+            "syscall is that of a provider of the",
+        ),
+        (
+            "provider proc { probe exec(); };".into(),
+            "1:10",
+            "D_PROV_BADNAME",
+            "proc is that of a provider of the",
+        ),
+    ] {
+        let project = Project::new("tracers", &[("web.d", &text)]);
+        let o = project.dtrace("-h -s web.d").code(1);
+        let (line, _) = at.split_once(':').unwrap_or_default();
+        assert!(o.err.contains(&format!(" line {line}: ")) && o.err.contains(says), "{text}: {o:?}");
+        assert!(o.err.contains(&format!("--> web.d:{at}\n")), "{text}: {o:?}");
+        let o = project.dtrace("-G -xerrtags -s web.d").code(1);
+        assert!(o.err.contains(tag), "{text}: {o:?}");
+        assert_eq!((project.read("web.h"), project.read("web.o")), (String::new(), String::new()), "{text}");
+    }
+    Pass
+}
+
+/// Those that this machine has.
+fn a_provider_of_the_system_is_no_provider_of_a_program() -> Verdict {
+    let list = dtrace(&["-l"]).code(0);
+    let names = list.out.lines().skip(1).filter_map(|l| l.split_whitespace().nth(1));
+    let mut names: Vec<&str> = names.filter(|n| !n.ends_with(|c: char| c.is_ascii_digit())).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert!(names.contains(&"syscall") && names.contains(&"proc"), "{names:?}");
+    for name in names {
+        let project = Project::new("system", &[("web.d", &format!("provider {name} {{ probe start(); }};"))]);
+        let o = project.dtrace("-h -s web.d").code(1);
+        assert!(o.err.contains(&format!("provider name {name} is that of ")), "{o:?}");
+    }
+    Pass
+}
+
+/// In the style of the definitions of PostgreSQL, Python, GLib and libvirt: provider blocks, with types that nothing declares, and headers of the
+/// system, whose functions are no variables of a definition.
+fn definitions_of_well_known_programs_are_accepted() -> Verdict {
+    for (words, text) in [
+        (
+            "-C",
+            "#define LocalTransactionId unsigned int\n#define Oid unsigned int\n#define bool unsigned char\n\
+             provider postgresql {\n probe transaction__start(LocalTransactionId);\n\
+             probe lock__wait__start(unsigned int, LOCKMODE);\n probe sort__done(bool, long);\n };",
+        ),
+        (
+            "",
+            "provider python {\n probe function__entry(const char *, const char *, int, PyFrameObject *);\n\
+             probe gc__done(long);\n};\n#pragma D attributes Evolving/Evolving/Common provider python provider\n\
+             #pragma D attributes Private/Private/Common provider python module\n",
+        ),
+        ("", "provider glib {\n probe mem__alloc(void*, unsigned int, unsigned int, unsigned int);\n};"),
+        (
+            "",
+            "provider libvirt {\n probe rpc_socket_new(void *sock, int refs);\n probe event(enum state s, struct sock *s);\n};",
+        ),
+        (
+            "-C",
+            "#include <stdint.h>\n#include <stdio.h>\n#include <sys/types.h>\nextern int verbose;\n\
+             provider web { probe start(uint32_t, size_t, FILE *f); };",
+        ),
+    ] {
+        let project = Project::new("known", &[("web.d", text)]);
+        for mode in ["-h", "-G"] {
+            let o = project.dtrace(&format!("{mode} {words} -s web.d")).code(0);
+            assert_eq!(o.err, "", "{text}");
+        }
+    }
     Pass
 }
 
