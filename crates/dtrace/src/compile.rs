@@ -550,7 +550,7 @@ impl Frontend {
         }
         let types = Types::with_kernel(base.kernel.clone());
         let trees = self.trees.get(first..).unwrap_or_default();
-        described::add(
+        let not_used = described::add(
             &mut self.definitions,
             trees,
             &base.later,
@@ -593,13 +593,14 @@ impl Frontend {
             running: first,
             record: base.running.map(|p| &p.checked.record),
         };
-        let checked = check::check_more(&self.trees, first, &visible, &context, &mut self.sink);
+        let mut checked = check::check_more(&self.trees, first, &visible, &context, &mut self.sink);
         if let Some(least) = probes::Attributes::parse(&options.text("amin")) {
             crate::stability::check_least(&checked.clauses, &base.registry, least, &mut self.sink);
         }
         if !self.sink.is_empty() {
-            return Err((self.map, Error::Program(self.sink.into_sorted())));
+            return Err((self.map, described::errors(self.sink, &checked.left_out)));
         }
+        checked.left_out.extend(not_used);
         if let Some(Err(why)) = base.running.map(|p| check_unchanged(&p.checked, &checked)) {
             return Err((self.map, Error::Setting(why)));
         }

@@ -14,31 +14,34 @@ use syntax::ast::{AttributeSubject, Item, PragmaKind, Program as Tree};
 use syntax::{Libraries, MacroEnv, ParseMode};
 use types::Types;
 
+use crate::error::Error;
 use crate::stable::with_attributes;
 
 /// The most definitions of a session. The probes of others have the types that their sites give.
 const MOST: usize = 1024;
 
-/// Parses the definitions of the probes that programs describe, if they use `args`, and of these probes.
+/// Parses the definitions of the probes that programs describe, if they use `args`, and of these probes. Says why definitions of
+/// other probes that they describe would not be used: a program may use `args` the next time.
 pub(crate) fn add(
     all: &mut Vec<Definition>,
     trees: &[Tree],
     later: &[ProbeInfo],
     registry: &Registry,
     (map, libraries): (&mut SourceMap, &mut Libraries),
-) {
+) -> Vec<String> {
     let families = registry.families();
     let is_usdt = |p: &Pattern| {
         p.names_provider() && families.iter().any(|f| Family::is_of_any(f) && registry.can_mean(p, f))
     };
-    let mut patterns = HashSet::new();
+    let (mut patterns, mut others) = (HashSet::new(), HashSet::new());
     for tree in trees {
         let clauses = tree.items.iter().filter_map(|item| match item {
             Item::Clause(clause) => Some(clause),
             _ => None,
         });
-        for clause in clauses.filter(|clause| map.snippet(clause.span).contains("args")) {
-            patterns.extend(clause.probes.iter().filter_map(pattern_of).filter(is_usdt));
+        for clause in clauses {
+            let to = if map.snippet(clause.span).contains("args") { &mut patterns } else { &mut others };
+            to.extend(clause.probes.iter().filter_map(pattern_of).filter(is_usdt));
         }
     }
     let later = if patterns.is_empty() { &[] } else { later };
@@ -47,6 +50,48 @@ pub(crate) fn add(
     {
         parse(all, &probe.desc, registry, (map, libraries));
     }
+    faults(all, &others, registry, libraries)
+}
+
+/// Why definitions of the probes of these descriptions would not be used, except those that are known already.
+fn faults(
+    known: &[Definition],
+    patterns: &HashSet<Pattern>,
+    registry: &Registry,
+    libraries: &Libraries,
+) -> Vec<String> {
+    let mut map = SourceMap::default();
+    let (mut all, mut providers) = (Vec::new(), HashMap::new());
+    for probe in patterns.iter().flat_map(|p| registry.matches(p).unwrap_or_default()) {
+        let Some(found) = registry.definition(&probe.desc) else { continue };
+        if known.iter().all(|d| d.number != found.number) {
+            parse(&mut all, &probe.desc, registry, (&mut map, libraries));
+            providers.insert(found.number, found.provider.clone());
+        }
+    }
+    let cx = check::Context {
+        types: &Types::new(),
+        catalog: registry,
+        symbols: &(),
+        map: &map,
+        libraries,
+        definitions: &[],
+        options: check::Options::default(),
+    };
+    let text = |d: Definition| {
+        let provider = providers.get(&d.number)?;
+        check::not_used(provider, &check::definition_faults(&cx, &d), &map)
+    };
+    all.into_iter().filter_map(text).collect()
+}
+
+/// The errors of programs. Why a definition is not used explains the first one.
+pub(crate) fn errors(sink: Sink, left_out: &[String]) -> Error {
+    let mut all = sink.into_sorted();
+    if let (Some(first), Some(why)) = (all.first_mut(), left_out.first()) {
+        first.help.push(why.clone());
+    }
+    Error::Program(all)
 }
 
 /// Parses the definition of a probe, if its file has one.

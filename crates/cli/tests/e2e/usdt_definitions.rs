@@ -11,6 +11,7 @@ tests! {
     two_versions_of_a_program_have_their_own_types_and_translators
     a_process_that_starts_later_has_its_own_definition
     a_definition_that_does_more_than_read_is_told_and_left_out
+    why_a_definition_is_not_used_is_said_wherever_a_probe_is_matched
     a_clause_that_is_wrong_for_one_program_serves_the_others
     what_a_pointer_of_a_probe_points_to_is_written_before_it
     a_definition_may_use_the_types_of_c_that_d_has
@@ -308,6 +309,22 @@ fn a_definition_that_does_more_than_read_is_told_and_left_out() -> Verdict {
         assert_eq!(marked(&o), ["=-1 1"], "{name}: {o:?}");
         assert!(o.err.contains("is not used: ") && o.err.contains(says), "{name}: {o:?}");
     }
+    Pass
+}
+
+/// A program that does not use `args` is told too, once for each definition; an error that comes of it has the reason.
+fn why_a_definition_is_not_used_is_said_wherever_a_probe_is_matched() -> Verdict {
+    let provider = own("tsttold");
+    let programs = compiled!(Programs::new(&provider));
+    let edit = |header: String| header.replace("stringof(f->name)", "system(f->name)  ");
+    let app = compiled!(program(&programs, ("app", &provider), (OLD, ".size = 7", 2, 1), edit));
+    let why = format!("the definition of provider {provider} is not used: ");
+    let clause = format!("{provider}$target:::raw");
+    let o = dtrace(&["-n", &format!("{clause} {{ @ = count(); }} {clause} {{ @n = count(); }}"), "-c", &app]);
+    assert!(o.err.matches(&why).count() == 1 && o.err.contains("this is a call of system( )"), "{o:?}");
+    let o = dtrace(&["-n", &format!("{clause} {{ trace(args[0]->size); }}"), "-c", &app]).code(1);
+    assert!(o.err.contains("operator -> must be applied to a pointer"), "{o:?}");
+    assert!(o.err.contains(&format!("= help: {why}")), "{o:?}");
     Pass
 }
 
