@@ -169,7 +169,9 @@ impl<S: Sink> Session<S> {
 
     fn not_enabled(&self, subject: &str, (map, error): &Failure) -> String {
         let why = error.messages(map, self.options.flag("errtags")).join("\n");
-        format!("probes of {subject} are not enabled: {why}")
+        // A provider's probes are the subject themselves.
+        let of = if subject.starts_with("probes of ") { "" } else { "probes of " };
+        format!("{of}{subject} are not enabled: {why}")
     }
 
     /// Forgets the enabled-probe ids of removed sites of which no record is to come. A speculation
