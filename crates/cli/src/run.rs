@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dtrace::events::{Event, Sink, SinkError};
 use dtrace::options::Options;
-use dtrace::{Error, Macros, Program, Progress, Provider, Session, Source, Status, Target};
+use dtrace::{Error, Field, Macros, Program, Progress, Provider, Session, Source, Status, Target};
 
 use crate::command::{Command, Mode, Wanted};
 use crate::definitions;
@@ -168,12 +168,14 @@ fn list(command: Command, out: Output) -> u8 {
     }
 }
 
-/// Creates and stops the processes of -c and -p. Without tracing, only where probes of the first one are described.
+/// Creates and stops the processes of -c and -p. With -e, only where probes of the first one are described. A list may have their probes
+/// without naming them (`web*:::`).
 fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
     let text = |source: &Source| match source {
+        Source::Specifier(Field::Provider, text) => text.contains("$target"),
         Source::Script(_, text) | Source::Specifier(_, text) => text.contains("$target:"),
     };
-    if (command.compile_only || command.mode == Mode::List) && !sources.iter().any(text) {
+    if command.compile_only && !sources.iter().any(text) {
         return Ok(Vec::new());
     }
     let options = &command.options;

@@ -12,6 +12,7 @@ tests! {
     a_process_that_starts_later_has_its_own_definition
     a_definition_that_does_more_than_read_is_told_and_left_out
     why_a_definition_is_not_used_is_said_wherever_a_probe_is_matched
+    a_list_has_the_probes_of_a_command_however_they_are_described
     a_clause_that_is_wrong_for_one_program_serves_the_others
     what_a_pointer_of_a_probe_points_to_is_written_before_it
     a_definition_may_use_the_types_of_c_that_d_has
@@ -325,6 +326,31 @@ fn why_a_definition_is_not_used_is_said_wherever_a_probe_is_matched() -> Verdict
     let o = dtrace(&["-n", &format!("{clause} {{ trace(args[0]->size); }}"), "-c", &app]).code(1);
     assert!(o.err.contains("operator -> must be applied to a pointer"), "{o:?}");
     assert!(o.err.contains(&format!("= help: {why}")), "{o:?}");
+    Pass
+}
+
+fn a_list_has_the_probes_of_a_command_however_they_are_described() -> Verdict {
+    let provider = own("tstheld");
+    let programs = compiled!(Programs::new(&provider));
+    let app = compiled!(program(&programs, ("app", &provider), (OLD, ".size = 7", 2, 1), |h| h));
+    for (option, description) in [
+        ("-P", format!("{provider}$target")),
+        ("-n", format!("{provider}$target:::")),
+        ("-n", format!("{provider}*:::")),
+        ("-P", format!("{provider}*")),
+    ] {
+        let o = dtrace(&["-l", option, &description, "-c", &app]).code(0);
+        let names: Vec<&str> = o.out.lines().skip(1).filter_map(|l| l.split_whitespace().last()).collect();
+        for name in ["sent", "raw", "nothing"] {
+            assert!(names.contains(&name), "{description}: {o:?}");
+        }
+    }
+    let mut process = wait(&app);
+    let o = dtrace(&["-l", "-P", &format!("{provider}$target"), "-p", &process.id().to_string()]).code(0);
+    assert!(o.out.contains(" sent\n"), "{o:?}");
+    dtrace(&["-e", "-P", &format!("{provider}$target"), "-c", &app]).code(0);
+    drop(process.stdin.take());
+    process.wait().unwrap();
     Pass
 }
 
