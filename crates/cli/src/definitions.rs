@@ -2,7 +2,7 @@
 //! systems on Linux call.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use dtrace::diagnostics::{control, system_text};
@@ -60,18 +60,35 @@ fn written(command: &Command, scripts: &[&Named], output: &Path) -> Result<(), V
         // The operands are the objects.
         _ => Macros { name: "dtrace".into(), ..Macros::default() },
     };
+    // The header of the standard output has the name that its file would have.
+    let is_stdout = output == Path::new("-");
+    let of_script = scripts.iter().find_map(|s| match s {
+        Named::File(path) => default_output(path, "h"),
+        Named::Text(..) => None,
+    });
+    let file = if is_stdout { of_script.unwrap_or_else(|| "stdout.h".into()) } else { output.into() };
     let definitions = ProviderDefinitions::read(&sources, &macros, &command.options)
         .map_err(|e| e.messages(command.options.flag("errtags")))?;
-    let shown = control::name_text(&output.to_string_lossy()).into_owned();
+    let shown = match is_stdout {
+        true => "the standard output".to_string(),
+        false => control::name_text(&output.to_string_lossy()).into_owned(),
+    };
     let bytes = match command.mode {
-        Mode::Header => definitions.header(&output.to_string_lossy()).into_bytes(),
+        Mode::Header => definitions.header(&file.to_string_lossy()).into_bytes(),
         _ => {
             let compiler = std::env::var("CC").unwrap_or_default();
             let machine = machine(&command.operands, &compiler).map_err(|e| vec![e])?;
             definitions.object(machine).map_err(|e| vec![format!("failed to write {shown}: {e}")])?
         }
     };
-    fs::write(output, bytes).map_err(|e| vec![format!("failed to write {shown}: {}", system_text(&e))])
+    let written = match is_stdout {
+        true => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(&bytes).and_then(|()| out.flush())
+        }
+        false => fs::write(output, bytes),
+    };
+    written.map_err(|e| vec![format!("failed to write {shown}: {}", system_text(&e))])
 }
 
 /// The machine of the objects; without any, that of the compiler. What is no object (libtool's files) says nothing.

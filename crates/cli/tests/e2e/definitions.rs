@@ -69,6 +69,10 @@ fn a_header_and_an_object_are_written_in_the_current_directory_or_where_o_says()
     assert!(header.contains("#ifndef\t_WEB_H\n"), "{header}");
     project.dtrace("-G -s src/web.d").code(0);
     assert!(project.read("web.o").starts_with("\u{7f}ELF"));
+    // `-` is the standard output, and the header is named as its file would be.
+    let o = project.dtrace("-h -s src/web.d -o -").code(0);
+    assert_eq!((&*o.out, &*o.err), (&*header, ""));
+    assert!(!project.0.join("-").exists());
     // An older output is replaced.
     std::fs::write(project.path("other-name.h"), "x".repeat(1 << 20)).unwrap();
     project.dtrace("-h -s src/web.d -o other-name.h").code(0);
