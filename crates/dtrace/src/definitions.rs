@@ -39,7 +39,7 @@ impl ProviderDefinitions {
     pub fn read(sources: &[Source], macros: &Macros, options: &Options) -> Result<Self, CompileError> {
         let (mut map, mut sink, mut all) = (SourceMap::default(), Sink::default(), Definitions::default());
         let (libraries, providers) = (Libraries::embedded(), crate::list::system().families());
-        let system = System { libraries, providers };
+        let mut system = System { libraries, providers };
         for source in sources {
             let Source::Script(name, text) = source else { continue };
             let text = match options.flag("cpp") {
@@ -50,6 +50,8 @@ impl ProviderDefinitions {
                 false => text.clone(),
             };
             let env = macro_env(macros, options, name, true);
+            // A definition sees their typedefs.
+            system.libraries.load(&[&text], &mut map, &env, &mut sink);
             let file = map.add(SourceKind::Script, name.as_str(), text);
             let tree = syntax::parse(&mut map, file, ParseMode::Script, &env, &system.libraries, &mut sink);
             usdt_writer::define(&tree, &map, &system, &mut all, &mut sink);

@@ -50,22 +50,20 @@ pub(crate) fn add(
     {
         parse(all, &probe.desc, registry, (map, libraries));
     }
-    faults(all, &others, registry, libraries)
+    faults(all, &others, registry)
 }
 
 /// Why definitions of the probes of these descriptions would not be used, except those that are known already.
-fn faults(
-    known: &[Definition],
-    patterns: &HashSet<Pattern>,
-    registry: &Registry,
-    libraries: &Libraries,
-) -> Vec<String> {
-    let mut map = SourceMap::default();
+fn faults(known: &[Definition], patterns: &HashSet<Pattern>, registry: &Registry) -> Vec<String> {
+    if patterns.is_empty() {
+        return Vec::new();
+    }
+    let (mut map, mut libraries) = (SourceMap::default(), Libraries::embedded());
     let (mut all, mut providers) = (Vec::new(), HashMap::new());
     for probe in patterns.iter().flat_map(|p| registry.matches(p).unwrap_or_default()) {
         let Some(found) = registry.definition(&probe.desc) else { continue };
         if known.iter().all(|d| d.number != found.number) {
-            parse(&mut all, &probe.desc, registry, (&mut map, libraries));
+            parse(&mut all, &probe.desc, registry, (&mut map, &mut libraries));
             providers.insert(found.number, found.provider.clone());
         }
     }
@@ -74,7 +72,7 @@ fn faults(
         catalog: registry,
         symbols: &(),
         map: &map,
-        libraries,
+        libraries: &libraries,
         definitions: &[],
         options: check::Options::default(),
     };
