@@ -4,8 +4,8 @@
 //! unless they are there: so all processes that run one file share its functions, and what a process does with its memory later does not
 //! matter. That costs a microsecond and more, so each CPU remembers the words that it has made. They are looked for by a tag of everything that can
 //! differ: the program, the code object, the instruction, the addresses of the strings and of the line table, and of each string the length
-//! and the hash that the interpreter keeps of it, or its characters where it keeps none. A code object that is freed has no other one take
-//! its place unnoticed.
+//! and the hash that the interpreter keeps of it, or its characters where it keeps none. So a code object that takes the place of another
+//! is another one. (Of the line table it is the address only: lines could be those of a function that was there with the same names.)
 //!
 //! ```text
 //!  given   the frame, a part of its code object, its strings (from their lengths on)
