@@ -247,13 +247,7 @@ fn first_frame(b: &mut Builder, place: V) -> V {
 /// Stores the first `frames` frames of the stack at `place`. Returns their id, or 0 when there is no
 /// stack. When the store is full, counts a stack drop and returns 0. `process`: the process (in the
 /// tracer's namespace) and its [`generation`] for user stacks, zeros for kernel stacks.
-pub fn keep_stack(
-    b: &mut Builder,
-    plan: &Plan,
-    place: V,
-    frames: u32,
-    (tgid, generation): (Operand, Operand),
-) -> V {
+pub fn keep_stack(b: &mut Builder, plan: &Plan, place: V, frames: u32, process: (Operand, Operand)) -> V {
     let frames = frames.clamp(1, plan.stack_frames.clamp(1, FRAMES_MAX));
     let (none, fewer, id) = (b.label(), b.label(), b.copy(0));
     let all = b.load(Size::B8, place, 0);
@@ -264,15 +258,20 @@ pub fn keep_stack(
     b.bind(fewer);
     let base = first_frame(b, place);
     let entry = b.add(base, FRAMES - PCS);
-    let tgid = b.reg(tgid);
-    b.store(Size::B4, entry, TGID as i16, tgid);
-    b.store(Size::B4, entry, NFRAMES as i16, count);
-    let generation = b.reg(generation);
-    b.store(Size::B8, entry, TIME as i16, generation);
+    write_head(b, entry, count, process);
     let kept = keep_entry(b, plan, entry, count, frames);
     b.set(id, kept);
     b.bind(none);
     id
+}
+
+/// Writes the head of an entry: how many frames it has, and of which process.
+fn write_head(b: &mut Builder, entry: V, counts: V, (tgid, generation): (Operand, Operand)) {
+    let tgid = b.reg(tgid);
+    b.store(Size::B4, entry, TGID as i16, tgid);
+    b.store(Size::B4, entry, NFRAMES as i16, counts);
+    let generation = b.reg(generation);
+    b.store(Size::B8, entry, TIME as i16, generation);
 }
 
 /// Stores an entry that has so many words, at most `most`, behind its head. Returns its id, or 0.
@@ -300,7 +299,7 @@ pub fn keep_calls(
     plan: &Plan,
     place: V,
     frames: u32,
-    (area, (tgid, generation)): (Calls, (Operand, Operand)),
+    (area, process): (Calls, (Operand, Operand)),
 ) -> V {
     let most = frames.clamp(1, area.most).min(area.calls);
     let at = call_area(area.most, area.calls);
@@ -322,13 +321,9 @@ pub fn keep_calls(
     let to = b.add(entry, offset);
     let (from, to, bytes) = (b.add(place, at.at + 8), b.add(to, PCS), b.shl(calls, 3));
     b.call(Helper::PROBE_READ_KERNEL, &[to, bytes, from]);
-    let tgid = b.reg(tgid);
-    b.store(Size::B4, entry, TGID as i16, tgid);
     let above = b.shl(calls, i64::from(CALLS_SHIFT));
     let counts = b.or(above, count);
-    b.store(Size::B4, entry, NFRAMES as i16, counts);
-    let generation = b.reg(generation);
-    b.store(Size::B8, entry, TIME as i16, generation);
+    write_head(b, entry, counts, process);
     let words = b.add(count, calls);
     let kept = keep_entry(b, plan, entry, words, 2 * most);
     b.set(id, kept);

@@ -9,6 +9,7 @@ use crate::machine::{lacks, no_types};
 use crate::pid::Programs;
 use crate::targets::in_namespace;
 use crate::tool::{Output, dtrace};
+use crate::usdt::compiled;
 use testing::dir::Dir;
 
 tests! {
@@ -195,10 +196,7 @@ fn agrees(o: &Output, least: usize) {
 }
 
 fn functions_of_python_are_those_that_the_interpreter_says() -> Verdict {
-    let python = match python() {
-        Ok(python) => python,
-        Err(skip) => return skip,
-    };
+    let python = compiled!(python());
     let (_dir, file) = program("jstack-all", &format!("{POINT}{EVERYTHING}"));
     let o = traced(python, &file, CLAUSE);
     agrees(&o, 40);
@@ -219,10 +217,7 @@ fn functions_of_python_are_those_that_the_interpreter_says() -> Verdict {
 }
 
 fn each_thread_of_python_has_its_own_functions() -> Verdict {
-    let python = match python() {
-        Ok(python) => python,
-        Err(skip) => return skip,
-    };
+    let python = compiled!(python());
     let threads: String = (0..40).map(|n| format!("def f{n}():\n    gate.wait()\n    point()\n")).collect();
     let text = format!(
         "{POINT}import threading\ngate = threading.Barrier(40)\n{threads}\
@@ -257,10 +252,7 @@ fn each_thread_of_python_has_its_own_functions() -> Verdict {
 }
 
 fn a_thread_has_the_functions_of_an_interpreter_that_another_one_made() -> Verdict {
-    let python = match python() {
-        Ok(python) => python,
-        Err(skip) => return skip,
-    };
+    let python = compiled!(python());
     let text = "
 import os, threading, time, _xxsubinterpreters as s
 other = s.create()
@@ -314,10 +306,7 @@ for n in range(300, 400):
 ";
 
 fn what_takes_the_place_of_a_function_has_its_own_name() -> Verdict {
-    let python = match python() {
-        Ok(python) => python,
-        Err(skip) => return skip,
-    };
+    let python = compiled!(python());
     let (_dir, file) = program("jstack-replaced", REPLACED);
     let script = "syscall::umask:entry /progenyof($target) && arg0 < 100/ { @asked[jstack(2)] = count(); } \
                   syscall::umask:entry /progenyof($target) && arg0 >= 100/ { printf(\"#%d\", arg0); jstack(); } END { trunc(@asked); }";
@@ -340,10 +329,7 @@ fn what_takes_the_place_of_a_function_has_its_own_name() -> Verdict {
 }
 
 fn processes_that_run_one_file_share_the_memory_of_its_names() -> Verdict {
-    let python = match python() {
-        Ok(python) => python,
-        Err(skip) => return skip,
-    };
+    let python = compiled!(python());
     // Half a megabyte of names, thirty times.
     let text = "import os, time\nos.umask(7)\ntime.sleep(0.05)\nfor n in range(130):\n    name = f'f{n}_'.ljust(1900, 'x')\n    here = {}\n\
                 \x20   exec(compile(f'import os\\ndef {name}():\\n    os.umask({n} + 100)', 'y' * 1900, 'exec'), here)\n    here[name]()\n";
@@ -378,10 +364,7 @@ for _ in range(50):
 ";
 
 fn stacks_with_functions_of_python_are_keys() -> Verdict {
-    let python = match python() {
-        Ok(python) => python,
-        Err(skip) => return skip,
-    };
+    let python = compiled!(python());
     let (_dir, file) = program("jstack-keys", COUNTED);
     // The process has ended when they are printed.
     let script = "syscall::getpgid:entry /pid == $target/ { @[jstack(40)] = count(); @plain[ustack(40)] = count(); @n = count(); } \
@@ -407,10 +390,7 @@ fn stacks_with_functions_of_python_are_keys() -> Verdict {
 }
 
 fn functions_of_python_are_limited_by_the_number_of_frames() -> Verdict {
-    let python = match python() {
-        Ok(python) => python,
-        Err(skip) => return skip,
-    };
+    let python = compiled!(python());
     let text = "import os\ndef f(n):\n    return f(n - 1) if n else os.getpgid(0)\n\
                 def g(n):\n    return sorted([n], key=g if n > 1 else f)\ng(1)\nf(300)\n";
     let (_dir, file) = program("jstack-limits", text);
@@ -428,10 +408,7 @@ fn functions_of_python_are_limited_by_the_number_of_frames() -> Verdict {
 }
 
 fn functions_of_python_are_found_in_a_child_and_in_a_pid_namespace() -> Verdict {
-    let python = match python() {
-        Ok(python) => python,
-        Err(skip) => return skip,
-    };
+    let python = compiled!(python());
     let text = format!(
         "{POINT}def parent():\n    point()\n    if os.fork() == 0:\n        child()\n        os._exit(0)\n    os.wait()\n\
          def child():\n    point()\nknown()\nparent()\n"
@@ -453,10 +430,7 @@ fn functions_of_python_are_found_in_a_child_and_in_a_pid_namespace() -> Verdict 
 }
 
 fn a_probe_of_the_interpreter_has_the_functions_of_python() -> Verdict {
-    let python = match python() {
-        Ok(python) => python,
-        Err(skip) => return skip,
-    };
+    let python = compiled!(python());
     if let Some(skip) = lacks(Facility::UprobePerf) {
         return skip;
     }
@@ -471,10 +445,7 @@ fn a_probe_of_the_interpreter_has_the_functions_of_python() -> Verdict {
 }
 
 fn what_has_no_space_for_names_is_counted() -> Verdict {
-    let python = match python() {
-        Ok(python) => python,
-        Err(skip) => return skip,
-    };
+    let python = compiled!(python());
     // Each has names of two thousand bytes. All are alive, so that each has an address of its own.
     let text = "import os\nnext, all = os.getpgid, []\n\
                 for n in range(3000):\n    name = f'f{n}_'.ljust(1900, 'x')\n    here = {'next': next}\n\
@@ -557,10 +528,7 @@ fn a_process_that_pretends_to_be_an_interpreter_does_no_harm() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
-    let (_programs, liar) = match Programs::new("liar", ("cc", LIAR), &["-g", "-rdynamic"]) {
-        Ok(built) => built,
-        Err(skip) => return skip,
-    };
+    let (_programs, liar) = compiled!(Programs::new("liar", ("cc", LIAR), &["-g", "-rdynamic"]));
     let script = "syscall::getpgid:entry /pid == $target/ { jstack(127); @n = count(); } END { printa(\"n %@d\\n\", @n); }";
     let o = dtrace(&["-q", "-c", &liar, "-n", script]).code(0);
     assert!(o.out.contains("\nn 25\n"), "{o:?}");
@@ -572,10 +540,7 @@ fn a_process_that_pretends_to_be_an_interpreter_does_no_harm() -> Verdict {
 }
 
 fn functions_of_python_are_frames_of_a_flame_graph() -> Verdict {
-    let python = match python() {
-        Ok(python) => python,
-        Err(skip) => return skip,
-    };
+    let python = compiled!(python());
     let (dir, file) = program("jstack-flame", COUNTED);
     let to = dir.join("out.folded");
     let program = format!("{python} -S {file}");

@@ -21,7 +21,7 @@ use plane::unwind::KEY_FACTOR;
 
 use super::given::*;
 use super::line;
-use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, MapRef, Size, V};
+use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, MapRef, Size, StackSlot, V};
 use crate::plan::Plan;
 use crate::routines::siphash::siphash;
 use crate::routines::window::{BYTES, WINDOW_SIZE};
@@ -265,11 +265,7 @@ fn place_of_code(b: &mut Builder, plan: &Plan) {
     let id = siphash(b, plan.stack_key, entry, words, ENTRY_MAX / 8);
     let (key, value) = (b.stack(8), b.stack(8));
     b.slot_store(Size::B8, key, 0, id);
-    let (map, at) = (b.map(MapRef::PythonCodes), b.slot_addr(key, 0));
-    let found = b.call(Helper::MAP_LOOKUP_ELEM, &[map, at]);
-    b.br(Jmp::Eq, found, 0, new);
-    let place = b.load(Size::B8, found, 0);
-    b.exit(place);
+    exit_with_place(b, key, new);
 
     b.bind(new);
     let (least, store) = (b.label(), b.map_value(MapRef::PythonStore, 0));
@@ -291,11 +287,7 @@ fn place_of_code(b: &mut Builder, plan: &Plan) {
     let failed = b.call(Helper::MAP_UPDATE_ELEM, &[map, at, to, flags]);
     b.br(Jmp::Eq, failed, 0, known);
     // Another program was faster: all use its place.
-    let (map, at) = (b.map(MapRef::PythonCodes), b.slot_addr(key, 0));
-    let found = b.call(Helper::MAP_LOOKUP_ELEM, &[map, at]);
-    b.br(Jmp::Eq, found, 0, known);
-    let its = b.load(Size::B8, found, 0);
-    b.exit(its);
+    exit_with_place(b, key, known);
     b.bind(known);
     b.exit(place);
     b.bind(full);
@@ -304,6 +296,15 @@ fn place_of_code(b: &mut Builder, plan: &Plan) {
     b.exit(i64::from(NO_SPACE));
     b.bind(none);
     b.exit(0);
+}
+
+/// Ends the function with the place of a content that is stored. Jumps to `none` if it is not.
+fn exit_with_place(b: &mut Builder, key: StackSlot, none: Label) {
+    let (map, at) = (b.map(MapRef::PythonCodes), b.slot_addr(key, 0));
+    let found = b.call(Helper::MAP_LOOKUP_ELEM, &[map, at]);
+    b.br(Jmp::Eq, found, 0, none);
+    let place = b.load(Size::B8, found, 0);
+    b.exit(place);
 }
 
 const _: () = assert!(STORE / 8 / ENTRY_LEAST <= CODES && NAME_MAX.is_multiple_of(8));
