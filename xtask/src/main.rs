@@ -11,6 +11,7 @@ mod docs;
 mod install;
 mod kernels;
 mod layers;
+mod sys;
 mod test;
 mod tidy;
 mod vm;
@@ -77,9 +78,7 @@ const HELP: &str = "\
 cargo xtask TASK
   vm [--kernel 6.1|6.12|7.2] [--mem MIB] [--cpus N] [--timeout S] [--append WORDS] [--root DIR] -- COMMAND
                 boot a stock Debian kernel on this machine's root (read-only) and run COMMAND in it
-  test [--host|--vm] [KERNEL...]
-                run every test here, and those that need a kernel in each guest
-  bench [--vm KERNEL] [SECTION...]
+@TEST@  bench [--vm KERNEL] [SECTION...]
                 build for release and compare with bpftrace and the minimal cost, here or in a guest
   docs [--check] [--vm KERNEL] [DOCUMENT:LINE...]
                 run the commands of the README and the guide, put their output in, and report what changed in
@@ -92,6 +91,10 @@ cargo xtask TASK
                 (/usr/local); nothing else is changed
   kernels       download and unpack the kernels
 ";
+
+fn help() -> String {
+    HELP.replace("@TEST@", test::options::HELP)
+}
 
 fn main() -> ExitCode {
     let done = compilers::called().map_or_else(task, compilers::compile);
@@ -111,6 +114,8 @@ fn task() -> Result<u8, String> {
     match args.first().map(String::as_str) {
         Some("vm") => vm::command(rest),
         Some("test") => test::command(rest),
+        // In a guest.
+        Some("agent") => test::agent::command(rest),
         Some("bench") => bench(rest),
         Some("coverage") => coverage::command(),
         Some("docs") => docs(rest),
@@ -119,9 +124,9 @@ fn task() -> Result<u8, String> {
         Some("layers") => layers::command(rest),
         Some("kernels") => kernels::fetch(&kernels::NAMES).map(|()| 0),
         Some("help") | None => {
-            print!("{HELP}");
+            print!("{}", help());
             Ok(0)
         }
-        Some(other) => Err(format!("no task {other}\n{HELP}")),
+        Some(other) => Err(format!("no task {other}\n{}", help())),
     }
 }

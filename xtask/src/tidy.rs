@@ -1,9 +1,10 @@
 //! `cargo xtask tidy`: the house rules that a program can check.
 //!
 //! Directions of dependencies between crates and, within a crate, between files; file length, no `unwrap` outside tests, an essay at the head of every
-//! module; error numbers and providers by name, what assumes x86-64. Prints each breach as `file:line: what`; exit status 1 when there is one.
+//! module; error numbers and providers by name, what assumes x86-64; promises that no stock kernel is asked about, flakes that are over. Prints each breach as `file:line: what`; exit status 1 when there is one.
 
 mod arch;
+mod promises;
 mod provider_names;
 
 use std::fs;
@@ -109,7 +110,8 @@ const LONGEST: usize = 700;
 
 /// `cargo xtask tidy`
 pub(crate) fn command() -> Result<u8, String> {
-    let mut breaches = Vec::new();
+    let mut breaches = crate::test::expired_flakes(&crate::root())?;
+    breaches.extend(promises::check(&crate::root())?);
     for (index, krate) in CRATES.iter().enumerate() {
         let dir = crate::root().join("crates").join(krate);
         dependencies(&dir, krate, index, &mut breaches)?;

@@ -26,6 +26,8 @@ pub(crate) struct Guest {
     pub(crate) cpus: u32,
     pub(crate) timeout: u64,
     pub(crate) append: String,
+    pub(crate) silence: Option<u64>,
+    pub(crate) files: Vec<(String, Vec<u8>)>,
     /// Directory the command starts in.
     pub(crate) cwd: PathBuf,
 }
@@ -40,6 +42,8 @@ impl Guest {
             cpus: 2,
             timeout: 300,
             append: String::new(),
+            silence: None,
+            files: Vec::new(),
             cwd: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         }
     }
@@ -182,6 +186,9 @@ fn boot(guest: &Guest, command: &[String], out: &mut dyn Write) -> Result<Ended,
     let script = format!("export PATH={path}:$PATH\ncd {cwd} 2>/dev/null || cd /\n{}\n", words.join(" "));
     fs::write(share.join("cmd"), script).map_err(fail)?;
     fs::write(share.join("log"), "").map_err(fail)?;
+    for (name, bytes) in &guest.files {
+        fs::write(share.join(name), bytes).map_err(fail)?;
+    }
     let initrd = initrd(&guest.kernel, &work)?;
     let result = qemu(guest, &work, &initrd, out);
     let _ = fs::remove_dir_all(&work);

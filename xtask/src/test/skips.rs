@@ -19,12 +19,15 @@
 //! "this kernel has no FACILITY" needs no line: it is permitted where the facility is missing.
 //!
 //! A skip that no line expects fails the run: a test that skips itself by mistake passes for ever. So does a test that has run
-//! where a line expects its skip. (In a guest many tests do not run, because they run in that of another kernel.)
+//! where a line expects its skip. Judged is what ran: in a guest, that is what its turn was ([`super::rotation`]).
 
 use std::fs;
 use std::path::PathBuf;
 
-use super::report::{Report, Skip};
+use super::result::{Name, Outcome, Result};
+
+/// A fallible result of this module: `Result` is that of a test.
+type Fallible<T> = std::result::Result<T, String>;
 
 /// The lists for machines that are no guests of the matrix.
 const HOSTS: [&str; 1] = ["restricted"];
@@ -40,13 +43,25 @@ struct Line {
 }
 
 impl Line {
-    fn is_of(&self, test: &str) -> bool {
-        test.strip_suffix(&self.test).is_some_and(|p| p.is_empty() || p.ends_with("::"))
+    /// Whether it is about a test: its name in its program, with the crate or the test target before it.
+    fn is_of(&self, name: &Name) -> bool {
+        let is_end =
+            |path: &str| path.strip_suffix(&self.test).is_some_and(|p| p.is_empty() || p.ends_with("::"));
+        let prefixes = name.program.split(':').map(|part| part.replace('-', "_"));
+        is_end(&name.test) || prefixes.into_iter().any(|prefix| is_end(&format!("{prefix}::{}", name.test)))
     }
 
-    fn expects(&self, skip: &Skip) -> bool {
-        self.is_of(&skip.test) && skip.reason.contains(&self.reason)
+    fn expects(&self, name: &Name, reason: &str) -> bool {
+        self.is_of(name) && reason.contains(&self.reason)
     }
+}
+
+/// The skips among results.
+fn skips(results: &[Result]) -> impl Iterator<Item = (&Name, &str)> {
+    results.iter().filter_map(|result| match &result.outcome {
+        Outcome::Skipped(reason) => Some((&result.name, reason.as_str())),
+        _ => None,
+    })
 }
 
 /// A list.
@@ -63,14 +78,14 @@ fn path(name: &str) -> PathBuf {
 
 impl Expected {
     /// The list of this name.
-    pub(crate) fn load(name: &str) -> Result<Expected, String> {
+    pub(crate) fn load(name: &str) -> Fallible<Expected> {
         let path = path(name);
         let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         Expected::parse(name, &text)
     }
 
     /// The list of a host that lacks these facilities.
-    pub(crate) fn of_host(lacks: &[String]) -> Result<Option<Expected>, String> {
+    pub(crate) fn of_host(lacks: &[String]) -> Fallible<Option<Expected>> {
         for name in HOSTS {
             let list = Expected::load(name)?;
             if same(&list.lacks, lacks) {
@@ -80,7 +95,7 @@ impl Expected {
         Ok(None)
     }
 
-    fn parse(name: &str, text: &str) -> Result<Expected, String> {
+    fn parse(name: &str, text: &str) -> Fallible<Expected> {
         let mut list = Expected { name: name.into(), ..Expected::default() };
         for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
             if let Some(lacks) = line.strip_prefix("lacks ") {
@@ -96,46 +111,48 @@ impl Expected {
         Ok(list)
     }
 
-    /// What differs between the list and a machine's whole run, one breach a line.
-    pub(crate) fn breaches(&self, report: &Report) -> Vec<String> {
+    /// What differs between the list and what ran on the machine, one breach a line.
+    pub(crate) fn breaches(&self, results: &[Result], lacks: Option<&[String]>) -> Vec<String> {
         let mut breaches = Vec::new();
-        if let Some(lacks) = report.lacks.as_deref()
+        if let Some(lacks) = lacks
             && !same(&self.lacks, lacks)
         {
             breaches.push(format!("it lacks {}; expected: {}", lacks.join(" "), self.lacks.join(" ")));
         }
-        for skip in &report.skips {
-            if !self.lines.iter().any(|l| l.expects(skip)) {
-                breaches.push(format!("unexpected skip of {}: {}", skip.test, skip.reason));
+        for (name, reason) in skips(results) {
+            if !self.lines.iter().any(|line| line.expects(name, reason)) {
+                breaches.push(format!("unexpected skip of {name}: {reason}"));
             }
         }
         for line in self.lines.iter().filter(|l| !l.sometimes) {
-            if report.times.iter().any(|(test, _)| line.is_of(test))
-                && !report.skips.iter().any(|s| line.expects(s))
-            {
+            let has_run = results.iter().any(|r| line.is_of(&r.name) && !r.has_failed());
+            if has_run && !skips(results).any(|(name, reason)| line.expects(name, reason)) {
                 breaches.push(format!("{} was not skipped (\"{}\")", line.test, line.reason));
             }
         }
         breaches
     }
 
-    /// Writes the list anew from a whole run; lines whose skip depends on timing stay.
-    pub(crate) fn update(name: &str, report: &Report) -> Result<(), String> {
+    /// Writes the list anew from what ran. Lines of tests that did not run stay, as do those whose skip depends on timing.
+    pub(crate) fn update(name: &str, results: &[Result], lacks: Option<&[String]>) -> Fallible<()> {
         let path = path(name);
         let old = fs::read_to_string(&path).unwrap_or_default();
         let list = Expected::parse(name, &old)?;
         let mut text: String = old.lines().filter(|l| l.starts_with('#')).map(|l| format!("{l}\n")).collect();
-        let lacks = report.lacks.as_ref().unwrap_or(&list.lacks);
-        text.push_str(&format!("lacks {}\n", lacks.join(" ")));
-        for line in list.lines.iter().filter(|l| l.sometimes) {
-            text.push_str(&format!("~{}: {}\n", line.test, line.reason));
+        text.push_str(&format!("lacks {}\n", lacks.unwrap_or(&list.lacks).join(" ")));
+        let stays = |line: &&Line| {
+            line.sometimes
+                || !results.iter().any(|r| line.is_of(&r.name))
+                || skips(results).any(|(name, reason)| line.expects(name, reason))
+        };
+        for line in list.lines.iter().filter(stays) {
+            let mark = if line.sometimes { "~" } else { "" };
+            text.push_str(&format!("{mark}{}: {}\n", line.test, line.reason));
         }
-        for skip in &report.skips {
-            let known = list.lines.iter().find(|l| l.expects(skip));
-            match known {
-                Some(line) if line.sometimes => {}
-                Some(line) => text.push_str(&format!("{}: {}\n", line.test, line.reason)),
-                None => text.push_str(&format!("{}: {}\n", skip.test, skip.reason)),
+        for (name, reason) in skips(results) {
+            if !list.lines.iter().any(|line| line.expects(name, reason)) {
+                let test = name.test.strip_prefix("e2e::").unwrap_or(&name.test);
+                text.push_str(&format!("{test}: {reason}\n"));
             }
         }
         fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
@@ -150,13 +167,13 @@ pub(crate) struct Permitted {
 }
 
 impl Permitted {
-    pub(crate) fn load() -> Result<Permitted, String> {
+    pub(crate) fn load() -> Fallible<Permitted> {
         let path = path("any");
         let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         Permitted::parse(&text)
     }
 
-    fn parse(text: &str) -> Result<Permitted, String> {
+    fn parse(text: &str) -> Fallible<Permitted> {
         let mut lines = Vec::new();
         for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
             let (facilities, reason) =
@@ -181,17 +198,12 @@ impl Permitted {
     }
 
     /// The skips of a machine that its missing facilities do not explain, one a line.
-    pub(crate) fn breaches(&self, report: &Report, lacks: &[String]) -> Vec<String> {
-        let unexplained = report.skips.iter().filter(|skip| !self.permits(&skip.reason, lacks));
-        let line = |skip: &Skip| {
-            format!(
-                "unexpected skip of {}: {} (the machine lacks {})",
-                skip.test,
-                skip.reason,
-                lacks.join(" ")
-            )
-        };
-        unexplained.map(line).collect()
+    pub(crate) fn breaches(&self, results: &[Result], lacks: &[String]) -> Vec<String> {
+        let unexplained = skips(results).filter(|(_, reason)| !self.permits(reason, lacks));
+        let lacks = lacks.join(" ");
+        unexplained
+            .map(|(name, reason)| format!("unexpected skip of {name}: {reason} (the machine lacks {lacks})"))
+            .collect()
     }
 }
 
@@ -210,55 +222,83 @@ mod tests {
 
     const LIST: &str = "# a machine\nlacks a b\nfbt::calls: does not list\n~order::rows: ticks\n";
 
-    /// In it both tests of the list have run, or skipped themselves.
-    fn report(lacks: &[&str], skips: &[(&str, &str)]) -> Report {
-        let times = vec![("e2e::fbt::calls".into(), 0.1), ("e2e::order::rows".into(), 0.1)];
-        let skips = skips.iter().map(|(t, r)| Skip { test: (*t).into(), reason: (*r).into() }).collect();
-        let lacks = Some(lacks.iter().map(|l| (*l).into()).collect());
-        Report { skips, lacks, times, ..Report::default() }
+    fn result(test: &str, outcome: Outcome) -> Result {
+        let name = Name { program: "cli:e2e".into(), test: test.into() };
+        Result { name, outcome, seconds: 0.1, repeated: Vec::new() }
+    }
+
+    /// In them both tests of the list have run, or skipped themselves.
+    fn results(skips: &[(&str, &str)]) -> Vec<Result> {
+        let mut all: Vec<Result> =
+            skips.iter().map(|(test, reason)| result(test, Outcome::Skipped((*reason).into()))).collect();
+        for test in ["e2e::fbt::calls", "e2e::order::rows"] {
+            if !skips.iter().any(|(skipped, _)| *skipped == test) {
+                all.push(result(test, Outcome::Passed));
+            }
+        }
+        all
+    }
+
+    fn words(all: &[&str]) -> Vec<String> {
+        all.iter().map(|l| (*l).to_owned()).collect()
     }
 
     #[test]
-    fn a_run_with_the_skips_of_its_list_has_no_breach() -> Result<(), String> {
+    fn a_run_with_the_skips_of_its_list_has_no_breach() -> Fallible<()> {
         let list = Expected::parse("x", LIST)?;
         let calls = ("e2e::fbt::calls", "the kernel does not list its functions");
-        assert_eq!(list.breaches(&report(&["b", "a"], &[calls])), [""; 0]);
-        assert_eq!(list.breaches(&report(&["a", "b"], &[calls, ("e2e::order::rows", "3 ticks")])), [""; 0]);
+        assert_eq!(list.breaches(&results(&[calls]), Some(&words(&["b", "a"]))), [""; 0]);
+        let both = results(&[calls, ("e2e::order::rows", "3 ticks")]);
+        assert_eq!(list.breaches(&both, Some(&words(&["a", "b"]))), [""; 0]);
         Ok(())
     }
 
     #[test]
-    fn unexpected_and_missing_skips_and_facilities_are_breaches() -> Result<(), String> {
+    fn unexpected_and_missing_skips_and_facilities_are_breaches() -> Fallible<()> {
         let list = Expected::parse("x", LIST)?;
         let calls = ("e2e::fbt::calls", "the kernel does not list its functions");
         let other = ("e2e::fbt::other", "the kernel does not list its functions");
         let reason = ("e2e::order::rows", "no clock");
-        for (report, breach) in [
-            (report(&["a", "b"], &[calls, other]), "unexpected skip of e2e::fbt::other"),
-            (report(&["a", "b"], &[calls, reason]), "unexpected skip of e2e::order::rows: no clock"),
-            (report(&["a", "b"], &[]), "fbt::calls was not skipped"),
-            (report(&["a"], &[calls]), "it lacks a; expected: a b"),
+        for (lacks, skips, breach) in [
+            (&["a", "b"][..], &[calls, other][..], "unexpected skip of cli:e2e e2e::fbt::other"),
+            (&["a", "b"], &[calls, reason], "unexpected skip of cli:e2e e2e::order::rows: no clock"),
+            (&["a", "b"], &[], "fbt::calls was not skipped"),
+            (&["a"], &[calls], "it lacks a; expected: a b"),
         ] {
-            let breaches = list.breaches(&report);
+            let breaches = list.breaches(&results(skips), Some(&words(lacks)));
             assert!(breaches.len() == 1 && breaches[0].starts_with(breach), "{breaches:?}");
         }
         // It did not run at all.
-        let elsewhere = Report { times: Vec::new(), ..report(&["a", "b"], &[]) };
-        assert_eq!(list.breaches(&elsewhere), [""; 0]);
+        assert_eq!(list.breaches(&[], Some(&words(&["a", "b"]))), [""; 0]);
         // The name of another test that ends the same way is another test.
-        let list = Expected::parse("x", "lacks\ncalls: none\n");
-        assert!(list.is_err());
+        assert!(Expected::parse("x", "lacks\ncalls: none\n").is_err());
         let list = Expected::parse("x", "calls: none\n")?;
-        let mut all = report(&[], &[("e2e::all_calls", "none")]);
-        all.times.push(("calls".into(), 0.1));
-        assert_eq!(list.breaches(&all).len(), 2);
+        let skipped = result("e2e::all_calls", Outcome::Skipped("none".into()));
+        let all = [skipped, result("calls", Outcome::Passed)];
+        assert_eq!(list.breaches(&all, None).len(), 2);
         Ok(())
     }
 
     #[test]
-    fn a_skip_is_permitted_where_the_facility_is_missing_that_it_needs() -> Result<(), String> {
+    fn a_line_may_begin_with_the_crate_or_the_target_of_a_test() -> Fallible<()> {
+        let list = Expected::parse("x", "files::real::tests::a: none\nunwind::b: none\n")?;
+        let name = |program: &str, test: &str| Name { program: program.into(), test: test.into() };
+        let lines = &list.lines;
+        assert!(
+            lines[0].is_of(&name("files", "real::tests::a"))
+                && !lines[0].is_of(&name("proc", "real::tests::a"))
+        );
+        assert!(
+            lines[1].is_of(&name("bpf-runtime:unwind", "b"))
+                && !lines[1].is_of(&name("bpf-runtime:big", "b"))
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn a_skip_is_permitted_where_the_facility_is_missing_that_it_needs() -> Fallible<()> {
         let permitted = Permitted::parse("# any\na b: does not list\n-: in guests only\n")?;
-        let lacks = |all: &[&str]| all.iter().map(|l| (*l).to_owned()).collect::<Vec<_>>();
+        let lacks = words;
         for (reason, missing, is) in [
             ("the kernel does not list its functions", &["b"][..], true),
             ("the kernel does not list its functions", &["c"], false),
@@ -268,15 +308,15 @@ mod tests {
             ("something else", &["a", "b"], false),
         ] {
             assert_eq!(permitted.permits(reason, &lacks(missing)), is, "{reason}");
-            let report = report(missing, &[("e2e::x", reason)]);
-            assert_eq!(permitted.breaches(&report, &lacks(missing)).len(), usize::from(!is));
+            let skipped = result("e2e::x", Outcome::Skipped(reason.into()));
+            assert_eq!(permitted.breaches(&[skipped], &lacks(missing)).len(), usize::from(!is));
         }
         Ok(())
     }
 
     /// What the known machines skip would be permitted without their lists.
     #[test]
-    fn the_skips_of_every_list_are_explained_by_what_it_lacks() -> Result<(), String> {
+    fn the_skips_of_every_list_are_explained_by_what_it_lacks() -> Fallible<()> {
         let permitted = Permitted::load()?;
         for name in crate::kernels::NAMES.into_iter().chain(["lockdown"]).chain(HOSTS) {
             let list = Expected::load(name)?;
@@ -294,7 +334,7 @@ mod tests {
 
     /// A facility whose name is misspelt would permit nothing.
     #[test]
-    fn every_facility_of_the_permitted_skips_exists() -> Result<(), String> {
+    fn every_facility_of_the_permitted_skips_exists() -> Fallible<()> {
         let path = crate::root().join("crates/bpf-sys/src/features/mod.rs");
         let facilities = fs::read_to_string(path).map_err(|e| e.to_string())?;
         for facility in Permitted::load()?.lines.iter().flat_map(|(all, _)| all) {
@@ -304,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn every_list_of_the_tree_can_be_read() -> Result<(), String> {
+    fn every_list_of_the_tree_can_be_read() -> Fallible<()> {
         for name in crate::kernels::NAMES.into_iter().chain(["lockdown"]).chain(HOSTS) {
             Expected::load(name)?;
         }

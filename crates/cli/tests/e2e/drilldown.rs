@@ -3,8 +3,7 @@
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::fbt::root_is_of_a_module;
-use crate::machine::no_functions;
-use crate::places::attaches_to_all_functions;
+use crate::machine::{attaches_to_all_functions, no_functions};
 use crate::tool::{Output, finish, start, suppressed, workload};
 
 tests! {

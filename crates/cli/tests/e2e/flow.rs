@@ -1,8 +1,7 @@
 //! `-F`: calls indented by entry and return.
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::machine::no_functions;
-use crate::places::attaches_to_all_functions;
+use crate::machine::{attaches_to_all_functions, no_functions};
 use crate::tool::{Output, dtrace, finish, start, suppressed, workload};
 
 tests! {

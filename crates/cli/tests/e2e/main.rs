@@ -64,7 +64,6 @@ mod pid_hard;
 mod pid_later;
 mod pid_odd;
 mod pid_returns;
-mod places;
 mod postmortem;
 mod processes;
 mod profile;
@@ -125,11 +124,7 @@ pub(crate) use testing::{Test, Verdict};
 
 fn main() -> ExitCode {
     testing::heed_signals();
-    let words: Vec<String> = std::env::args().collect();
-    if words.get(1).is_some_and(|word| word == "--workload") || testing::arguments(words).0.filter.is_some() {
-        return testing::main(GROUPS, workload::run);
-    }
-    testing::main(&[&places::tests_of_this_machine()], workload::run)
+    testing::main(GROUPS, workload::run)
 }
 
 /// In this order. The test for objects that remain runs last.

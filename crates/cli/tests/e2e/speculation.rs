@@ -1,7 +1,7 @@
 //! Speculation: records that are printed only when they are committed.
 
 use crate::Verdict::{self, Pass};
-use crate::machine::{no_clock, no_functions};
+use crate::machine::{attaches_to_all_functions, no_clock, no_functions};
 use crate::tool::{Output, dtrace, workload};
 
 tests! {
@@ -236,7 +236,7 @@ fn every_function_of_a_failed_call_is_printed() -> Verdict {
     if let Some(skip) = no_functions() {
         return skip;
     }
-    let functions = match crate::places::attaches_to_all_functions("6.12") {
+    let functions = match attaches_to_all_functions("6.12") {
         true => "fbt:::entry",
         false => "fbt::path_openat:entry",
     };

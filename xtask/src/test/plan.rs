@@ -1,0 +1,163 @@
+//! What runs where in a run: units for this machine and for each guest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::guests;
+use super::options::{self, Options};
+use super::places::Places;
+use super::programs::Program;
+use super::record::{HERE, Record};
+use super::result::Name;
+use super::rotation::Choice;
+use super::unit::Unit;
+
+/// Guests in which only some end-to-end tests run, because of the kernel's command line: the name of its list of skips, the
+/// kernel, the words, a part of the tests' names.
+const SPECIAL: [(&str, &str, &str, &str); 1] =
+    [("lockdown", "6.12", "lockdown=confidentiality", "e2e::restricted::a_locked_down")];
+
+/// Tests that take less on average, in seconds, run in one process, where their program takes several names.
+const QUICK: f64 = 0.05;
+
+/// The time of a test that never ran here.
+const UNKNOWN: f64 = 0.02;
+
+/// What was built, and what is known of it.
+pub(crate) struct Known<'a> {
+    pub(crate) programs: &'a [Program],
+    pub(crate) places: &'a Places,
+    pub(crate) record: &'a Record,
+    /// What failed in the last run, by machine, if only that is to run.
+    pub(crate) failed: Option<&'a BTreeSet<(String, Name)>>,
+}
+
+/// What runs on this machine.
+#[derive(Default)]
+pub(crate) struct Here {
+    /// One after the other, with nothing beside.
+    pub(crate) alone: Vec<Unit>,
+    pub(crate) beside: Vec<Unit>,
+}
+
+impl Known<'_> {
+    /// All tests.
+    pub(crate) fn names(&self) -> Vec<Name> {
+        let of = |program: &Program| {
+            let name = program.name.clone();
+            let tests = program.tests.clone().into_iter();
+            tests.map(move |test| Name { program: name.clone(), test })
+        };
+        self.programs.iter().flat_map(of).collect()
+    }
+
+    fn takes(&self, options: &Options, machine: &str, name: &Name) -> bool {
+        let failed = self.failed.is_none_or(|all| all.contains(&(machine.to_owned(), name.clone())));
+        failed && options.takes(&name.to_string())
+    }
+
+    /// What the options leave for this machine.
+    pub(crate) fn here(&self, options: &Options) -> Here {
+        let mut here = Here::default();
+        if options.no_host {
+            return here;
+        }
+        for program in self.programs {
+            let (mut together, mut sum) = (Vec::new(), 0.0);
+            for test in &program.tests {
+                let name = Name { program: program.name.clone(), test: test.clone() };
+                if !self.takes(options, HERE, &name) {
+                    continue;
+                }
+                let expected = self.record.past(&name, HERE).map_or(UNKNOWN, |past| past.seconds);
+                if program.takes_names && expected < QUICK && !self.places.is_alone(&name) {
+                    together.push(test.clone());
+                    sum += expected;
+                    continue;
+                }
+                let unit = Unit {
+                    deadline: self.places.limit(&name, false),
+                    expected,
+                    ..Unit::of(program, vec![test.clone()])
+                };
+                if self.places.is_alone(&name) { here.alone.push(unit) } else { here.beside.push(unit) }
+            }
+            if !together.is_empty() {
+                here.beside.push(Unit { expected: sum, ..Unit::of(program, together) });
+            }
+        }
+        here
+    }
+
+    /// What runs in guests: in each kernel's, and in the special ones.
+    pub(crate) fn guests(&self, options: &Options, seed: u64) -> Vec<guests::Plan> {
+        let names = self.names();
+        let choice = Choice {
+            places: self.places,
+            record: self.record,
+            seed,
+            budget: Options::budget(),
+            all: options.named || options.uncovered || options.failed || options::all_on_each(),
+        };
+        let mut plans = Vec::new();
+        for kernel in &options.kernels {
+            let mut chosen = choice.of(kernel, &crate::kernels::NAMES, &names);
+            chosen.retain(|name| self.takes(options, kernel, name));
+            chosen.retain(|name| !options.uncovered || !self.record.covers(name, kernel));
+            let units = self.guest_units(&choice, kernel, &chosen);
+            let (machine, words) = ((*kernel).into(), String::new());
+            plans.push(guests::Plan { machine, kernel: (*kernel).into(), words, units });
+        }
+        for (machine, kernel, words, part) in SPECIAL {
+            let is_of = |name: &&Name| name.test.starts_with(part) && self.takes(options, machine, name);
+            let chosen: Vec<Name> = names.iter().filter(is_of).cloned().collect();
+            if options.kernels.contains(&kernel) && !options.uncovered {
+                let units = self.guest_units(&choice, kernel, &chosen);
+                let (kernel, words) = (kernel.into(), words.into());
+                plans.push(guests::Plan { machine: machine.into(), kernel, words, units });
+            }
+        }
+        plans.retain(|plan| !plan.units.is_empty());
+        // Those that take longest begin.
+        let sum = |plan: &guests::Plan| plan.units.iter().map(|u| u.expected).sum::<f64>();
+        plans.sort_by(|a, b| sum(b).total_cmp(&sum(a)));
+        plans
+    }
+
+    /// Of each program that takes several names the tests with the same rounds run in one process: in a guest a process
+    /// costs about as much as a quick test.
+    fn guest_units(&self, choice: &Choice<'_>, kernel: &str, names: &[Name]) -> Vec<Unit> {
+        let mut together: BTreeMap<(&str, Option<&str>), Unit> = BTreeMap::new();
+        let mut units = Vec::new();
+        for program in self.programs {
+            for name in names.iter().filter(|name| name.program == program.name) {
+                let rounds = self.places.rounds(name);
+                let expected = choice.expected(name, kernel);
+                let environment = rounds.iter().map(|n| ("ROUNDS".to_owned(), (*n).to_owned())).collect();
+                let deadline = self.places.limit(name, true);
+                let unit =
+                    Unit { environment, deadline, expected, ..Unit::of(program, vec![name.test.clone()]) };
+                if !program.takes_names || self.places.is_alone(name) {
+                    units.push(unit);
+                    continue;
+                }
+                let sum = together.entry((&program.name, rounds));
+                let sum = sum.or_insert_with(|| Unit { tests: Vec::new(), expected: 0.0, ..unit.clone() });
+                sum.tests.extend(unit.tests);
+                sum.expected += expected;
+                sum.deadline = sum.deadline.max(unit.deadline);
+            }
+        }
+        // The programs of the crates come first: what they find is nearer to its cause.
+        together.into_values().chain(units).collect()
+    }
+}
+
+/// The pairs of tests and kernels that have not run in this round.
+pub(crate) fn uncovered(known: &Known<'_>) -> usize {
+    let names = known.names();
+    let open = |kernel: &str| {
+        let able = names.iter().filter(|name| known.places.may_run_in(kernel, name));
+        able.filter(|name| !known.record.covers(name, kernel)).count()
+    };
+    crate::kernels::NAMES.iter().map(|kernel| open(kernel)).sum()
+}
