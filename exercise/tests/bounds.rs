@@ -1,6 +1,6 @@
 //! Mutated programs through the front end and the back end's first half: no panic, and bounded time, memory and output.
 //!
-//! `ROUNDS=20000 cargo test --release -p exercise --test bounds -- --nocapture` runs more of them, for minutes. The
+//! `ROUNDS=20000 cargo test --release -p exercise --test all bounds:: -- --nocapture` runs more of them, for minutes. The
 //! texts are the programs of the golden tests, the guide, the D libraries and the end-to-end tests, with their words mixed.
 //! Memory is the largest increase of the process's peak (`VmHWM`), which is reset before each program.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -108,5 +108,9 @@ fn run(rounds: u64) {
 
 #[test]
 fn mutated_programs_take_bounded_time_memory_and_output() {
+    // Other tests would take memory.
+    if !testing::alone!() {
+        return;
+    }
     run(std::env::var("ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(ROUNDS));
 }

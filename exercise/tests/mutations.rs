@@ -4,15 +4,13 @@
 //! `ROUNDS=n` sets the number of rounds, `START=n` the first seed. `SEED=n` runs one seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../../crates/bpf-runtime/tests/session/mod.rs"]
-mod session;
-
 use std::path::PathBuf;
 
 use exercise::choices::Choices;
 use exercise::mutate::mutate;
 use exercise::stages::{self, Compiled};
-use session::{Run, Setup, privileged, rounds};
+
+use crate::session::{self, Run, Setup, privileged, rounds};
 
 /// Programs of the golden tests, sorted by path.
 fn seeds() -> Vec<String> {

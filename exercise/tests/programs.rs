@@ -6,9 +6,6 @@
 //! `ROUNDS=n` sets the number of rounds, `START=n` the first seed. `SEED=n` runs one seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-#[path = "../../crates/bpf-runtime/tests/session/mod.rs"]
-mod session;
-
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use bpf_codegen::Division;
@@ -18,8 +15,9 @@ use exercise::choices::Choices;
 use exercise::generate::{Shape, program};
 use exercise::stages::{Compiled, compile};
 use plane::control::{Activity, DropKind};
-use session::oracle::{MEMORY, Same, check, memory, records};
-use session::{Run, Setup, pin, privileged, rounds, show};
+
+use crate::session::oracle::{MEMORY, Same, check, memory, records};
+use crate::session::{self, Run, Setup, pin, privileged, rounds, show};
 
 /// The result of running a program.
 #[derive(PartialEq)]

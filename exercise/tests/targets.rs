@@ -4,9 +4,6 @@
 //! `ROUNDS=n` sets the number of rounds, `START=n` the first seed. `SEED=n` runs one seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-// The targets call the macro by this name.
-extern crate exercise as libfuzzer_sys;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use exercise::choices::Choices;

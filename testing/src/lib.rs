@@ -7,7 +7,8 @@
 //! test traces.
 //!
 //! A test of Rust's own runner that cannot run here says so with [`skipped!`]. A test of this runner
-//! that fails after the kernel suppressed firings is run again ([`suppressed`]).
+//! that fails after the kernel suppressed firings is run again ([`suppressed`]). One that measures its process has a process
+//! of its own ([`alone`]).
 //!
 //! ```text
 //!  test e2e::fbt::functions_fire ... ignored (REASON)     a skip of this runner
@@ -18,6 +19,7 @@
 //!
 //! `cargo xtask test` reads these lines and compares the skips with the lists in `testing/skips`.
 
+pub mod alone;
 pub mod dir;
 pub mod elf;
 pub mod fuse;

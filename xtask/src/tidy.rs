@@ -1,7 +1,8 @@
 //! `cargo xtask tidy`: the house rules that a program can check.
 //!
 //! Directions of dependencies between crates and, within a crate, between files; file length, no `unwrap` outside tests, an essay at the head of every
-//! module; error numbers and providers by name, what assumes x86-64; promises that no stock kernel is asked about, flakes that are over. Prints each breach as `file:line: what`; exit status 1 when there is one.
+//! module; error numbers and providers by name, what assumes x86-64; files of tests that no program has, promises that no stock
+//! kernel is asked about, flakes that are over. Prints each breach as `file:line: what`; exit status 1 when there is one.
 
 mod arch;
 mod promises;
@@ -116,12 +117,14 @@ pub(crate) fn command() -> Result<u8, String> {
         let dir = crate::root().join("crates").join(krate);
         dependencies(&dir, krate, index, &mut breaches)?;
         breaches.extend(crate::layers::check(&dir)?);
+        breaches.extend(tests_left_out(&dir)?);
         let mut files = Vec::new();
         walk(&dir.join("src"), &mut files)?;
         for file in files {
             source(&file, &mut breaches)?;
         }
     }
+    breaches.extend(tests_left_out(&crate::root().join("exercise"))?);
     breaches.extend(arch::breaches()?);
     for breach in &breaches {
         println!("{breach}");
@@ -147,6 +150,28 @@ fn dependencies(dir: &Path, krate: &str, index: usize, breaches: &mut Vec<String
         }
     }
     Ok(())
+}
+
+/// Files of tests that no program has. Where a crate has one program for all of them (`autotests = false`), a file that its
+/// `main.rs` does not declare is not even compiled.
+fn tests_left_out(dir: &Path) -> Result<Vec<String>, String> {
+    let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
+    let (manifest, main) = (read("Cargo.toml"), read("tests/main.rs"));
+    if !manifest.contains("autotests = false") {
+        return Ok(Vec::new());
+    }
+    let mut breaches = Vec::new();
+    let entries = fs::read_dir(dir.join("tests")).map_err(|e| format!("{}: {e}", dir.display()))?;
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let is_declared = main.lines().any(|line| line == format!("mod {name};"));
+        let is_target = manifest.contains(&format!("path = \"tests/{name}.rs\""));
+        if path.extension().is_some_and(|e| e == "rs") && !is_declared && !is_target {
+            breaches
+                .push(format!("{}: tests/main.rs does not declare it: its tests do not run", path.display()));
+        }
+    }
+    Ok(breaches)
 }
 
 pub(crate) fn walk(dir: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {

@@ -2,8 +2,6 @@
 //! give the interpreter's results, or be rejected with the name of a limit.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod session;
-
 use std::fmt::Write;
 
 use bpf_codegen::context::ProbeSet;
@@ -11,7 +9,8 @@ use bpf_codegen::plan::Options;
 use dif::interp::{Interpreter, State, Val, World};
 use dif::ir::{IntBuiltin, Space, StrBuiltin, VarId};
 use plane::control::DropKind;
-use session::{Run, Setup, pin, privileged};
+
+use crate::session::{self, Run, Setup, pin, privileged};
 
 fn setup(text: &str) -> Setup {
     let module = dif::text::parse(text).unwrap();

@@ -10,8 +10,6 @@
 //! `SEED=n` runs one seed. `ROUNDS=n` sets the number of seeds, from `START=n`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod session;
-
 use bpf_codegen::Division;
 use bpf_codegen::context::ProbeSet;
 use bpf_codegen::target::Target;
@@ -19,8 +17,9 @@ use dif::generate::{self, Config, Rng};
 use dif::interp::{Interpreter, State};
 use dif::ir::{AggFunc, IntBuiltin, Module, Scope, Space, StrBuiltin};
 use plane::control::{Activity, DropKind};
-use session::oracle::{MEMORY, Same, check, memory, records};
-use session::{Run, Setup, pin, privileged, rounds, show, target};
+
+use crate::session::oracle::{MEMORY, Same, check, memory, records};
+use crate::session::{self, Run, Setup, pin, privileged, rounds, show, target};
 
 /// The choices of a seed beside its module.
 struct Variant {

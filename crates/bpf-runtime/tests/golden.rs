@@ -18,8 +18,6 @@
 //! ```
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod session;
-
 use std::path::Path;
 
 use bpf_codegen::context::ProbeSet;
@@ -27,7 +25,8 @@ use bpf_codegen::plan::Options;
 use bpf_codegen::target::{GenerationOffsets, PidNamespace, PidOffsets, Target, TaskOffsets};
 use bpf_codegen::{Division, Layout};
 use plane::ring::Policy;
-use session::Setup;
+
+use crate::session::{self, Setup};
 
 fn synthetic() -> Target {
     let btf = types::btf::Btf::parse(types::btf::synth::kernel(), None).unwrap();

@@ -1,8 +1,6 @@
 //! The heartbeat program decides like the model [`plane::deadman::HeartbeatState::beat`].
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod session;
-
 use std::os::fd::AsRawFd;
 
 use bpf_sys::{Prog, ProgKind, monotonic_ns};
@@ -11,7 +9,8 @@ use plane::control::{
     SHOWN_LATE, SHOWN_SILENT,
 };
 use plane::deadman::{HeartbeatState, Limits, Reason};
-use session::{Run, Setup, pin, privileged};
+
+use crate::session::{Run, Setup, pin, privileged};
 
 /// A second in this test. A guest may not have run for as long as the real limits.
 const S: u64 = 10_000_000;

@@ -2,8 +2,6 @@
 //! script and whichever function contains the instruction.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod session;
-
 use std::os::fd::AsRawFd;
 
 use bpf_codegen::Division;
@@ -11,7 +9,8 @@ use bpf_codegen::mir::MapRef;
 use bpf_sys::insn::{Insn, Reg, Size};
 use bpf_sys::load::LoadError;
 use diagnostics::{SourceKind, SourceMap, Span};
-use session::{Run, Setup, privileged};
+
+use crate::session::{Run, Setup, privileged};
 
 const CLAUSES: &str = r#"
 module strsize 16

@@ -2,8 +2,6 @@
 //! the running kernel. The normal cases are covered by the differential test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod session;
-
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
@@ -15,7 +13,8 @@ use dif::ir::{FaultKind, VarId};
 use plane::control::{Activity, DropKind, EPOCH, RESERVE, SLOTS_TAKEN, activity_word};
 use plane::ring;
 use plane::stacks::{self, Side, Stack};
-use session::{Run, Setup, pin, privileged};
+
+use crate::session::{self, Run, Setup, pin, privileged};
 
 /// Parses and verifies the module, so that a mistake in a test is not blamed on the back end.
 fn setup(text: &str) -> Setup {

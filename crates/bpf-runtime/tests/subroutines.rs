@@ -1,14 +1,13 @@
 //! The cost of subroutines for the kernel's verifier, and a program with all of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod session;
-
 use std::fmt::Write;
 
 use dif::interp::{Interpreter, State, Val, World};
 use dif::ir::{Ty, VarId};
 use dif::subr::{Effect, Param, Row, TABLE};
-use session::{Run, Setup, pin, privileged};
+
+use crate::session::{Run, Setup, pin, privileged};
 
 struct Nothing;
 

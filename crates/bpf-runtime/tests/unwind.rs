@@ -2,8 +2,6 @@
 //! C++ runtime gives. The frames go through functions of libc, which keep no frame pointers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
-mod session;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -18,8 +16,9 @@ use plane::stacks::{Side, Stack};
 use plane::unwind::{
     AMBIGUOUS, CHUNK_WORDS, Directory, FIRST_RANGE, INCOMPLETE, NO_TABLE, PENDING, Range, key,
 };
-use session::{Run, Setup, pin, privileged};
 use unwind::{Place, Sections, Table};
+
+use crate::session::{self, Run, Setup, pin, privileged};
 
 /// It looks for an interpreter, too, and finds none.
 const CLAUSE: &str = r#"

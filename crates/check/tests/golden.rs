@@ -18,13 +18,13 @@ use syntax::macros::MacroEnv;
 use syntax::{Libraries, ParseMode, SpecField};
 use types::Types;
 
+use crate::user_object;
+
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Probes with arguments of all kinds.
-mod user_object;
-
 fn catalog() -> ListCatalog {
     let mut list = ListCatalog::default();
     for name in ["BEGIN", "END", "ERROR"] {

@@ -2,16 +2,15 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::{Arc, Mutex};
 
-use common::*;
 use consumer::{Encoding, Options, Process, Symbolizer};
 use events::SymbolName;
 use plane::desc::{Action, AddrForm, AggFunc, AggId, Datum};
 use plane::python::Call;
 use plane::stacks::Stack;
+
+use crate::common::*;
 
 const LQUANTIZE: AggFunc = AggFunc::Lquantize { base: 0, limit: 100, step: 10 };
 

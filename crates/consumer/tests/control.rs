@@ -1,16 +1,15 @@
 //! Control characters in the output: what is escaped, and where the output decides.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{I64, Memory, STR, Session, V, probe};
 use consumer::{Options, Output, Process, Symbolizer};
 use events::{Calls, Probe, SymbolName};
 use plane::desc::{Action, AddrForm, AggFunc, Datum, Field};
 use plane::shape::{Form, Shape};
 use plane::stacks::Stack;
+
+use crate::common::{I64, Memory, STR, Session, V, probe};
 
 const COMM: Datum = Datum::Name { size: 16 };
 const HOSTILE: &str = "a\x1b[31m\nb\t\u{e9}\u{9b}";

@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-#[path = "../../events/tests/generate/mod.rs"]
-mod generate;
-
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,8 +12,9 @@ use events::{
     Firing, Form, Format, Int, Member, Occasion, Part, Probe, Record, Row, Shape, Sink, Stack, Symbol,
     SymbolName, Value,
 };
-use generate::Generator;
 use testing::json;
+
+use crate::generate::Generator;
 
 #[derive(Default)]
 struct Captured(Vec<u8>, Vec<String>);

@@ -1,11 +1,10 @@
 //! Records and keys that are not as their layouts say: no panic, and a message where data is lost.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{I16, STR, Session, U8, U64, V, probe};
 use consumer::Options;
 use plane::desc::{Action, AddrForm, AggFunc, Datum};
+
+use crate::common::{I16, STR, Session, U8, U64, V, probe};
 
 const KEY: [Datum; 7] = [
     STR,

@@ -1,11 +1,10 @@
 //! `agghist` and `aggpack`, to the column.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{I16, I32, I64, STR, Session, U8, V, probe};
 use consumer::{Encoding, Options};
 use plane::desc::{Action, AggFunc, AggId, Datum};
+
+use crate::common::{I16, I32, I64, STR, Session, U8, V, probe};
 
 fn session(agghist: bool, aggpack: bool, aggzoom: bool) -> Session {
     Session::new(Options { quiet: true, agghist, aggpack, aggzoom, ..Options::default() })

@@ -1,15 +1,14 @@
 //! Rows of records: headers, default formats, quiet mode, flow indentation, faults, output errors.
 
-mod common;
-
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use common::*;
 use consumer::{Consumer, NoSymbols, Options, RawRecord, Text};
 use events::{Calls, Probe};
 use plane::desc::{Action, AddrForm, AggFunc, Datum};
 use plane::stacks::Stack;
+
+use crate::common::*;
 
 fn quiet() -> Options {
     Options { quiet: true, ..Options::default() }

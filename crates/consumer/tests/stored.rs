@@ -1,14 +1,11 @@
 //! Events that were stored: rendered without the session, and without its effects.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "../../events/tests/generate/mod.rs"]
-mod generate;
-
-use common::Memory;
 use consumer::Text;
 use events::{Action, Argument, Effect, Encoder, Event, Format, Int, ReadError, Reader, Sink, Value};
-use generate::Generator;
+
+use crate::common::Memory;
+use crate::generate::Generator;
 
 #[test]
 fn no_effect_of_stored_events_is_performed() {

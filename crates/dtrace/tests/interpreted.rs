@@ -2,8 +2,6 @@
 //! output, messages and status, as a user without privileges, with no call of BPF or perf.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod given;
-
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,7 +13,8 @@ use dtrace::interpreter::{Firing, GivenProbes, Interpreter, Memory};
 use dtrace::options::Options;
 use dtrace::provider::{ChangeSource, EnabledProbe, Env, ProbeSource, Provider, ProviderFacts, Unit};
 use dtrace::{Field, Macros, Message, Program, Session, Sink, Source, Status, Text};
-use given::{Given, without_ids, without_privileges};
+
+use crate::given::{self, Given, without_ids, without_privileges};
 
 #[derive(Clone, Default)]
 struct Output(Arc<Mutex<Vec<u8>>>, Arc<Mutex<String>>);

@@ -1,14 +1,13 @@
 //! Pictures: the files of a small profile, byte by byte, and what holds for all of them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
 use std::path::Path;
 
-use common::{boxes, deliver, name, read, stack};
 use events::{AggFunc, Value};
 use flame::{Flame, Format, Loss, Profile, Unnamed, read_folded};
 use testing::rng::Rng;
+
+use crate::common::{self, boxes, deliver, name, read, stack};
 
 fn directory() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pictures")

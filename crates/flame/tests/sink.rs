@@ -1,14 +1,13 @@
 //! Events to profiles: which rows are drawn, what their frames are, what cannot be drawn.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod common;
-
-use common::{boxes, deliver, name, stack, value};
 use events::{
     AggFunc, Aggregation, Column, DropKind, Event, Fault, FaultKind, Int, Occasion, Row, Sink, Suppressed,
     Value,
 };
 use flame::{Baseline, Flame, Format, Unnamed, read_folded};
+
+use crate::common::{boxes, deliver, name, stack, value};
 
 fn folded(flame: &Flame) -> String {
     String::from_utf8(Format::Folded.write(flame)).unwrap()

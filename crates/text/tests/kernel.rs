@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
@@ -15,9 +13,10 @@ use std::time::{Duration, Instant};
 use bpf_sys::features::{Facility, Features};
 use bpf_sys::insn::{Alu, Atomic, Helper, Insn, Jmp, Reg};
 use bpf_sys::{AttachType, Link, Map, MapSpec, Prog, ProgKind, ProgSpec, UprobeTarget};
-use common::Library;
 use text::uprobe::NOP10;
 use text::{Function, Kernel, Refusal, Uses, uprobe};
+
+use crate::common::Library;
 
 /// Ends the test with a message when the kernel lacks a facility.
 macro_rules! need {

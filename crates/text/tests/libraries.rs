@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use common::Library;
 use text::{Flow, Function, Kernel, Step, Uses};
+
+use crate::common::Library;
 
 const LIBRARIES: [&str; 3] = ["libc.so.6", "ld-linux-x86-64.so.2", "libstdc++.so.6"];
 

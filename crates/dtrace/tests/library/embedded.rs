@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use dtrace::options::Options;
 use dtrace::{Session, Status, Target};
 
-use crate::tool::{Output, compile};
+use crate::tool::{Output, compile, own_program};
 use crate::{Test, Verdict};
 
 // The example is a program of its own; here its `main` is not used.
@@ -34,7 +34,7 @@ fn in_a_loop() -> Verdict {
     let dir = std::env::temp_dir().join(format!("dt-embedded-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let (stop, counts) = (dir.join("stop"), dir.join("counts"));
-    let me = std::env::current_exe().unwrap();
+    let me = own_program();
     let target = format!("{} --workload until 1 {} {}", me.display(), stop.display(), counts.display());
     let mut child = Command::new(&me)
         .args(["--workload", "embedded", &target])
@@ -81,7 +81,7 @@ fn woken() -> Verdict {
     let dir = std::env::temp_dir().join(format!("dt-woken-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let (stop, counts) = (dir.join("stop"), dir.join("counts"));
-    let me = std::env::current_exe().unwrap();
+    let me = own_program();
     let command = format!("{} --workload until 1 {} {}", me.display(), stop.display(), counts.display());
     let target = Target::create(command).unwrap();
     let mut options = Options::default();

@@ -15,7 +15,7 @@ use dtrace::provider::{
 };
 use dtrace::{Error, Field, Macros, Program, Provider, Session, Source};
 
-use crate::tool::{Hits, Losses, Output, on_the_workload, run_to_end, sink, workload};
+use crate::tool::{Hits, Losses, Output, on_the_workload, own_program, run_to_end, sink, workload};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -230,7 +230,7 @@ fn later() -> Verdict {
     let mut session = Session::start(&program, options, Vec::new(), sink(&output)).unwrap();
     let enabled = session.enable(&[Source::Specifier(Field::Name, more.into())], &Macros::default());
     enabled.unwrap_or_else(|e| panic!("{e}"));
-    let me = std::env::current_exe().unwrap();
+    let me = own_program();
     let calls = [PIDS.len() as u64, CALLS].map(|n| n.to_string());
     let status = std::process::Command::new(me).arg("--workload").args(calls).status().unwrap();
     assert!(status.success());

@@ -10,7 +10,7 @@ use dtrace::events::{Event, NoticeKind};
 use dtrace::options::Options;
 use dtrace::{Field, Macros, Session, Source, Status, Target};
 
-use crate::tool::{Losses, Output, Traced, collect_reports, compile, sink, take_reports};
+use crate::tool::{Losses, Output, Traced, collect_reports, compile, own_program, sink, take_reports};
 use crate::{Test, Verdict};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -41,7 +41,7 @@ impl Running {
     fn start(name: &str, threads: u64, script: &str) -> Running {
         let dir = std::env::temp_dir().join(format!("dt-library-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
-        let me = std::env::current_exe().unwrap();
+        let me = own_program();
         let (stop, counts) = (dir.join("stop"), dir.join("counts"));
         let command =
             format!("{} --workload until {threads} {} {}", me.display(), stop.display(), counts.display());

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 pub(crate) use testing::{Test, Verdict};
 
 fn main() -> ExitCode {
-    testing::main(
+    let code = testing::main(
         &[
             arrivals::TESTS,
             embedded::TESTS,
@@ -36,5 +36,7 @@ fn main() -> ExitCode {
             wide::TESTS,
         ],
         workload::run,
-    )
+    );
+    tool::remove_copy();
+    code
 }

@@ -1,8 +1,8 @@
 //! A session in this process with its output and reports, and a provider of the tests.
 
-use std::ffi::OsStr;
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use dtrace::events::{DropKind, Event, NoticeKind, SinkError};
@@ -129,8 +129,37 @@ pub(crate) fn compile(text: &str, options: &mut Options, target: u64) -> Program
 
 /// The command line of the workload.
 pub(crate) fn workload(threads: u64, calls: u64) -> Target {
-    let me = std::env::current_exe().unwrap();
+    let me = own_program();
     Target::create(format!("{} --workload {threads} {calls}", me.display())).unwrap()
+}
+
+/// The beginning of the name of a copy of this program.
+const COPY: &str = "dt-library-copy-";
+
+/// The file of this program that workloads run: a copy of its own, because a uprobe fires in all processes that run its file, and
+/// tests run beside each other. In a guest they run one after the other.
+pub(crate) fn own_program() -> PathBuf {
+    static PLACE: OnceLock<PathBuf> = OnceLock::new();
+    let copied = || {
+        let me = std::env::current_exe().unwrap();
+        let is_copy = me.file_name().is_some_and(|name| name.to_string_lossy().starts_with(COPY));
+        if is_copy || std::env::var_os("DTRACE_IN_VM").is_some() {
+            return me;
+        }
+        let copy = copy_of(std::process::id());
+        std::fs::copy(me, &copy).unwrap();
+        copy
+    };
+    PLACE.get_or_init(copied).clone()
+}
+
+fn copy_of(pid: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("{COPY}{pid}"))
+}
+
+/// Removes what [`own_program`] has made.
+pub(crate) fn remove_copy() {
+    let _ = std::fs::remove_file(copy_of(std::process::id()));
 }
 
 /// A provider of one probe, `hits:::hit`: a uprobe on [`dt_library_hit`] that the test itself
@@ -167,7 +196,7 @@ pub(crate) fn on_the_workload(
 ) -> Unit {
     let attach = |prog: &Prog| {
         let at = testing::offset_in_file(dt_library_hit as *const () as u64).unwrap();
-        let event = PerfEvent::uprobe(OsStr::new("/proc/self/exe"), at, 0, false, None)?;
+        let event = PerfEvent::uprobe(own_program().as_os_str(), at, 0, false, None)?;
         Ok(vec![Link::perf_event(prog, event, 0)?])
     };
     let custom =

@@ -1,0 +1,8 @@
+//! The tests of `check` from outside, in one program: each further one would be linked with all that is below it.
+
+mod user_object;
+
+mod defined;
+mod golden;
+mod tags;
+mod translators;

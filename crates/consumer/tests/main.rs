@@ -1,0 +1,13 @@
+//! The tests of `consumer` from outside, in one program: each further one would be linked with all that is below it.
+
+mod common;
+#[path = "../../events/tests/generate/mod.rs"]
+mod generate;
+
+mod aggregations;
+mod control;
+mod json;
+mod malformed;
+mod packed;
+mod rows;
+mod stored;

@@ -1,0 +1,8 @@
+//! The tests of `dtrace` from outside, in one program: each further one would be linked with all that is below it.
+
+mod given;
+
+mod derived;
+mod epochs;
+mod interpreted;
+mod kernel_types;

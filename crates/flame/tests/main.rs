@@ -1,0 +1,7 @@
+//! The tests of `flame` from outside, in one program: each further one would be linked with all that is below it.
+
+mod common;
+
+mod browser;
+mod pictures;
+mod sink;

@@ -1,0 +1,7 @@
+//! The tests of `text` from outside, in one program: each further one would be linked with all that is below it.
+
+mod common;
+
+mod kernel;
+mod libraries;
+mod properties;

@@ -1,0 +1,14 @@
+//! The tests of `exercise` from outside, in one program: each further one would be linked with all that is below it.
+
+// The targets of the fuzzer call the macro by this name.
+extern crate exercise as libfuzzer_sys;
+
+#[path = "../../crates/bpf-runtime/tests/session/mod.rs"]
+mod session;
+
+mod bounds;
+mod constants;
+mod growth;
+mod mutations;
+mod programs;
+mod targets;
