@@ -22,12 +22,15 @@
 pub mod alone;
 pub mod dir;
 pub mod elf;
+mod eventually;
 pub mod fuse;
 pub mod golden;
 pub mod json;
 mod leftovers;
 pub mod rng;
 pub mod suppressed;
+
+pub use eventually::{HANG_LIMIT, Poll, eventually};
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -64,9 +64,8 @@ pub(crate) fn suppressed_of(o: &Output, program: &str) -> i64 {
     testing::suppressed::count(&o.err, program)
 }
 
-/// A run that takes longer is considered to hang. The limit is generous, because machines are slow,
-/// loaded, and paused.
-pub(crate) const LIMIT: Duration = Duration::from_secs(300);
+/// A run that takes longer is considered to hang.
+pub(crate) const LIMIT: Duration = testing::HANG_LIMIT;
 
 /// Runs `dtrace` with these arguments.
 #[track_caller]
