@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,8 @@ struct State {
     holds_pages: AtomicBool,
     /// A read was not answered.
     has_page: AtomicBool,
+    /// Requests that were not answered.
+    unanswered: AtomicUsize,
 }
 
 /// A file: its name and contents.
@@ -61,6 +63,11 @@ impl Fuse {
     /// Stops answering requests.
     pub fn stop_answering(&self) {
         self.state.silent.store(true, Ordering::SeqCst);
+    }
+
+    /// How many requests came since then: somebody waits for each.
+    pub fn unanswered(&self) -> usize {
+        self.state.unanswered.load(Ordering::SeqCst)
     }
 
     /// A process that keeps the lock of its own address space until the file system is dropped: it maps a
@@ -225,6 +232,7 @@ fn serve(mut device: File, files: &[Entry], state: &State) {
             _ => Err(ENOSYS),
         };
         if state.silent.load(Ordering::SeqCst) {
+            state.unanswered.fetch_add(1, Ordering::SeqCst);
             continue;
         }
         let (error, body) = reply.map_or_else(|e| (e, Vec::new()), |body| (0, body));

@@ -12,9 +12,10 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use bpf_sys::features::Facility;
 use testing::Verdict::{self, Pass, Skip};
 use testing::dir::Dir;
+use testing::eventually;
 
 use crate::machine::lacks;
-use crate::tool::{Output, dtrace, finish, printed, signal, start};
+use crate::tool::{LIMIT, Output, dtrace, finish, printed, signal, start};
 
 tests! {
     functions_of_python_have_their_file_and_line lines_and_collections_of_python_are_probes functions_of_php_have_their_class_and_line
@@ -257,23 +258,13 @@ fn queries_of_postgresql_have_their_text() -> Verdict {
     let at = dir.to_str().unwrap();
     postgres.args(["-D", "data", "-k", at, "-c", "listen_addresses=", "-c", "autovacuum=off"]);
     let (_server, _) = Running::new(&mut postgres);
-    let begun = std::time::Instant::now();
-    while !dir.join(".s.PGSQL.5432").exists() {
-        assert!(begun.elapsed().as_secs() < 60, "no server");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let (mut client, mut out) = loop {
+    // The server accepts no client before it has read its files.
+    let (mut client, mut out) = eventually("a server", LIMIT, || {
         let mut psql = by_nobody("psql");
-        let (mut client, out) = Running::new(psql.args(["-qAt", "-h", at, "-U", "me", "postgres"]));
+        let (mut client, mut out) = Running::new(psql.args(["-qAt", "-h", at, "-U", "me", "postgres"]));
         client.say("select 'backend';\n");
-        std::thread::sleep(std::time::Duration::from_millis(200));
-        // The server accepts no client before it has read its files.
-        if client.0.try_wait().unwrap().is_none() {
-            break (client, out);
-        }
-        assert!(begun.elapsed().as_secs() < 60, "no server");
-    };
-    until(&mut out, "backend");
+        (out.read_line(&mut String::new()).unwrap() > 0).then_some((client, out))
+    });
     client.say("select 'pid ' || pg_backend_pid();\n");
     let backend: u32 = until(&mut out, "pid").trim().trim_start_matches("pid ").parse().unwrap();
     let script = format!(
@@ -364,14 +355,7 @@ fn a_source_package_is_built_with_this_dtrace_and_its_probes_fire() -> Verdict {
     let socket = dir.join("socket");
     let mut server = Command::new(source.join("memcached"));
     let (server, _) = Running::new(server.args(["-u", "root", "-s"]).arg(&socket));
-    let begun = std::time::Instant::now();
-    let client = loop {
-        match std::os::unix::net::UnixStream::connect(&socket) {
-            Ok(client) => break client,
-            Err(e) => assert!(begun.elapsed().as_secs() < 60, "{e}"),
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    };
+    let client = eventually("a server", LIMIT, || std::os::unix::net::UnixStream::connect(&socket));
     let pid = server.0.id();
     let script = format!(
         "BEGIN {{ printf(\"on\\n\"); }} \

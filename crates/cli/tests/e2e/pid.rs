@@ -2,13 +2,13 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use bpf_sys::features::Facility;
+use testing::eventually;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::machine::lacks;
-use crate::tool::{Output, dtrace, finish, printed, start, workload};
+use crate::tool::{LIMIT, Output, dtrace, finish, printed, start, workload};
 
 tests! {
     entries_and_returns_of_a_function_have_its_arguments_and_its_value
@@ -343,11 +343,13 @@ fn a_file_that_no_path_leads_to_is_traced() -> Verdict {
     let Ok(mut inside) = inside else { return Skip("no unshare".into()) };
     let exe = format!("/proc/{}/exe", inside.id());
     // The root of this machine may be that of a `chroot`, and this path is from the root of the namespace.
-    while !std::fs::read_link(&exe).is_ok_and(|exe| exe.ends_with("inner/program")) {
-        if let Some(status) = inside.try_wait().unwrap() {
-            return Skip(format!("no mount namespace: {status}"));
-        }
-        std::thread::sleep(Duration::from_millis(1));
+    let ended = eventually("the program inside", LIMIT, || {
+        let ended = inside.try_wait().unwrap();
+        let is_there = std::fs::read_link(&exe).is_ok_and(|exe| exe.ends_with("inner/program"));
+        (is_there || ended.is_some()).then_some(ended)
+    });
+    if let Some(status) = ended {
+        return Skip(format!("no mount namespace: {status}"));
     }
     assert_eq!(calls_of_add(&mut inside, "a.out").value_of("1"), 14);
     // Removed, and then another one at its path.
@@ -366,9 +368,7 @@ fn what_cannot_be_read_may_unwind_and_is_named() -> Verdict {
     let odd = dir.0.join("program.c");
     let mut process = Command::new(&program).arg("wait").arg(odd).stdin(Stdio::piped()).spawn().unwrap();
     let maps = format!("/proc/{}/maps", process.id());
-    while !std::fs::read_to_string(&maps).unwrap().contains("program.c") {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    eventually("the mapping", LIMIT, || std::fs::read_to_string(&maps).unwrap().contains("program.c"));
     let script = "BEGIN { trace(1); } pid$target::add:return { @[\"calls\"] = count(); }";
     let mut child = start(&["-v", "-p", &process.id().to_string(), "-n", script]);
     printed(&mut child);
@@ -389,9 +389,7 @@ fn all_threads_of_a_process_are_traced_and_a_thread_is_no_process() -> Verdict {
     assert_eq!(calls_of_add(&mut process, "a.out").value_of("1"), 4010);
     let mut process = wait();
     let threads = || std::fs::read_dir(format!("/proc/{}/task", process.id())).unwrap();
-    while threads().count() < 5 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    eventually("five threads", LIMIT, || threads().count() >= 5);
     let ids = threads().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let thread = ids.max_by_key(|id| id.parse::<u32>().unwrap() != process.id()).unwrap();
     let o = dtrace(&["-xerrtags", "-n", &format!("pid{thread}:a.out:add:entry")]).code(1);

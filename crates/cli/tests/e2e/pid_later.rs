@@ -4,10 +4,11 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use bpf_sys::features::Facility;
+use testing::eventually;
 
 use crate::Verdict::{self, Pass};
 use crate::pid::{Programs, compiled};
-use crate::tool::{dtrace, printed, start};
+use crate::tool::{LIMIT, dtrace, printed, start};
 
 tests! {
     libraries_that_are_opened_later_have_their_probes
@@ -139,15 +140,7 @@ fn a_program_that_is_executed_has_its_probes() -> Verdict {
 
 /// The exit status of a process that ends soon.
 pub(crate) fn end_of(process: &mut Child) -> Option<i32> {
-    for _ in 0..2000 {
-        if let Some(status) = process.try_wait().unwrap() {
-            return status.code();
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    process.kill().unwrap();
-    process.wait().unwrap();
-    None
+    eventually("the end of the process", LIMIT, || process.try_wait().unwrap()).code()
 }
 
 fn a_target_goes_on_when_its_tracer_is_killed() -> Verdict {
@@ -158,6 +151,7 @@ fn a_target_goes_on_when_its_tracer_is_killed() -> Verdict {
         let script = "BEGIN { printf(\"%d\\n\", $target); } pid$target:lib*:f:entry { @ = count(); }";
         let mut tracer = start(&["-Zq", "-p", &pid, "-n", script]);
         printed(&mut tracer);
+        // At another moment each time.
         std::thread::sleep(Duration::from_micros(3000 + 1700 * n));
         // Its main thread is gone at once, and the one that traces with it.
         tracer.kill().unwrap();

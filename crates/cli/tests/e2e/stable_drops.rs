@@ -5,11 +5,13 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::process::Command;
-use std::time::Duration;
+
+use testing::eventually;
 
 use crate::Verdict::{self, Pass};
 use crate::machine::no_types;
 use crate::network::{checked, lines, loopback, namespace, traced};
+use crate::tool::LIMIT;
 
 tests! {
     packets_that_no_socket_takes_are_dropped_once_with_the_reason
@@ -89,20 +91,20 @@ pub(crate) fn count_of_drops(sender: &UdpSocket, receiver: &UdpSocket) -> io::Re
     (0..FLOOD).try_for_each(|_| sender.send_to(&[b'x'; 500], to).map(drop))?;
     // Each is in the socket, or has been counted by it.
     receiver.set_nonblocking(true)?;
-    let (mut info, mut received) = ([0u32; 9], 0);
-    while received + info[8] < FLOOD {
-        std::thread::sleep(Duration::from_millis(1));
-        let mut size = 36;
+    let mut received = 0;
+    eventually("the last datagram", LIMIT, || {
+        let (mut info, mut size) = ([0u32; 9], 36);
         let option = (libc::SOL_SOCKET, 55 /* SO_MEMINFO */, info.as_mut_ptr().cast());
         // SAFETY: the kernel fills the array.
-        checked(unsafe {
+        let asked = checked(unsafe {
             libc::getsockopt(receiver.as_raw_fd(), option.0, option.1, option.2, &raw mut size)
-        })?;
+        });
         while receiver.recv(&mut [0; 600]).is_ok() {
             received += 1;
         }
-    }
-    Ok(info[8])
+        let dropped = info[8];
+        asked.map_or_else(|e| Some(Err(e)), |_| (received + dropped >= FLOOD).then_some(Ok(dropped)))
+    })
 }
 
 /// Sends datagrams to an address on a link where nobody has it, and waits until they are dropped.
@@ -122,13 +124,10 @@ pub(crate) fn unanswered(count: u32) -> io::Result<()> {
         sender.send_to(&[b'x'; 100], to)?;
     }
     // The kernel asks for the address three times, a second each.
-    loop {
+    eventually("the last drop", LIMIT, || {
         let mut bytes = 0;
         // SAFETY: the kernel fills the int: the bytes that the socket has in packets.
-        checked(unsafe { libc::ioctl(sender.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
-        if bytes == 0 {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        let asked = checked(unsafe { libc::ioctl(sender.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) });
+        asked.map_or_else(|e| Some(Err(e)), |_| (bytes == 0).then_some(Ok(())))
+    })
 }

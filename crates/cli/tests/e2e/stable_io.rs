@@ -4,6 +4,7 @@
 use crate::Verdict::{self, Pass, Skip};
 use crate::blocks::{LoopDevice, run};
 use crate::machine::{no_functions, no_types};
+use crate::stable_io_layers::faulty_disk;
 use crate::tool::Output;
 
 tests! {
@@ -175,11 +176,10 @@ fn io_that_fails_has_its_error_when_it_is_done() -> Verdict {
     };
     // Writes beyond the limit of the file's size fail in the kernel's thread of the device, so the
     // driver with faults of its own is used: sectors 4660 to 4669 cannot be read.
-    if let Err(why) = run("modprobe sd_mod; modprobe scsi_debug dev_size_mb=8 opts=2") {
-        return Skip(format!("no device that fails: {why}"));
-    }
-    let found = run("sleep 2; grep -l scsi_debug /sys/block/*/device/model | cut -d/ -f4 | grep .");
-    let Ok(name) = found else { return Skip("no device that fails".into()) };
+    let name = match faulty_disk() {
+        Ok(name) => name,
+        Err(skip) => return skip,
+    };
     let reads = format!("dd if=/dev/{name} of=/dev/null bs=512 count=1 skip=4660 iflag=direct");
     let script = "io:::start, io:::done /args[1]->dev_statname == $$1/ { printf(\"%s %d %d %d %d\\n\", probename, \
         args[0]->b_blkno, args[0]->b_bcount, args[0]->b_error, (args[0]->b_flags & B_ERROR) != 0); }";

@@ -2,12 +2,13 @@
 //! completes in parts, and that began before tracing.
 
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+
+use testing::eventually;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::blocks::{LoopDevice, run};
 use crate::machine::no_types;
-use crate::tool::{Output, dtrace, finish, printed, start};
+use crate::tool::{LIMIT, Output, dtrace, finish, printed, start};
 
 tests! {
     writes_that_are_merged_are_done_once_each
@@ -239,6 +240,15 @@ fn io_of_which_a_part_fails_is_done_with_its_size_and_error() -> Verdict {
     Pass
 }
 
+/// The disk of the driver that makes faults, which is there a while after the driver.
+pub(crate) fn faulty_disk() -> Result<String, Verdict> {
+    run("modprobe sd_mod; modprobe scsi_debug dev_size_mb=8 opts=2")
+        .map_err(|why| Skip(format!("no device that fails: {why}")))?;
+    let find = "for disk in /sys/block/*; do name=${disk##*/}; \
+                grep -qs scsi_debug $disk/device/model && [ -b /dev/$name ] && echo $name; done | grep .";
+    Ok(eventually("a disk of the driver", LIMIT, || run(find)))
+}
+
 /// A disk of the driver that makes faults. Its options are as before when this is dropped.
 struct FaultyDisk {
     name: String,
@@ -248,9 +258,7 @@ struct FaultyDisk {
 impl FaultyDisk {
     fn new(options: &[(&str, &str)]) -> Result<FaultyDisk, Verdict> {
         let none = |why: String| Skip(format!("no device that fails: {why}"));
-        run("modprobe sd_mod; modprobe scsi_debug dev_size_mb=8 opts=2").map_err(none)?;
-        let find = "sleep 2; grep -l scsi_debug /sys/block/*/device/model | cut -d/ -f4 | grep .";
-        let mut disk = FaultyDisk { name: run(find).map_err(none)?, before: Vec::new() };
+        let mut disk = FaultyDisk { name: faulty_disk()?, before: Vec::new() };
         for (option, value) in options {
             let path = format!("/sys/bus/pseudo/drivers/scsi_debug/{option}");
             let old = std::fs::read_to_string(&path).map_err(|e| none(e.to_string()))?;
@@ -330,15 +338,14 @@ impl Drop for Frozen {
 
 /// Waits until so many requests of a device are in flight. Device mapper counts the parts of one too.
 fn in_flight(device: &str, count: u64) {
-    let begun = Instant::now();
     let number = || {
         let text = std::fs::read_to_string(format!("/sys/block/{device}/inflight")).unwrap();
         text.split_whitespace().map(|n| n.parse::<u64>().unwrap()).sum::<u64>()
     };
-    while number() < count {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{} of {count} requests in flight", number());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually(format_args!("{count} requests in flight"), LIMIT, || match number() {
+        n if n >= count => Ok(()),
+        n => Err(n),
+    });
 }
 
 /// Starts direct writes of 16 KiB, one at each of these places.

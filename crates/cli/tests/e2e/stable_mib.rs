@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::time::Duration;
+
+use testing::eventually;
 
 use crate::Verdict::{self, Pass};
 use crate::machine::{no_functions, no_types};
 use crate::network::{checked, loopback, namespace, traced};
 use crate::stable_drops::count_of_drops;
+use crate::tool::LIMIT;
 
 tests! { each_counter_is_added_to_as_the_kernel_does }
 
@@ -115,15 +117,20 @@ pub(crate) fn move_counters() -> io::Result<()> {
     }
     crate::stable_icmp::exchange_messages(4)?;
     retransmission(before.get("TcpRetransSegs").copied().unwrap_or(0))?;
-    let mut after = counters()?;
-    loop {
-        std::thread::sleep(Duration::from_millis(500));
-        let now = counters()?;
-        if now == after {
-            break;
-        }
-        after = now;
-    }
+    // All connections have ended, and what was sent to nobody was answered.
+    crate::wires::quiet()?;
+    let grown = |now: &BTreeMap<String, i64>, name: &str| now[name] - before.get(name).copied().unwrap_or(0);
+    let is_last = |now: &BTreeMap<String, i64>| {
+        let answered =
+            |family: &str| ["In", "Out"].map(|way| grown(now, &format!("{family}{way}DestUnreachs")));
+        grown(now, "UdpNoPorts") >= 6
+            && grown(now, "Udp6NoPorts") >= 3
+            && ["Icmp", "Icmp6"].iter().all(|family| answered(family)[0] == answered(family)[1])
+    };
+    let after = eventually("the last messages", LIMIT, || match counters() {
+        Ok(now) => is_last(&now).then_some(Ok(now)),
+        Err(e) => Some(Err(e)),
+    })?;
     for (name, value) in after {
         println!("counter {name} {}", value - before.get(&name).copied().unwrap_or(0));
     }
@@ -191,8 +198,8 @@ fn retransmission(before: i64) -> io::Result<()> {
         let size = std::mem::size_of::<libc::sockaddr_in>() as u32;
         libc::connect(second.as_raw_fd(), (&raw const to).cast(), size);
     }
-    while counters()?.get("TcpRetransSegs").copied().unwrap_or(0) == before {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    Ok(())
+    eventually("a segment that is sent again", LIMIT, || match counters() {
+        Ok(now) => (now.get("TcpRetransSegs").copied().unwrap_or(0) != before).then_some(Ok(())),
+        Err(e) => Some(Err(e)),
+    })
 }

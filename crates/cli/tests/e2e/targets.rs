@@ -1,7 +1,8 @@
 //! Targets: -c and -p.
 
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+
+use testing::eventually;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{LIMIT, Output, dtrace, finish, printed, signal, start, under, workload};
@@ -72,17 +73,10 @@ fn a_killed_tracer_leaves_the_target_running() -> Verdict {
         printed(&mut tracer);
         signal(&tracer, libc::SIGKILL);
         let _ = finish(tracer);
-        let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let state = || stat().rsplit(')').next().unwrap().trim().chars().next();
         // The target may be about to sleep.
-        let begun = Instant::now();
-        while state() != Some('S') && begun.elapsed() < LIMIT {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let (stat, state) = (stat(), state());
+        wait_for_state(&pid, 'S');
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(state, Some('S'), "{stat}");
     }
     Pass
 }
@@ -115,12 +109,12 @@ impl Drop for Sleepers {
 
 /// Waits until a process is in a state.
 pub(crate) fn wait_for_state(pid: &str, wanted: char) {
-    let begun = Instant::now();
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    while !stat().rsplit(')').next().unwrap().trim().starts_with(wanted) {
-        assert!(begun.elapsed() < LIMIT, "{}", stat());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually(format_args!("state {wanted} of {pid}"), LIMIT, || {
+        let stat = stat();
+        let has = stat.rsplit(')').next().unwrap().trim().starts_with(wanted);
+        if has { Ok(()) } else { Err(stat) }
+    });
 }
 
 fn the_first_of_several_targets_is_the_target_macro() -> Verdict {
@@ -269,14 +263,10 @@ fn targets_in_a_pid_namespace_are_those_of_its_numbers() -> Verdict {
     let mut inside = Command::new("unshare");
     let mut inside = inside.args(["--pid", "--fork", "--kill-child", "sleep", "1000"]).spawn().unwrap();
     let children = format!("/proc/{0}/task/{0}/children", inside.id());
-    let begun = Instant::now();
-    let pid = loop {
+    let pid = eventually("the process inside", LIMIT, || {
         let list = std::fs::read_to_string(&children).unwrap();
-        match list.trim() {
-            "" => assert!(begun.elapsed() < LIMIT),
-            pid => break pid.to_string(),
-        }
-    };
+        Some(list.trim().to_string()).filter(|pid| !pid.is_empty())
+    });
     let o = dtrace(&["-qp", &pid, "-n", "BEGIN { trace($target); exit(0); }"]).code(0);
     inside.kill().unwrap();
     inside.wait().unwrap();

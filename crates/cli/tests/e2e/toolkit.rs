@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{Output, binary, dtrace, finish, finish_within, printed, signal};
+use crate::tool::{Output, binary, dtrace, finish, printed, signal};
 
 tests! {
     every_tool_prints_its_usage_and_refuses_other_options
@@ -292,7 +292,7 @@ fn a_tool_ends_quietly_when_its_reader_does() -> Verdict {
     // The reader ends.
     drop(tracing.0.stdout.take());
     let mut workload = program.command(&["--workload", "opens", "100000000"]).spawn().unwrap();
-    let o = finish_within(tracing.0, Duration::from_secs(120));
+    let o = finish(tracing.0);
     let _ = workload.kill();
     let _ = workload.wait();
     assert_eq!(o.err, "", "{o:?}");

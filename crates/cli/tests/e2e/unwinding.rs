@@ -1,12 +1,16 @@
 //! Stacks of programs without frame pointers: the chain of calls is known, or a debugger says it.
 
-use std::process::Command;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use testing::eventually;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::debuggers::debugger;
 use crate::machine::{no_clock, no_types};
 use crate::pid::Programs;
-use crate::tool::{Output, dtrace};
+use crate::tool::{LIMIT, Output, dtrace, finish, printed, signal, start};
+use crate::usdt::line;
 
 tests! {
     stacks_go_through_code_without_frame_pointers
@@ -81,7 +85,7 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "deep")) deep(300);
     else if (!strcmp(what, "register")) registers();
     else if (!strcmp(what, "absent")) { signal(SIGSEGV, fault); absent((void (*)(void))(long)(argc - 2)); }
-    else if (!strcmp(what, "loop")) for (int i = 0; i < 1000; i++) { first(); usleep(10000); }
+    else if (!strcmp(what, "loop")) for (alarm(600);; usleep(10000)) first();
     else { spins = atoi(what); first(); }
     __asm__ volatile("");
     return 0;
@@ -257,45 +261,59 @@ fn stacks_of_python_are_those_of_a_debugger() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
-    // The interpreter calls otherwise what it has called often.
-    let code = "import time\ndef f():\n  n = 0\n  while True:\n    n += 1\n    time.sleep(0.001 if n < 300 else 0.2)\nprint(max([1], key=lambda n: f()))";
-    let Ok(mut python) = Command::new("python3").args(["-c", code]).spawn() else {
+    // The interpreter calls otherwise what it has called often. It sleeps for so long as it is told, for both.
+    let code = "import time\ndef f():\n  n = 0\n  while True:\n    n += 1\n    time.sleep(0.001 if n < 300 else float(input('ready\\n')))\nprint(max([1], key=lambda n: f()))";
+    let mut python = Command::new("python3");
+    let Ok(mut python) = python.args(["-c", code]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+    else {
         return Skip("no python3".into());
     };
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(line(&mut python), "ready");
     let pid = python.id().to_string();
-    let script = "syscall::clock_nanosleep:entry /pid == $target/ { ustack(127); exit(0); }";
-    let o = dtrace(&["-q", "-x", "stacksymbols=no", "-p", &pid, "-n", script]).code(0);
+    let script = "BEGIN { printf(\"begun\\n\"); } syscall::clock_nanosleep:entry /pid == $target/ { ustack(127); exit(0); }";
+    let mut tracer = start(&["-q", "-x", "stacksymbols=no", "-p", &pid, "-n", script]);
+    printed(&mut tracer);
+    python.stdin.as_mut().unwrap().write_all(b"1000\n").unwrap();
+    let o = finish(tracer).code(0);
     let theirs = debugger(python.id());
     let _ = python.kill();
     let _ = python.wait();
     let Some(theirs) = theirs.filter(|frames| frames.len() > 1) else { return Skip("no gdb".into()) };
-    let ours: Vec<&str> = o.out.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    let ours: Vec<&str> = o.out.lines().skip(1).map(str::trim).filter(|l| !l.is_empty()).collect();
     assert!(ours.len() > 8, "{o:?}");
     assert_eq!(ours, theirs, "{o:?}");
     Pass
 }
 
 fn a_process_that_is_seen_is_incomplete_until_its_tables_are_there() -> Verdict {
-    let (_dir, program) = compiled!(program("seen"));
+    let (dir, program) = compiled!(program("seen"));
     // It is no target of the session.
     let mut process = Command::new(&program).arg("loop").spawn().unwrap();
     let pid = process.id();
-    let script = format!(
-        "syscall::getpgid:entry /pid == {pid}/ {{ @[ustack(100)] = count(); }} tick-9s {{ exit(0); }}"
-    );
-    let o = dtrace(&["-q", "-n", &script]);
+    let script = format!("syscall::getpgid:entry /pid == {pid}/ {{ printf(\"=\\n\"); ustack(100); }}");
+    let rows = dir.path().join("rows");
+    let tracer = start(&["-qo", rows.to_str().unwrap(), "-n", &script]);
+    let read = || std::fs::read_to_string(&rows).unwrap_or_default();
+    let is_whole = |stack: &&str| ["`mark+", "`main+", "`_start+"].iter().all(|frame| stack.contains(frame));
+    eventually("fifty whole stacks", LIMIT, || match read().split("=\n").filter(is_whole).count() {
+        50.. => Ok(()),
+        count => Err(format!("{count} in {}", read())),
+    });
+    signal(&tracer, libc::SIGTERM);
+    finish(tracer).code(0);
     let _ = process.kill();
     let _ = process.wait();
-    let o = o.code(0);
-    let mut whole = 0;
-    for stack in o.out.split("\n\n").filter(|stack| stack.contains("`syscall+")) {
-        let count: u64 = stack.trim().lines().last().unwrap().trim().parse().unwrap();
-        let is_whole = stack.contains("`mark+") && stack.contains("`main+") && stack.contains("`_start+");
-        assert!(is_whole != stack.contains("[incomplete]"), "{stack}");
-        whole += if is_whole { count } else { 0 };
-    }
-    assert!(whole > 50, "{o:?}");
+    // All are incomplete before the first that is whole, and none behind it.
+    let text = read();
+    let all: Vec<bool> = text
+        .split("=\n")
+        .skip(1)
+        .map(|stack| {
+            assert!(is_whole(&stack) != stack.contains("[incomplete]"), "{stack}");
+            is_whole(&stack)
+        })
+        .collect();
+    assert!(all.is_sorted(), "{text}");
     Pass
 }
 

@@ -11,10 +11,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use testing::eventually;
 
 use crate::Verdict::{self, Skip};
-use crate::tool::{Output, dtrace, suppressed, workload};
+use crate::tool::{LIMIT, Output, dtrace, suppressed, workload};
 
 /// A packet at an interface.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -278,18 +280,16 @@ pub(crate) const PORTS: [u16; 4] = [48_367, 48_368, 48_369, 48_370];
 
 /// Waits until this namespace has only sockets that listen or are in TIME_WAIT. Then all segments have
 /// been received.
-fn quiet() -> Result<()> {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(100) {
-        let mut text = std::fs::read_to_string("/proc/thread-self/net/tcp")?;
+pub(crate) fn quiet() -> Result<()> {
+    eventually("the end of all connections", LIMIT, || {
+        let mut text = match std::fs::read_to_string("/proc/thread-self/net/tcp") {
+            Ok(text) => text,
+            Err(e) => return Some(Err(e)),
+        };
         text += &std::fs::read_to_string("/proc/thread-self/net/tcp6").unwrap_or_default();
         let mut states = text.lines().filter_map(|l| l.split_whitespace().nth(3));
-        if states.all(|state| ["st", "06", "0A"].contains(&state)) {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Err(Error::other("connections remain"))
+        states.all(|state| ["st", "06", "0A"].contains(&state)).then_some(Ok(()))
+    })
 }
 
 /// Writes an address as the kernel has it. Its length.
