@@ -3,10 +3,12 @@
 use std::process::{Child, Command, Stdio};
 
 use bpf_sys::features::Facility;
+use testing::eventually;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::machine::{has, lacks};
-use crate::tool::{dtrace, finish, printed, signal, start};
+use crate::tool::{LIMIT, dtrace, finish, printed, signal, start};
+use crate::usdt_later::own;
 
 tests! {
     every_form_and_size_of_an_operand_is_read
@@ -89,8 +91,11 @@ int main(void)
     }
     printf("%d %d\n", prepared, tst_counted_semaphore);
     fflush(stdout);
-    getchar();
-    printf("%d %d\n", prepared, tst_counted_semaphore);
+    do {
+        getchar();
+        printf("%d %d\n", prepared, tst_counted_semaphore);
+        fflush(stdout);
+    } while (!feof(stdin));
     return 0;
 }
 "#;
@@ -254,9 +259,13 @@ fn a_semaphore_is_counted_down_when_dtrace_is_killed() -> Verdict {
     signal(&child, 9);
     child.wait().unwrap();
     // The kernel closes what the tracer had before others see that it has ended, or soon after.
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    next(&mut process);
-    assert_eq!(line(&mut process), "10 0");
+    eventually("the semaphore's way down", LIMIT, || {
+        next(&mut process);
+        match line(&mut process) {
+            line if line == "10 0" => Ok(()),
+            line => Err(line),
+        }
+    });
     process.wait().unwrap();
     Pass
 }
@@ -294,14 +303,16 @@ fn a_library_is_traced_in_the_processes_that_a_description_names() -> Verdict {
                            NOTE(\"tstlib\", \"called\", \"0\", \"-8@%0\") :: \"r\"(a)); }";
     const USER: &str = "void in_library(long a);\nint main(void) { puts(\"loaded\"); fflush(stdout); getchar(); for (int i = 0; i < 7; i++) in_library(i); getchar(); }";
     let programs = compiled!(Programs::new("library"));
-    compiled!(programs.compile("libtst.so.1", LIBRARY, &["-shared", "-fPIC", "-Wl,-soname,libtst.so.1"]));
+    let name = own("tstlib");
+    let library = LIBRARY.replace("tstlib", &name);
+    compiled!(programs.compile("libtst.so.1", &library, &["-shared", "-fPIC", "-Wl,-soname,libtst.so.1"]));
     let program = compiled!(programs.compile("user", USER, &["./libtst.so.1", "-Wl,-rpath,$ORIGIN"]));
     let (mut one, mut two) = (wait(&program), wait(&program));
     assert_eq!([line(&mut one), line(&mut two)], ["loaded", "loaded"]);
     let (first, second) = (one.id(), two.id());
     let script = format!(
-        "BEGIN {{ printf(\"begun\\n\"); }} tstlib*:libtst::called {{ @all[probeprov] = sum(arg0); }} \
-         tstlib{first}::in_library:called {{ @one = count(); }} \
+        "BEGIN {{ printf(\"begun\\n\"); }} {name}*:libtst::called {{ @all[probeprov] = sum(arg0); }} \
+         {name}{first}::in_library:called {{ @one = count(); }} \
          END {{ printa(\"%s %@d\\n\", @all); printa(\"%@d\\n\", @one); }}"
     );
     let mut child = start(&["-qn", &script]);
@@ -313,9 +324,9 @@ fn a_library_is_traced_in_the_processes_that_a_description_names() -> Verdict {
     }
     signal(&child, 15);
     let o = finish(child).code(0);
-    let mut both = [format!("tstlib{first} 21"), format!("tstlib{second} 21")];
+    let mut both = [format!("{name}{first} 21"), format!("{name}{second} 21")];
     both.sort();
-    let mut lines: Vec<&str> = o.out.lines().filter(|l| l.starts_with("tstlib")).collect();
+    let mut lines: Vec<&str> = o.out.lines().filter(|l| l.starts_with(&name)).collect();
     lines.sort_unstable();
     assert_eq!(lines, both, "{o:?}");
     assert_eq!(o.out.trim_end().lines().last(), Some("7"), "{o:?}");
@@ -345,6 +356,8 @@ int main(void)
     SITE("syscall", "entry"); SITE("pid", "entry"); SITE("v2", "named"); SITE("a:b", "named"); SITE("a*", "named");
     SITE("", "named"); SITE("fine", "x:y"); SITE("fine", ""); SITE("fine", "named");
     SITE("fine", "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+    puts("ready");
+    fflush(stdout);
     getchar();
 }
 "#;
@@ -352,8 +365,8 @@ int main(void)
     let program = compiled!(programs.compile("hostile", HOSTILE, &[]));
     let mut process = wait(&program);
     let pid = process.id();
-    // The loader has mapped it when the program reads.
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    // The loader has mapped it then.
+    assert_eq!(line(&mut process), "ready");
     let of = |provider: String| {
         let o = dtrace(&["-lP", &provider]);
         let named: Vec<String> =

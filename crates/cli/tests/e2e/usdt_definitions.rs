@@ -1,9 +1,12 @@
 //! The definitions that programs have of their probes: types, translators and stability.
 
+use std::io::Write;
 use std::process::Child;
 
+use testing::eventually;
+
 use crate::Verdict::{self, Pass};
-use crate::tool::{Output, dtrace, finish, printed, signal, start};
+use crate::tool::{LIMIT, Output, dtrace, finish, printed, signal, start};
 use crate::usdt::{Programs, compiled, line, next, wait};
 
 tests! {
@@ -45,7 +48,8 @@ provider {provider} {{
     )
 }
 
-/// The program of a definition, which fires `count` times at a line of input and prints when it is done.
+/// The program of a definition, which fires `count` times at a line of input and prints when it is done. At each line with a question mark
+/// before it fires once, with 0.
 fn text(provider: &str, members: &str, values: &str, count: u32) -> String {
     let upper = provider.to_uppercase();
     format!(
@@ -64,7 +68,11 @@ int main(void)
     file_t b = {{ .name = text, .size = 41 }}, a = {{ .name = first, .next = &b, {values} }};
     text[0] = 't';
     first[0] = 'f';
-    getchar();
+    while (getchar() == '?') {{
+        go(&a, 0);
+        puts(\"asked\");
+        fflush(stdout);
+    }}
     for (int i = 1; i <= {count}; i++)
         go(&a, i);
     puts(\"done\");
@@ -169,7 +177,6 @@ fn end(session: Child, processes: Vec<Child>) -> Output {
         drop(process.stdin.take());
         let _ = process.wait();
     }
-    std::thread::sleep(std::time::Duration::from_millis(1200));
     signal(&session, 15);
     finish(session).code(0)
 }
@@ -229,6 +236,14 @@ const BOTH: [&str; 6] = [
     "=sent 2 first 14 41 1",
 ];
 
+/// What they say of firings with 0.
+const FIRST: [&str; 4] = [
+    "=raw first 1007 text 0 1",
+    "=raw first 7 text 0 1",
+    "=sent 0 first 100700 41 1",
+    "=sent 0 first 14 41 1",
+];
+
 fn versions(provider: &str) -> Result<(Programs, String, String), Verdict> {
     let programs = Programs::new(provider)?;
     let old = program(&programs, ("old", provider), (OLD, ".size = 7", 2, 2), |h| h)?;
@@ -254,21 +269,32 @@ fn two_versions_of_a_program_have_their_own_types_and_translators() -> Verdict {
 
 fn a_process_that_starts_later_has_its_own_definition() -> Verdict {
     let provider = own("tstlater");
-    let (_programs, old, new) = compiled!(versions(&provider));
+    let (programs, old, new) = compiled!(versions(&provider));
     let script = format!(
         "{provider}*:::sent {{ printf(\"=sent %d %s %d %d 1\\n\", args[0], args[1]->fi_name, args[1]->fi_size, args[1]->fi_next); }} \
          {provider}*:::raw {{ printf(\"=raw %s %d %s %d 1\\n\", stringof(args[0]->name), args[0]->size, stringof(args[1]), args[2]); }} \
          BEGIN {{ printf(\"ready\\n\"); }}"
     );
-    let mut session = start(&["-Zqn", &script]);
-    printed(&mut session);
+    let rows = programs.path("rows");
+    let session = start(&["-Zqo", &rows, "-n", &script]);
+    let read = || std::fs::read_to_string(&rows).unwrap_or_default();
+    eventually("the beginning", LIMIT, || read().contains("ready"));
     let (mut old, mut new) = (wait(&old), wait(&new));
-    // The watcher reports a process within a quarter of a second, on an emulated machine later.
-    std::thread::sleep(std::time::Duration::from_secs(4));
+    // What fires while nobody traces it is not seen.
+    eventually("the first row of each probe", LIMIT, || {
+        for process in [&mut old, &mut new] {
+            process.stdin.as_mut().unwrap().write_all(b"?").unwrap();
+            assert_eq!(line(process), "asked");
+        }
+        let rows = read();
+        FIRST.iter().all(|row| rows.contains(row))
+    });
     fire(&mut old);
     fire(&mut new);
-    let o = end(session, vec![old, new]);
-    assert_eq!((marked(&o), &*o.err), (BOTH.to_vec(), ""), "{o:?}");
+    let mut o = end(session, vec![old, new]);
+    o.out = read();
+    let all: Vec<&str> = marked(&o).into_iter().filter(|row| !FIRST.contains(row)).collect();
+    assert_eq!((all, &*o.err), (BOTH.to_vec(), ""), "{o:?}");
     Pass
 }
 

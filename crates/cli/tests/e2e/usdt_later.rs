@@ -3,10 +3,11 @@
 use std::process::{Child, Command};
 
 use bpf_sys::features::Facility;
+use testing::eventually;
 
 use crate::Verdict::{self, Pass};
 use crate::machine::lacks;
-use crate::tool::{dtrace, finish, printed, signal, start};
+use crate::tool::{LIMIT, dtrace, finish, printed, signal, start, unread};
 use crate::usdt::{Programs, compiled, line, next, wait};
 use crate::usdt_dynamic;
 
@@ -52,11 +53,18 @@ int main(int c, char **v)
 const SUMS: &str =
     "{ @[probeprov] = sum(arg0); } BEGIN { printf(\"begun\\n\"); } END { printa(\"%s %@d\\n\", @); }";
 
-fn opened(name: &str, provider: &str) -> Verdict {
+fn opened(name: &str, processes: &str) -> Verdict {
     let programs = compiled!(Programs::new(name));
-    let library = compiled!(programs.compile("libtst.so.1", LIBRARY, &["-shared", "-fPIC"]));
+    let library = compiled!(programs.compile(
+        "libtst.so.1",
+        &LIBRARY.replace("tstlib", &own("tstlib")),
+        &["-shared", "-fPIC"]
+    ));
     let opener = compiled!(programs.compile("opener", OPENER, &["-ldl"]));
-    let script = format!("{provider}:::called {{ @[arg0] = count(); }} END {{ printa(\"%d:%@d \", @); }}");
+    let script = format!(
+        "{}{processes}:::called {{ @[arg0] = count(); }} END {{ printa(\"%d:%@d \", @); }}",
+        own("tstlib")
+    );
     let o = dtrace(&["-qZc", &format!("{opener} {library}"), "-n", &script]).code(0);
     let mut found: Vec<&str> = o.out.split_whitespace().collect();
     found.sort_unstable();
@@ -65,11 +73,11 @@ fn opened(name: &str, provider: &str) -> Verdict {
 }
 
 fn a_library_has_its_probes_before_its_constructors_run() -> Verdict {
-    opened("opened", "tstlib$target")
+    opened("opened", "$target")
 }
 
 fn a_library_that_is_opened_again_has_its_probes() -> Verdict {
-    opened("again", "tstlib*")
+    opened("again", "*")
 }
 
 /// A session that looks for a description which nothing matches yet.
@@ -81,8 +89,6 @@ fn session(description: &str) -> Child {
 
 /// Ends a session, and gives its sums in order.
 fn sums(child: Child) -> Vec<String> {
-    // What came last is looked at first.
-    std::thread::sleep(std::time::Duration::from_millis(1500));
     signal(&child, 15);
     let o = finish(child).code(0);
     let mut all: Vec<String> = o.out.lines().filter(|l| l.starts_with("tst")).map(Into::into).collect();
@@ -90,19 +96,19 @@ fn sums(child: Child) -> Vec<String> {
     all
 }
 
-/// Waits until a program sees that its probe is traced.
-fn until_traced(process: &mut Child) {
-    for _ in 0..600 {
-        next(process);
-        if line(process) == "1" {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    panic!("the probe is not traced");
+/// What a program says of its probe.
+fn asked_once(process: &mut Child) -> String {
+    next(process);
+    line(process)
 }
 
-/// Says for each line whether the probe is traced, and fires at the end of its input.
+/// Waits until a program sees that its probe is traced.
+fn until_traced(process: &mut Child) {
+    eventually("the tracing of the probe", LIMIT, || asked_once(process) == "1");
+}
+
+/// Says for each line whether the probe is traced, and fires with a number that adds nothing if so. Fires at the end of its input. The
+/// kernel counts a semaphore up a moment before it changes the code, so a probe is traced where both are.
 const ASKED: &str = r#"
 #include <stdlib.h>
 #include <unistd.h>
@@ -110,19 +116,21 @@ const ASKED: &str = r#"
 __attribute__((section(".probes"), used)) volatile unsigned short tst_done_semaphore;
 PLAIN void done(long a)
 {
-    __asm__ volatile("990: nop\n" NOTE(PROVIDER, "done", "tst_done_semaphore", "-8@%0") :: "r"(a));
+    __asm__ volatile("site: 990: nop\n" NOTE(PROVIDER, "done", "tst_done_semaphore", "-8@%0") :: "r"(a));
 }
+extern volatile unsigned char site[];
 int main(int c, char **v)
 {
     while (getchar() != EOF) {
-        printf("%d\n", tst_done_semaphore);
+        int traced = tst_done_semaphore && site[0] != 0x90;
+        if (traced)
+            done(0);
+        printf("%d\n", traced);
         fflush(stdout);
     }
     if (c > 1) {
         int pid = fork();
         if (!pid) {
-            for (int i = 0; i < 100; i++)
-                usleep(10000);
             done(10);
             return 0;
         }
@@ -209,13 +217,17 @@ fn links(session: &Child) -> usize {
     all.filter(is_link).count()
 }
 
+/// Waits until a session has at most so many links.
+fn until_links(session: &Child, most: usize) {
+    eventually(format_args!("the end of all but {most} links"), LIMIT, || match links(session) {
+        count if count <= most => Ok(()),
+        count => Err(format!("{count} links")),
+    });
+}
+
 /// Waits until a session has fewer links than it had.
 fn until_closed(session: &Child, most: usize) {
-    let closed = (0..200).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        links(session) < most
-    });
-    assert!(closed, "{most} {}", links(session));
+    until_links(session, most - 1);
 }
 
 fn what_a_process_had_goes_with_it() -> Verdict {
@@ -229,11 +241,7 @@ fn what_a_process_had_goes_with_it() -> Verdict {
     let most = links(&child);
     assert!(most >= before + 4, "{before} {most}");
     all.into_iter().for_each(end);
-    let freed = (0..200).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        links(&child) <= most - 4
-    });
-    assert!(freed, "{before} {most} {}", links(&child));
+    until_links(&child, most - 4);
     assert_eq!(sums(child).len(), 4);
     Pass
 }
@@ -299,21 +307,22 @@ fn a_file_that_is_written_anew_is_traced_as_it_is() -> Verdict {
 /// Makes its provider six times, one after the other. Fires each five times when it is traced.
 const REMADE: &str = r#"
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 #include "dtrace_usdt.h"
-static int is_traced(const dtusdt_probe *probe)
+/* The kernel counts a semaphore up a moment before it changes the code, which is that of a probe that nobody traces until then. */
+static void until_traced(const dtusdt_probe *probe, const dtusdt_probe *other)
 {
-    for (int looks = 0; !dtusdt_enabled(probe); looks++) {
-        if (looks == 500)
-            return 0;
-        usleep(20000);
-    }
-    /* The kernel counts a semaphore up a moment before it changes the code. */
-    usleep(20000);
-    return 1;
+    while (!dtusdt_enabled(probe) || memcmp((void *)probe->site, (void *)other->site, 16) == 0)
+        usleep(1000);
 }
 int main(void)
 {
+    dtusdt_provider *untraced = dtusdt_provider_new("untraced");
+    dtusdt_probe *other = dtusdt_probe_add(untraced, "made", "int");
+    alarm(240);
+    if (dtusdt_provider_enable(untraced, NULL) != 0)
+        return 1;
     for (int number = 0; number < 6; number++) {
         dtusdt_provider *provider = dtusdt_provider_new("tstremade");
         dtusdt_probe *probe = dtusdt_probe_add(provider, "made", "int");
@@ -322,8 +331,7 @@ int main(void)
         if (number == 0)
             puts("ready");
         fflush(stdout);
-        if (!is_traced(probe))
-            return 2;
+        until_traced(probe, other);
         for (int i = 0; i < 5; i++)
             DTUSDT_PROBE(probe, number);
         dtusdt_provider_free(provider);
@@ -390,11 +398,10 @@ fn closed_after(description: &str, copies: usize) -> Verdict {
         }
     };
     (0..copies).for_each(|number| run(number, &mut expected));
-    let none_left = (0..600).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        open_in(&child, &dir) == 0
+    eventually("the closing of all files", LIMIT, || match open_in(&child, &dir) {
+        0 => Ok(()),
+        count => Err(format!("{count} files are open")),
     });
-    assert!(none_left, "{} files are open", open_in(&child, &dir));
     // A file that was closed is traced again, and so is another one that has its name.
     run(1, &mut expected);
     run(0, &mut expected);
@@ -414,18 +421,23 @@ fn files_of_processes_that_have_ended_are_closed() -> Verdict {
 fn a_glob_and_a_description_of_processes_see_each_firing_once() -> Verdict {
     let programs = compiled!(Programs::new("both"));
     let program = compiled!(asked(&programs, "asked", &own("tst")));
-    let clause = |description: &str, name: &str| format!("{description}:::done {{ @{name} = sum(arg0); }} ");
+    let clause = |description: &str, name: &str| {
+        format!(
+            "{description}:::done {{ @{name} = sum(arg0); }} {description}:::done /!{name}/ {{ {name} = 1; printf(\"{name}\\n\"); }} "
+        )
+    };
     let script =
         clause(&format!("{}*", own("tst")), "all") + &clause(&format!("{}[0-9]*", own("tst")), "each");
-    let script = script + "BEGIN { printf(\"begun\\n\"); } END { printa(\"%@d %@d\\n\", @all, @each); }";
+    let script = "int all; int each; ".to_owned()
+        + &script
+        + "BEGIN { printf(\"begun\\n\"); } END { printa(\"%@d %@d\\n\", @all, @each); }";
     let mut child = start(&["-Zqn", &script]);
     printed(&mut child);
     let mut process = wait(&program);
-    until_traced(&mut process);
-    // Both are enabled by then.
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    // Each says when it has seen a firing.
+    let all = "begun\nall\neach\n".len() as i32;
+    eventually("a firing of both", LIMIT, || asked_once(&mut process) == "1" && unread(&child) >= all);
     end(process);
-    std::thread::sleep(std::time::Duration::from_millis(1500));
     signal(&child, 15);
     let o = finish(child).code(0);
     assert!(o.out.lines().any(|line| line == "5 5"), "{o:?}");
