@@ -137,10 +137,7 @@ mod tests {
         assert_eq!(caller.call(LONG, || 1), None);
         // When one returns, calls are made again.
         drop(held);
-        let begun = Instant::now();
-        while caller.blocked() > 0 && begun.elapsed() < LONG {
-            std::thread::sleep(SHORT);
-        }
+        testing::eventually("the return of a call", LONG, || caller.blocked() == 0);
         assert_eq!(caller.call(LONG, || 1), Some(1));
     }
 

@@ -44,13 +44,11 @@ impl Running {
     /// The functions of its own file.
     fn functions(&self, query: &FunctionQuery) -> FileFunctions {
         // It may not have mapped its file yet.
-        let pause = || std::thread::sleep(std::time::Duration::from_millis(10));
-        let found = (0..500).find_map(|_| {
+        let (mut p, file) = testing::eventually("its mapping", testing::HANG_LIMIT, || {
             let mut p = Processes::new();
             let file = p.mapped(self.0.id()).unwrap().first().map(|mapped| mapped.file);
-            file.map(|file| (p, file)).or_else(|| (pause(), None).1)
+            file.map(|file| (p, file))
         });
-        let (mut p, file) = found.unwrap();
         p.functions(file, query).unwrap()
     }
 }

@@ -8,7 +8,6 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use bpf_sys::features::{Facility, Features};
 use bpf_sys::insn::{Alu, Atomic, Helper, Insn, Jmp, Reg};
@@ -222,11 +221,7 @@ fn waiting_shell() -> (Child, ChildStdin) {
     // The only thing that it now sleeps in is `read`.
     let stat = format!("/proc/{}/stat", shell.id());
     let is_waiting = || std::fs::read_to_string(&stat).is_ok_and(|s| s.contains(") S "));
-    let start = Instant::now();
-    while !is_waiting() {
-        assert!(start.elapsed() < Duration::from_secs(60), "the shell does not wait");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    testing::eventually("the shell's waiting", testing::HANG_LIMIT, is_waiting);
     let input = shell.stdin.take().unwrap();
     (shell, input)
 }

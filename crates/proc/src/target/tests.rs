@@ -1,5 +1,7 @@
 //! Processes that are created, grabbed, held and released.
 
+use testing::{HANG_LIMIT, eventually};
+
 use super::*;
 
 fn state_of(pid: i32) -> char {
@@ -13,14 +15,16 @@ fn tracer_of(pid: i32) -> i32 {
     line.trim().parse().unwrap()
 }
 
-fn wait_until(mut done: impl FnMut() -> bool) {
-    for _ in 0..10_000 {
-        if done() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    panic!("the condition did not become true");
+#[track_caller]
+fn wait_until(done: impl FnMut() -> bool) {
+    eventually("the condition", HANG_LIMIT, done);
+}
+
+/// Returns when the tracer has dealt with what came before: one serves all targets, one event after the other.
+fn wait_for_the_tracer() {
+    let child = sleeper();
+    Target::grab(child.id() as i32).unwrap().release();
+    end(child);
 }
 
 /// Longer than any test.
@@ -35,14 +39,9 @@ fn signal(pid: i32, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
+#[track_caller]
 fn wait_end(t: &mut Target) -> ExitStatus {
-    for _ in 0..30_000 {
-        if let Some(e) = t.exit_status() {
-            return e;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("the target did not end");
+    eventually("the end of the target", HANG_LIMIT, || t.exit_status())
 }
 
 #[test]
@@ -228,7 +227,7 @@ fn signals_and_group_stops_work_while_a_target_is_traced() {
     // The script stops itself and stays stopped until SIGCONT.
     wait_until(|| matches!(state_of(t.pid()), 'T' | 't'));
     signal(t.pid(), libc::SIGUSR1);
-    std::thread::sleep(Duration::from_millis(30));
+    wait_for_the_tracer();
     assert!(matches!(state_of(t.pid()), 'T' | 't'));
     signal(t.pid(), libc::SIGCONT);
     wait_until(|| t.is_exiting());
@@ -262,7 +261,7 @@ fn a_process_that_was_stopped_before_it_was_grabbed_stays_stopped() {
     wait_until(|| state_of(pid) == 'T');
     let mut t = Target::grab(pid).unwrap();
     t.release_until_exit(LONG);
-    std::thread::sleep(Duration::from_millis(20));
+    wait_for_the_tracer();
     assert!(matches!(state_of(pid), 'T' | 't'));
     drop(t);
     wait_until(|| state_of(pid) == 'T');
@@ -363,13 +362,8 @@ fn workload(what: &str) {
             // SAFETY: a handler that adds to a number.
             unsafe { libc::signal(libc::SIGRTMIN() + 5, count as extern "C" fn(libc::c_int) as usize) };
             println!("ready");
-            loop {
-                std::thread::sleep(Duration::from_millis(1));
-                if COUNT.load(std::sync::atomic::Ordering::SeqCst) == SIGNALS {
-                    println!("all");
-                    return;
-                }
-            }
+            wait_until(|| COUNT.load(std::sync::atomic::Ordering::SeqCst) == SIGNALS);
+            println!("all");
         }
         // Waits in the kernel for a child that shares its memory.
         "vfork" => {
@@ -438,6 +432,7 @@ fn a_process_whose_threads_execute_programs_is_grabbed() {
     let child = run("exec");
     let pid = child.id() as i32;
     for turn in 0..60 {
+        // At another moment each time.
         std::thread::sleep(Duration::from_micros(turn * 100));
         let mut t = Target::grab(pid).unwrap();
         assert_eq!(t.note(), None);
@@ -564,7 +559,7 @@ fn children_are_held_where_they_execute_for_a_limited_time() {
         target.release_with(Hold { exit: false, changes: false, forks: true, fatal: false, limit });
         let begun = Instant::now();
         let mut held = 0;
-        loop {
+        let status = eventually("the end of the target", HANG_LIMIT, || {
             let children = target.held_children();
             for pid in children.into_iter().filter(|_| resumes) {
                 let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
@@ -572,14 +567,11 @@ fn children_are_held_where_they_execute_for_a_limited_time() {
                 held += 1;
                 target.resume_child(pid);
             }
-            if let Some(status) = target.exit_status() {
-                return (status, held, begun.elapsed());
-            }
-            assert!(begun.elapsed() < Duration::from_secs(60));
-            std::thread::sleep(Duration::from_millis(1));
-        }
+            target.exit_status()
+        });
+        (status, held, begun.elapsed())
     };
-    let (status, held, _) = run(Duration::from_secs(60), true);
+    let (status, held, _) = run(LONG, true);
     assert_eq!((status, held), (ExitStatus::Exited(7), 3));
     // Nobody resumes them.
     let limit = Duration::from_millis(50);

@@ -3,6 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use testing::{HANG_LIMIT, eventually};
+
 use super::*;
 
 fn cpus() -> Vec<u32> {
@@ -117,13 +119,12 @@ fn lost_records_are_noticed_and_running_processes_are_read_again() {
         w.update();
     }
     assert!(w.take_lost() > 0);
-    let begun = Instant::now();
     let is_known = |w: &Watcher| w.images(runs.id()).last().is_some_and(|i| files(i).len() > 1);
-    while !(is_known(&w) && w.images(ends).last().is_none_or(|i| i.ended.is_some())) {
-        assert!(begun.elapsed() < Duration::from_secs(60));
+    eventually("both processes", HANG_LIMIT, || {
         w.update();
         w.scan(later());
-    }
+        is_known(&w) && w.images(ends).last().is_none_or(|i| i.ended.is_some())
+    });
     let image = w.images(runs.id()).last().unwrap();
     assert!(image.ended.is_none() && files(image).iter().any(|f| f.ends_with("sleep")), "{image:?}");
     assert!(w.images(ends).last().is_none_or(|i| i.ended.is_some()));
@@ -174,12 +175,13 @@ fn the_namespace_that_a_process_enters_is_known_when_it_executes_a_program() {
     let Ok(mut child) = child else { return testing::skipped!("no unshare") };
     let pid = child.id();
     let name = |w: &Watcher| w.images(pid).last().map(|image| image.name.clone());
-    let begun = Instant::now();
-    while name(&w).as_deref() != Some(b"sleep") && begun.elapsed() < Duration::from_secs(30) {
-        if child.try_wait().unwrap().is_some() {
-            return testing::skipped!("no mount namespace can be made here");
-        }
+    let has_ended = eventually("the program", HANG_LIMIT, || {
         w.update();
+        let has_ended = child.try_wait().unwrap().is_some();
+        (has_ended || name(&w).as_deref() == Some(b"sleep")).then_some(has_ended)
+    });
+    if has_ended {
+        return testing::skipped!("no mount namespace can be made here");
     }
     let own = w.images(std::process::id()).last().unwrap().mount_namespace();
     let entered = w.images(pid).last().unwrap().mount_namespace();
@@ -200,10 +202,7 @@ fn a_process_that_blocks_its_map_does_not_block_the_watcher() {
     };
     let blocked = fuse.process_that_blocks_its_map("file").unwrap();
     w.read_again();
-    let begun = Instant::now();
-    while !w.scan(Instant::now() + Duration::from_millis(2)) {
-        assert!(begun.elapsed() < Duration::from_secs(60));
-    }
+    eventually("all other processes", HANG_LIMIT, || w.scan(Instant::now() + Duration::from_millis(2)));
     // All others are known.
     assert!(w.images(std::process::id()).last().unwrap().mappings().next().is_some());
     if w.scanner.blocked() == 0 {
@@ -215,17 +214,12 @@ fn a_process_that_blocks_its_map_does_not_block_the_watcher() {
     assert!(!w.read(blocked.pid));
     w.read_if_unread(blocked.pid);
     assert_eq!(w.scanner.blocked(), 1);
-    while w.blocked.iter().any(|reading| reading.since.elapsed() < BLOCKED) {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    eventually("the time", HANG_LIMIT, || w.blocked.iter().all(|reading| reading.since.elapsed() >= BLOCKED));
     assert_eq!((w.take_blocked(), w.take_blocked()), (vec![blocked.pid], vec![]));
     // When the reading returns, the process can be read again.
     drop(fuse);
     blocked.wait();
-    let begun = Instant::now();
-    while w.scanner.blocked() > 0 && begun.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("the end of the reading", HANG_LIMIT, || w.scanner.blocked() == 0);
     assert!(w.scan(later()) && w.blocked.is_empty() && w.scanner.blocked() == 0);
 }
 
@@ -236,8 +230,7 @@ fn while_records_are_lost_all_the_time_proc_is_read_again_once_a_second() {
     };
     w.scan(later());
     let mut times = vec![w.read_at];
-    let begun = Instant::now();
-    while times.len() < 3 && begun.elapsed() < Duration::from_secs(60) {
+    eventually("two more readings", HANG_LIMIT, || {
         w.is_stale = true;
         w.update();
         // A reading is completed before the next one begins.
@@ -249,9 +242,9 @@ fn while_records_are_lost_all_the_time_proc_is_read_again_once_a_second() {
         if w.read_at != times[times.len() - 1] {
             times.push(w.read_at);
         }
-    }
+        times.len() == 3
+    });
     assert!(times.windows(2).all(|t| t[1] - t[0] >= READ_INTERVAL), "{times:?}");
-    assert_eq!(times.len(), 3);
 }
 
 #[test]
@@ -262,10 +255,7 @@ fn a_child_does_not_have_the_mappings_of_a_program_that_its_parent_executed_late
     let pid = parent.id();
     let program = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let own = program(std::process::id());
-    let begun = Instant::now();
-    while program(pid) == own && begun.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    eventually("the shell", HANG_LIMIT, || program(pid) != own);
     let Some(mut w) = open(RING) else {
         parent.kill().unwrap();
         parent.wait().unwrap();
@@ -274,20 +264,20 @@ fn a_child_does_not_have_the_mappings_of_a_program_that_its_parent_executed_late
     let shell = program(pid);
     // The shell forks and executes a program before the watcher has read it.
     io::Write::write_all(&mut input, b"\n").unwrap();
-    while program(pid) == shell && begun.elapsed() < Duration::from_secs(60) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    std::thread::sleep(Duration::from_millis(20));
-    w.update();
+    eventually("the program", HANG_LIMIT, || {
+        w.update();
+        w.images(pid).last().is_some_and(|image| files(image).iter().any(|file| file.ends_with("sleep")))
+    });
     let child = w.running().find(|(_, image)| image.parent == pid).unwrap().0;
     assert_eq!(program(child), shell);
     let has = |w: &Watcher, name: &str| files(&w.images(child)[0]).iter().any(|file| file.ends_with(name));
     // A reading that took too long is repeated.
-    while !has(&w, &shell.to_string_lossy()) && begun.elapsed() < Duration::from_secs(60) {
+    eventually("the mappings of the child", HANG_LIMIT, || {
         w.scan(later());
-    }
+        has(&w, &shell.to_string_lossy())
+    });
+    assert!(!has(&w, "sleep"), "{:?}", w.images(child));
     let image = &w.images(child)[0];
-    assert!(has(&w, &shell.to_string_lossy()) && !has(&w, "sleep"), "{image:?}");
     assert_ne!(image.mount_namespace(), 0);
     parent.kill().unwrap();
     parent.wait().unwrap();
@@ -320,13 +310,11 @@ fn a_cpu_that_was_offline_is_watched_again() {
     let mut child = Command::new("sleep").arg("100").spawn().unwrap();
     w.follow_cpus(&all).unwrap();
     assert_eq!(w.rings.len(), all.len());
-    let begun = Instant::now();
-    let is_known = |w: &Watcher| w.images(child.id()).last().is_some_and(|i| &*i.name == b"sleep");
-    while !is_known(&w) && begun.elapsed() < Duration::from_secs(60) {
+    eventually("the process", HANG_LIMIT, || {
         w.update();
         w.scan(later());
-    }
-    assert!(is_known(&w));
+        w.images(child.id()).last().is_some_and(|i| &*i.name == b"sleep")
+    });
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -132,16 +132,13 @@ fn at_offset(pid: u32, offset: u64, wanted: impl Fn(&MappedFile) -> bool) -> Opt
 /// A process that sleeps and has libc mapped.
 fn sleeper() -> Option<std::process::Child> {
     let child = std::process::Command::new("sleep").arg("600").spawn().ok()?;
-    for _ in 0..60_000 {
+    testing::eventually("libc", testing::HANG_LIMIT, || {
         let map = map_of(child.id());
         let numbers = numbers_of(&map, is_libc);
         // Four mappings: the dynamic linker has mapped all of libc.
-        if map.mappings.iter().filter(|m| numbers.contains(&m.backing)).count() >= 4 {
-            return Some(child);
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    None
+        map.mappings.iter().filter(|m| numbers.contains(&m.backing)).count() >= 4
+    });
+    Some(child)
 }
 
 /// The file offset of an address of this process.
@@ -201,34 +198,26 @@ fn unlinked_copy(test: &str) -> Option<Copy> {
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
     // The copy runs a test that only sleeps. A process that another test forked meanwhile holds the
     // copy open for writing until it runs its own program.
-    let child = (0..1000).find_map(|_| {
+    let child = testing::eventually("the copy's closing", testing::HANG_LIMIT, || {
         let child = std::process::Command::new(&copy)
             .args(["--exact", "process::tests::sleeps_on_request", "--nocapture"])
             .env("SYMBOLS_TEST_SLEEP", "1")
             .stdout(std::process::Stdio::null())
             .spawn();
         match child {
-            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => {
-                std::thread::sleep(std::time::Duration::from_millis(5));
-                None
-            }
+            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => None,
             other => Some(other),
         }
     });
-    let Some(Ok(child)) = child else {
+    let Ok(child) = child else {
         testing::report_skip(test, format_args!("cannot run a copy in {}: {child:?}", copy.display()));
         return None;
     };
     let mut copied = Copy { child, name, landmark: 0 };
     let (pid, offset) = (copied.child.id(), offset_of(landmark()).unwrap());
     let is_copy = |file: &MappedFile| file.path == copy.as_os_str().as_encoded_bytes();
-    for _ in 0..60_000 {
-        if let Some(addr) = at_offset(pid, offset, is_copy) {
-            copied.landmark = addr;
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    copied.landmark =
+        testing::eventually("the mapping", testing::HANG_LIMIT, || at_offset(pid, offset, is_copy));
     std::fs::remove_file(&copy).unwrap();
     Some(copied)
 }
@@ -325,7 +314,6 @@ fn an_interrupt_ends_the_wait_and_shortens_those_that_follow() {
     };
     stop(&p);
     p.set_interrupted(Some(Arc::new(|| true)));
-    let begun = Instant::now();
     assert_eq!(p.name(me, 0, landmark()).symbol, None);
     let messages = p.take_messages();
     assert_eq!(messages.len(), 1, "{messages:?}");
@@ -341,7 +329,7 @@ fn an_interrupt_ends_the_wait_and_shortens_those_that_follow() {
     assert!(p.name(me, 0, libc_function).symbol.is_some());
     stop(&p);
     assert_eq!(p.name(me, 0, libc_function + 1).symbol, None);
-    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert_shortened(&mut p);
 }
 
 #[test]
@@ -353,9 +341,16 @@ fn an_interrupt_during_no_wait_shortens_those_that_follow() {
     // SAFETY: a child that was not waited for.
     unsafe { libc::kill(p.reader.pid().unwrap() as i32, libc::SIGSTOP) };
     p.interrupt();
-    let begun = Instant::now();
     assert_eq!(p.name(me, 0, landmark()).symbol, None);
-    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert_shortened(&mut p);
+}
+
+/// The wait that ended was not of the 600 seconds that were allowed.
+#[track_caller]
+fn assert_shortened(p: &mut Processes) {
+    let messages = p.take_messages();
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert!(messages[0].contains("takes longer than 500 ms (option symtimeout)"), "{messages:?}");
 }
 
 fn sysconf_address() -> u64 {

@@ -344,7 +344,14 @@ mod tests {
         fs::write(dir.join(&left), "").unwrap();
         let place = dir.to_path_buf();
         let there = move || {
-            std::thread::sleep(Duration::from_millis(100));
+            // The half that was sent is in a file that is open and has no name.
+            let has = |fd: &Path, place: &Path| {
+                let file = fs::read_link(fd).unwrap_or_default();
+                file.starts_with(place) && fs::metadata(fd).is_ok_and(|file| file.len() > 0)
+            };
+            testing::eventually("the half of the file", testing::HANG_LIMIT, || {
+                fs::read_dir("/proc/self/fd").unwrap().flatten().any(|fd| has(&fd.path(), &place))
+            });
             assert_eq!(names(&place), [left, "debuginfo".into()]);
             assert!(fs::read(place.join("debuginfo")).unwrap().is_empty());
         };

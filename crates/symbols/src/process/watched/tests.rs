@@ -164,12 +164,9 @@ fn a_removed_file_is_closed_a_while_after_its_end_and_keeps_its_names() {
 }
 
 /// Waits for other tests, which watch the same processes until they end.
-fn until(mut done: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < Duration::from_secs(60));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+#[track_caller]
+fn until(done: impl FnMut() -> bool) {
+    testing::eventually("the condition", testing::HANG_LIMIT, done);
 }
 
 fn run_list(program: &Path) -> u32 {
@@ -297,11 +294,10 @@ fn a_map_is_dropped_when_the_watcher_forgets_its_program() {
     p.set_watcher(Some(Arc::new(Mutex::new(watcher))));
     while !p.watch() {}
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-    let begun = Instant::now();
-    while p.processes.get(&child.id()).is_none_or(|p| p.program.is_none()) {
-        assert!(begun.elapsed() < Duration::from_secs(60));
+    until(|| {
         p.see(child.id());
-    }
+        p.processes.get(&child.id()).is_some_and(|p| p.program.is_some())
+    });
     child.kill().unwrap();
     child.wait().unwrap();
     p.watch();
