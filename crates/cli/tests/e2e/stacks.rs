@@ -244,9 +244,8 @@ fn values_of_a_firing_share_its_stack() -> Verdict {
         let lines = o.out.lines().filter(|l| l.starts_with(of));
         lines.filter_map(|l| l.split(' ').next_back()?.parse::<u64>().ok()).sum()
     };
-    // The runtime may call getppid, too.
-    for (of, least) in [("a", 3000), ("b", 4000), ("c", 6000), ("d", 6000), ("e", 6000)] {
-        assert!((least..least + 4).contains(&sum(of)), "{of}: {o:?}");
+    for (of, all) in [("a", 3000), ("b", 4000), ("c", 6000), ("d", 6000), ("e", 6000)] {
+        assert_eq!(sum(of), all, "{of}: {o:?}");
     }
     Pass
 }

@@ -2,7 +2,7 @@
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::args::types;
-use crate::machine::{no_argument_types, no_events};
+use crate::machine::{is_guest, no_argument_types, no_events};
 use crate::tool::{dtrace, finish, start, suppressed, workload};
 
 tests! {
@@ -73,9 +73,9 @@ fn every_attach_method_counts_the_same_system_calls() -> Verdict {
         if let Some(skip) = no_argument_types() {
             return skip;
         }
-        let suppressed = suppressed(&o) > 0;
+        let lost = suppressed(&o);
         let n = o.code(0).last_number();
-        assert!(n == 2345 || suppressed && n < 2345, "{probe}: {n}");
+        assert!(n <= 2345 && n + lost >= 2345, "{probe}: {n}, {lost} suppressed");
     }
     Pass
 }
@@ -149,7 +149,7 @@ fn a_tracepoint_sees_the_self_variables_of_its_thread() -> Verdict {
         return skip;
     }
     let n = o.last_number();
-    assert!(n == 300 || suppressed(&o) > 0 && (1..300).contains(&n), "{o:?}");
+    assert!(n <= 300 && n + suppressed(&o) >= 300, "{o:?}");
     Pass
 }
 
@@ -223,8 +223,7 @@ fn bare_tracepoints_fire_as_often_as_events_at_the_same_place() -> Verdict {
     let o = dtrace(&["-qc", &workload("spawn", 20), "-n", script]).code(0);
     let (switches, exits) = (o.value_of("switches"), o.value_of("exits"));
     // Where threads are preempted inside of programs, the kernel suppresses firings and counts them.
-    let suppressed = o.err.contains("suppressed");
-    assert!(switches >= 20 && (switches == exits || suppressed), "{o:?}");
+    assert!(switches > 0 && (switches - exits).abs() <= suppressed(&o), "{o:?}");
     Pass
 }
 
@@ -246,6 +245,9 @@ fn arguments_of_bare_tracepoints_are_exact() -> Verdict {
         END { printf(\"changes %d\\nwrong %d\\n\", changes, wrong); }";
     let o = dtrace(&["-qc", &workload("spawn", 20), "-n", script]).code(0);
     let (changes, wrong) = (o.value_of("changes"), o.value_of("wrong"));
-    assert!(changes >= 20 && wrong * 20 <= changes || o.err.contains("suppressed"), "{o:?}");
+    // A firing that is missing makes the next one of its CPU wrong, and where arguments are wrong all are.
+    let right = changes - wrong;
+    assert!(right >= 20, "{o:?}");
+    assert!(!is_guest() || wrong <= suppressed(&o), "{o:?}");
     Pass
 }
