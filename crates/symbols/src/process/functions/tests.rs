@@ -14,6 +14,13 @@ extern "C" fn functions_test_landmark(x: u64) -> u64 {
     if std::hint::black_box(x) > 5 { x.wrapping_mul(3) } else { 7 }
 }
 
+/// Waits as long as a test may: what it reads is large, and other tests read at the same time.
+fn patient() -> Processes {
+    let mut p = Processes::new();
+    p.set_limits(testing::HANG_LIMIT, 256 << 20);
+    p
+}
+
 fn own(p: &mut Processes, name: &str) -> MappedText {
     let all = p.mapped(std::process::id()).unwrap();
     all.into_iter().find(|m| m.is_code && m.name.starts_with(name)).unwrap()
@@ -39,7 +46,7 @@ fn named<'a>(functions: &'a [Function], name: &str) -> &'a Function {
 
 #[test]
 fn a_function_of_this_process_is_found_with_its_code() {
-    let mut p = Processes::new();
+    let mut p = patient();
     let text = own(&mut p, "symbols-");
     let select = Select::Matching(vec!["functions_test_landmark".into()]);
     let list = p.functions(text.file, &everything(select)).unwrap();
@@ -72,7 +79,7 @@ fn a_function_of_this_process_is_found_with_its_code() {
 
 #[test]
 fn rust_names_match_in_both_forms() {
-    let mut p = Processes::new();
+    let mut p = patient();
     let file = own(&mut p, "symbols-").file;
     let mut find = |pattern: &str| {
         let query = FunctionQuery::names(Select::Matching(vec![pattern.into()]));
@@ -91,7 +98,7 @@ fn rust_names_match_in_both_forms() {
 
 #[test]
 fn functions_of_libc_have_aliases_and_no_stubs() {
-    let mut p = Processes::new();
+    let mut p = patient();
     let file = own(&mut p, "libc.so").file;
     let begun = Instant::now();
     let names = p.functions(file, &FunctionQuery::names(Select::All)).unwrap();
@@ -126,7 +133,7 @@ fn functions_of_libc_have_aliases_and_no_stubs() {
 
 #[test]
 fn what_unwinds_is_told() {
-    let mut p = Processes::new();
+    let mut p = patient();
     let mut reasons = HashMap::new();
     for m in p.mapped(std::process::id()).unwrap() {
         let list = p.functions(m.file, &FunctionQuery::names(Select::Nothing));
@@ -139,7 +146,7 @@ fn what_unwinds_is_told() {
 
 #[test]
 fn a_process_that_is_gone_is_an_error_in_words() {
-    let mut p = Processes::new();
+    let mut p = patient();
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     let why = p.mapped(child.id()).unwrap_err();
