@@ -24,15 +24,16 @@ fn a_tick_clause_can_end_the_session() -> Verdict {
     Pass
 }
 
-/// A slow tick has several chances in a period. How many firings a stolen CPU misses is unknown,
-/// but none occurs twice.
+/// A slow tick has several chances in a period. None occurs twice, and one that is missing is reported. The
+/// last one is due with the end.
 fn slow_ticks_fire_once_a_period() -> Verdict {
     if let Some(skip) = no_clock() {
         return skip;
     }
     let o = dtrace(&["-qn", "tick-1s { n++; } tick-3s { printf(\"%d\\n\", n); exit(0); }"]).code(0);
-    let n: u64 = o.out.trim().parse().unwrap();
-    assert!(n <= 3, "{n} ticks of 1 s in 3 s");
+    let n: i64 = o.out.trim().parse().unwrap();
+    let missing: i64 = reported(&o.err, "tick-1s").values().sum();
+    assert!(n <= 3 && n + missing >= 2, "{n} ticks of 1 s in 3 s, {missing} missing");
     Pass
 }
 
@@ -61,19 +62,24 @@ fn profile_samples_a_busy_process() -> Verdict {
     if let Some(skip) = no_clock() {
         return skip;
     }
-    // A second of CPU time, however long that takes.
-    let o = dtrace(&[
-        "-q",
-        "-c",
-        &workload("cputime", 1000),
-        "-n",
-        "profile-997hz /pid == $target/ { @[pid, execname] = count(); }",
-    ])
-    .code(0);
-    let n = o.last_number();
-    // Ticks are not repeated for time that a host steals, and an emulated CPU gets little time of
-    // its own.
-    assert!((10..=1100).contains(&n), "{n} samples of one second at 997 hz: {o:?}");
+    // A second of CPU time, however long that takes. Each stay on a CPU, from one switch to the next, has
+    // the firings that are due in it, which are at most one more or less than its time says.
+    let script = "
+        syscall::getpgrp:entry /pid == $target && !begun/ { begun = 1; on = timestamp; stays = 1; }
+        sched:::off-cpu /tid == $target && on/ { time += timestamp - on; on = 0; off = 1; }
+        sched:::on-cpu /tid == $target && off/ { off = 0; on = timestamp; stays++; }
+        profile-997hz /tid == $target && on/ { @ = count(); }
+        syscall::getpgrp:entry /pid == $target && begun++ == 2/ { time += timestamp - on; on = 0; }
+        END { printf(\"time %d\\nstays %d\\n\", time, stays); printa(\"samples %@d\\n\", @); }";
+    let script = format!("uint64_t time; uint64_t on; {script}");
+    let o = dtrace(&["-q", "-c", &workload("cputime", 1000), "-n", &script]).code(0);
+    let missing: i64 = reported(&o.err, "profile-997hz").values().sum();
+    let (due, stays) = (o.value_of("time") * 997 / 1_000_000_000, o.value_of("stays"));
+    let samples = o.value_of("samples");
+    assert!(
+        samples <= due + stays && samples + missing >= due - stays,
+        "{due} due, {missing} missing: {o:?}"
+    );
     Pass
 }
 
@@ -141,7 +147,7 @@ fn exactly_one_of_arg0_and_arg1_is_set_in_a_sample() -> Verdict {
          END { printa(\"bad %@d\\n\", @bad); printa(\"all %@d\\n\", @all); }",
     ])
     .code(0);
-    assert!(!o.out.contains("bad "), "exactly one of the two is set: {o:?}");
+    assert!(!o.out.contains("bad ") && o.value_of("all") > 0, "exactly one of the two is set: {o:?}");
     Pass
 }
 
@@ -176,38 +182,37 @@ pub(crate) fn reported(err: &str, probe: &str) -> BTreeMap<u32, i64> {
 }
 
 /// Holds a CPU six times, for 50 ms with interrupts disabled, beside a clock; what the clock served
-/// and what was reported are all that was due. The times at which the session is activated and ends
-/// are known no better than it is scheduled: of several runs one has to be exact.
+/// and what was reported are all that was due: on each CPU at least what is due from its first firing to
+/// its last, and at most what is due from BEGIN to END.
 fn served_and_reported_are_all_that_was_due(probe: &str) -> Verdict {
     if let Some(skip) = no_clock() {
         return skip;
     }
     let script = format!(
-        "BEGIN {{ begun = timestamp; }} {probe}hz {{ @[cpu] = count(); }} \
-         tick-100ms {{ last = timestamp; n++; }} tick-100ms /n <= 6/ {{ chill(50000000); }} \
-         tick-100ms /n >= 12/ {{ exit(0); }} \
-         END {{ printf(\"window %d\\n\", last - begun); printa(\"cpu %d %@d\\n\", @); }}"
+        "BEGIN {{ begun = timestamp; }} {probe}hz {{ this->due = timestamp - arg2; }} \
+         {probe}hz {{ @first[cpu] = min(this->due); @last[cpu] = max(this->due); @[cpu] = count(); }} \
+         tick-100ms {{ n++; }} tick-100ms /n <= 6/ {{ chill(50000000); }} tick-100ms /n >= 12/ {{ exit(0); }} \
+         END {{ printf(\"window %d\\n\", timestamp - begun); \
+         printa(\"cpu %d %@d %@d %@d\\n\", @, @first, @last); }}"
     );
-    let mut errors = Vec::new();
-    for _ in 0..10 {
-        let o = dtrace(&["-qwn", &script]).code(0);
-        let missing = reported(&o.err, &format!("{probe}hz"));
-        // 997 a second are 49 in 50 ms.
-        assert!(missing.values().any(|n| *n >= 200), "{o:?}");
-        let rate: i64 = probe.split_once('-').unwrap().1.parse().unwrap();
-        let due = o.value_of("window") * rate / 1_000_000_000;
-        let mut served: BTreeMap<u32, i64> = BTreeMap::new();
-        for line in o.out.lines().filter_map(|l| l.strip_prefix("cpu ")) {
-            let (cpu, count) = line.split_once(' ').unwrap();
-            served.insert(cpu.parse().unwrap(), count.parse().unwrap());
-        }
-        let exact = |(cpu, count): (&u32, &i64)| (count + missing.get(cpu).unwrap_or(&0) - due).abs() <= 2;
-        if served.iter().all(exact) {
-            return Pass;
-        }
-        errors.push((due, served, missing));
+    let o = dtrace(&["-qwn", &script]).code(0);
+    let missing = reported(&o.err, &format!("{probe}hz"));
+    // 997 a second are 49 in 50 ms, of which one is served late, six times.
+    assert!(missing.values().any(|n| *n >= 6 * 48), "{o:?}");
+    let rate: i64 = probe.split_once('-').unwrap().1.parse().unwrap();
+    let most = o.value_of("window") * rate / 1_000_000_000 + 1;
+    let mut rows = o.out.lines().filter_map(|l| l.strip_prefix("cpu ")).peekable();
+    assert!(rows.peek().is_some(), "{o:?}");
+    for row in rows {
+        let words: Vec<i64> = row.split(' ').map(|word| word.parse().unwrap()).collect();
+        let [cpu, served, first, last] = words[..] else { panic!("{o:?}") };
+        // A firing's time is read a moment later than its lateness. What is due is counted from the times at which
+        // the clock of the CPU was begun and ended, so that it may be less by one at each end.
+        let least = (last - first + 500_000_000 / rate) * rate / 1_000_000_000 - 1;
+        let all = served + missing.get(&(cpu as u32)).unwrap_or(&0);
+        assert!((least..=most).contains(&all), "{least} to {most}, not {all} on CPU {cpu}: {o:?}");
     }
-    panic!("due, served, reported: {errors:?}");
+    Pass
 }
 
 fn missing_firings_of_a_profile_clock_are_reported_per_cpu() -> Verdict {
