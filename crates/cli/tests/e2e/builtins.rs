@@ -47,7 +47,8 @@ fn uregs_are_the_registers_of_the_calling_process() -> Verdict {
 }
 
 fn uregs_of_a_kernel_thread_fault() -> Verdict {
-    // An idle thread, or a child of the thread that makes the others: one of them is switched off all the time.
+    // An idle thread, or a child of the thread that makes the others: one of them is switched off
+    // all the time.
     let switch = "rawtp:sched::sched_switch /pid == 0 || ppid == 2/";
     let script = format!(
         "{switch} {{ n++; }} {switch} {{ x = uregs[R_R0]; bad++; }} {switch} {{ exit(0); }} \

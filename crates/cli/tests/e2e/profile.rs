@@ -24,8 +24,8 @@ fn a_tick_clause_can_end_the_session() -> Verdict {
     Pass
 }
 
-/// A slow tick has several chances in a period. None occurs twice, and one that is missing is reported. The
-/// last one is due with the end.
+/// A slow tick has several chances in a period. None occurs twice, and one that is missing is
+/// reported. The last one is due with the end.
 fn slow_ticks_fire_once_a_period() -> Verdict {
     if let Some(skip) = no_clock() {
         return skip;
@@ -62,8 +62,9 @@ fn profile_samples_a_busy_process() -> Verdict {
     if let Some(skip) = no_clock() {
         return skip;
     }
-    // A second of CPU time, however long that takes. Each stay on a CPU, from one switch to the next, has
-    // the firings that are due in it, which are at most one more or less than its time says.
+    // A second of CPU time, however long that takes. Each stay on a CPU, from one switch to the
+    // next, has the firings that are due in it, which are at most one more or less than its time
+    // says.
     let script = "
         syscall::getpgrp:entry /pid == $target && !begun/ { begun = 1; on = timestamp; stays = 1; }
         sched:::off-cpu /tid == $target && on/ { time += timestamp - on; on = 0; off = 1; }
@@ -182,8 +183,8 @@ pub(crate) fn reported(err: &str, probe: &str) -> BTreeMap<u32, i64> {
 }
 
 /// Holds a CPU six times, for 50 ms with interrupts disabled, beside a clock; what the clock served
-/// and what was reported are all that was due: on each CPU at least what is due from its first firing to
-/// its last, and at most what is due from BEGIN to END.
+/// and what was reported are all that was due: on each CPU at least what is due from its first
+/// firing to its last, and at most what is due from BEGIN to END.
 fn served_and_reported_are_all_that_was_due(probe: &str) -> Verdict {
     if let Some(skip) = no_clock() {
         return skip;
@@ -206,8 +207,9 @@ fn served_and_reported_are_all_that_was_due(probe: &str) -> Verdict {
     for row in rows {
         let words: Vec<i64> = row.split(' ').map(|word| word.parse().unwrap()).collect();
         let [cpu, served, first, last] = words[..] else { panic!("{o:?}") };
-        // A firing's time is read a moment later than its lateness. What is due is counted from the times at which
-        // the clock of the CPU was begun and ended, so that it may be less by one at each end.
+        // A firing's time is read a moment later than its lateness. What is due is counted from the
+        // times at which the clock of the CPU was begun and ended, so that it may be less by one at
+        // each end.
         let least = (last - first + 500_000_000 / rate) * rate / 1_000_000_000 - 1;
         let all = served + missing.get(&(cpu as u32)).unwrap_or(&0);
         assert!((least..=most).contains(&all), "{least} to {most}, not {all} on CPU {cpu}: {o:?}");

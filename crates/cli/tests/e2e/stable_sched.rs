@@ -113,8 +113,9 @@ fn a_thread_leaves_its_queue_and_comes_back_once_for_each_sleep() -> Verdict {
 }
 
 fn wakeups_name_the_thread_that_is_woken() -> Verdict {
-    // Two threads wake each other, so that no wake-up is made by a process in which no program runs, as those
-    // that supervise a machine. The first thread sleeps in read, and the other one wakes it by each of its writes at most once.
+    // Two threads wake each other, so that no wake-up is made by a process in which no program
+    // runs, as those that supervise a machine. The first thread sleeps in read, and the other one
+    // wakes it by each of its writes at most once.
     let script = "
         syscall::read:entry /tid == $target/ { self->in = 1; }
         syscall::read:return /tid == $target/ { self->in = 0; }

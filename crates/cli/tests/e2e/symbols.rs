@@ -215,7 +215,8 @@ fn a_file_system_that_never_answers_does_not_block_the_tracer() -> Verdict {
     let told = o.err.matches(&format!("takes longer than {limit} ms (option symtimeout)")).count();
     assert_eq!(told, 1, "{o:?}");
 
-    // Signals are handled while the lookup waits, whatever its timeout, which is longer than a run may be.
+    // Signals are handled while the lookup waits, whatever its timeout, which is longer than a run
+    // may be.
     let (before, timeout) = (fuse.unanswered(), format!("symtimeout={}s", 2 * LIMIT.as_secs()));
     let mut tracer = begin_waiting(std::slice::from_mut(second), &["-x", &timeout]);
     eventually("a lookup that waits", LIMIT, || fuse.unanswered() > before);

@@ -149,8 +149,9 @@ fn self_variables_of_interrupts_are_freed_with_the_thread() -> Verdict {
 fn idle_threads_of_each_cpu_have_their_own_variables() -> Verdict {
     let cpus = cpus();
     let [one, two, ..] = cpus[..] else { return Skip("there is one CPU only".into()) };
-    // All idle threads have the id 0, but each has its own variables. It ends when the idle thread of each of two CPUs has found what it
-    // stored: one variable of both would have had the other's value before that. A CPU is idle for a moment even on a busy machine.
+    // All idle threads have the id 0, but each has its own variables. It ends when the idle thread
+    // of each of two CPUs has found what it stored: one variable of both would have had the other's
+    // value before that. A CPU is idle for a moment even on a busy machine.
     let switch = "rawtp:sched::sched_switch";
     let script = format!(
         "self int cpu; self int b[int]; int bad; int again[int]; \
@@ -195,8 +196,8 @@ fn times(work: &str, count: u32, script: &str) -> (i64, i64, i64) {
 fn vtimestamp_advances_with_cpu_time() -> Verdict {
     // row builtin.vtimestamp
     let (cpu, vtime, wall) = times("cputime", 300, "");
-    // The kernel's account has the session's programs, which run at each of the thread's many calls. The
-    // other one has interrupts, and the time for which a host runs something else.
+    // The kernel's account has the session's programs, which run at each of the thread's many
+    // calls. The other one has interrupts, and the time for which a host runs something else.
     assert!(vtime > cpu / 2, "cpu {cpu}, vtimestamp {vtime}, wall {wall}");
     assert!(wall - vtime > 90_000_000, "the sleep is not in it: vtimestamp {vtime}, wall {wall}");
     Pass
@@ -229,8 +230,8 @@ fn vtimestamp_excludes_the_time_of_probes() -> Verdict {
         "{call} {{ @s[stack()] = count(); @u[ustack()] = count(); \
          @e[execname, probefunc, tid] = quantize(timestamp); @t[stack(), ustack(), tid] = avg(timestamp); }}"
     );
-    // The least time from one call to the next, which no pause is in: that of the call and of the kernel's
-    // path to our program.
+    // The least time from one call to the next, which no pause is in: that of the call and of the
+    // kernel's path to our program.
     let least = |heavy: &str| {
         let script = format!(
             "self uint64_t v; self uint64_t t; {heavy} \

@@ -148,7 +148,8 @@ fn wakeups_counts_who_wakes_whom() -> Verdict {
     let row = format!("{pid} {0} {pid} {0} ", program.name);
     let lines = lines_with(&o, &program.name);
     let own: Vec<i64> = lines.iter().filter_map(|l| l.strip_prefix(&*row)?.parse().ok()).collect();
-    // A thread that finds its byte does not sleep, and locks of the process wake threads too: the probe says how many there were.
+    // A thread that finds its byte does not sleep, and locks of the process wake threads too: the
+    // probe says how many there were.
     let lost = suppressed(&o) + suppressed(&counted);
     assert!(own.len() == 1 && own[0] > 0, "{o:?}");
     assert!((own[0] - counted.last_number()).abs() <= lost, "{o:?} {counted:?}");

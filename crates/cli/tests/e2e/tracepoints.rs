@@ -245,7 +245,8 @@ fn arguments_of_bare_tracepoints_are_exact() -> Verdict {
         END { printf(\"changes %d\\nwrong %d\\n\", changes, wrong); }";
     let o = dtrace(&["-qc", &workload("spawn", 20), "-n", script]).code(0);
     let (changes, wrong) = (o.value_of("changes"), o.value_of("wrong"));
-    // A firing that is missing makes the next one of its CPU wrong, and where arguments are wrong all are.
+    // A firing that is missing makes the next one of its CPU wrong, and where arguments are wrong
+    // all are.
     let right = changes - wrong;
     assert!(right >= 20, "{o:?}");
     assert!(!is_guest() || wrong <= suppressed(&o), "{o:?}");

@@ -261,7 +261,8 @@ fn stacks_of_python_are_those_of_a_debugger() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
-    // The interpreter calls otherwise what it has called often. It sleeps for so long as it is told, for both.
+    // The interpreter calls otherwise what it has called often. It sleeps for so long as it is
+    // told, for both.
     let code = "import time\ndef f():\n  n = 0\n  while True:\n    n += 1\n    time.sleep(0.001 if n < 300 else float(input('ready\\n')))\nprint(max([1], key=lambda n: f()))";
     let mut python = Command::new("python3");
     let Ok(mut python) = python.args(["-c", code]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()

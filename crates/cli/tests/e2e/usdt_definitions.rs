@@ -48,8 +48,8 @@ provider {provider} {{
     )
 }
 
-/// The program of a definition, which fires `count` times at a line of input and prints when it is done. At each line with a question mark
-/// before it fires once, with 0.
+/// The program of a definition, which fires `count` times at a line of input and prints when it is
+/// done. At each line with a question mark before it fires once, with 0.
 fn text(provider: &str, members: &str, values: &str, count: u32) -> String {
     let upper = provider.to_uppercase();
     format!(

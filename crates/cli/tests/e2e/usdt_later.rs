@@ -107,8 +107,9 @@ fn until_traced(process: &mut Child) {
     eventually("the tracing of the probe", LIMIT, || asked_once(process) == "1");
 }
 
-/// Says for each line whether the probe is traced, and fires with a number that adds nothing if so. Fires at the end of its input. The
-/// kernel counts a semaphore up a moment before it changes the code, so a probe is traced where both are.
+/// Says for each line whether the probe is traced, and fires with a number that adds nothing if so.
+/// Fires at the end of its input. The kernel counts a semaphore up a moment before it changes the
+/// code, so a probe is traced where both are.
 const ASKED: &str = r#"
 #include <stdlib.h>
 #include <unistd.h>

@@ -323,7 +323,8 @@ fn a_process_that_blocks_its_address_map_does_not_block_the_session() -> Verdict
     let errors = tracer.stderr.take().unwrap();
     let at_first = bytes_in(&errors);
     run(&path);
-    // It says that the reading takes long, which remains so. The session goes on after that, and ends.
+    // It says that the reading takes long, which remains so. The session goes on after that, and
+    // ends.
     eventually("a message", LIMIT, || bytes_in(&errors) > at_first);
     let before = crate::tool::unread(&tracer);
     crate::tool::printed_more(&mut tracer, before);

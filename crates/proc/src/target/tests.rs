@@ -20,7 +20,8 @@ fn wait_until(done: impl FnMut() -> bool) {
     eventually("the condition", HANG_LIMIT, done);
 }
 
-/// Returns when the tracer has dealt with what came before: one serves all targets, one event after the other.
+/// Returns when the tracer has dealt with what came before: one serves all targets, one event after
+/// the other.
 fn wait_for_the_tracer() {
     let child = sleeper();
     Target::grab(child.id() as i32).unwrap().release();
