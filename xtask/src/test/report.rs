@@ -67,7 +67,9 @@ impl Report {
         let named = line.strip_prefix("test ").and_then(|l| l.split_once(" ... "));
         let rest = match named {
             Some((name, rest)) => {
-                self.running = Some(name.trim().to_owned());
+                // Rust's own runner says so of a test that has to panic.
+                let name = name.trim();
+                self.running = Some(name.strip_suffix(" - should panic").unwrap_or(name).to_owned());
                 rest
             }
             None => line,
@@ -155,7 +157,7 @@ test kernel::hidden ... skipped bpf::kernel::hidden: no symbols: none
 ok <0.002s>
 skipped bpf::kernel::other: no clock
 test kernel::other ... ok <0.003s>
-test kernel::odd ... FAILED <0.250s>
+test kernel::odd - should panic ... FAILED <0.250s>
 test e2e::fbt::calls      ... ignored (the kernel has none, at all (5))
 test e2e::fbt::long       ... repeated e2e::fbt::long: up to 5 firings; it failed: 4
 repeated e2e::fbt::long: up to 3 firings; it failed: 2
