@@ -87,6 +87,18 @@ pub fn offset_in_file(address: u64) -> Option<u64> {
     })
 }
 
+/// The CPU time that a process has used; none if it is gone. How far its work is, whatever else the machine does.
+pub fn cpu_time(pid: u32) -> Duration {
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the calls write to these two.
+    let known = unsafe {
+        libc::clock_getcpuclockid(pid as libc::pid_t, &raw mut clock) == 0
+            && libc::clock_gettime(clock, &raw mut time) == 0
+    };
+    if known { Duration::new(time.tv_sec as u64, time.tv_nsec as u32) } else { Duration::ZERO }
+}
+
 /// True when this process runs as root.
 pub fn is_root() -> bool {
     // SAFETY: the call has no arguments and cannot fail.
@@ -284,6 +296,16 @@ mod tests {
         );
         let line = repetition("a::b", &["up to 3".into()], &Failed::from("left: 1\n right: 2"));
         assert_eq!(line, "repeated a::b: up to 3; it failed: left: 1; right: 2");
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_process_grows_while_it_works_and_is_none_when_it_is_gone() {
+        let before = cpu_time(std::process::id());
+        eventually("some work", HANG_LIMIT, || cpu_time(std::process::id()) > before);
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id();
+        child.wait().unwrap();
+        assert_eq!(cpu_time(pid), Duration::ZERO);
     }
 
     #[test]

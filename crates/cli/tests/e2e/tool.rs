@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+pub(crate) use testing::cpu_time;
+use testing::eventually;
+
 /// The binary under test.
 pub(crate) fn binary() -> PathBuf {
     std::env::var_os("DTRACE_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_dtrace")), PathBuf::from)
@@ -148,15 +151,10 @@ pub(crate) fn printed(child: &mut Child) {
 /// the pipe later. Returns the number of bytes.
 #[track_caller]
 pub(crate) fn printed_more(child: &mut Child, than: i32) -> i32 {
-    let begun = Instant::now();
-    loop {
+    eventually("a line that is printed", LIMIT, || {
         let bytes = unread(child);
-        if bytes > than || child.try_wait().unwrap().is_some() {
-            return bytes;
-        }
-        assert!(begun.elapsed() < LIMIT, "nothing is printed");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        (bytes > than || child.try_wait().unwrap().is_some()).then_some(bytes)
+    })
 }
 
 /// Number of bytes in the pipe.
