@@ -1,6 +1,7 @@
 //! The sections: start, cost per event, rows, enable and exit.
 
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use crate::calls::BATCH;
@@ -282,6 +283,41 @@ fn exit(tools: &Tools) {
     show_exit("dtrace", "median of 5", &rounds);
     let once = tools.peer.as_ref().and_then(|p| exit_once(p.command(theirs)));
     show_exit("peer", "once", &once.into_iter().collect::<Vec<_>>());
+    println!(
+        "\nevery tracepoint and every system call, while two processes call: a signal to the end of the process"
+    );
+    let script = "BEGIN { printf(\"begun\\n\"); } rawtp:::, sdt:::, syscall::: { @[probeprov] = count(); }";
+    for (name, signal) in [("SIGINT", libc::SIGINT), ("SIGTERM", libc::SIGTERM)] {
+        let rounds: Vec<f64> =
+            (0..5).filter_map(|_| signalled(tools.dtrace(&["-Z"], script), signal)).collect();
+        println!("  {name:<8} {:>8} ms (median of 5)", figure(median(rounds), 1));
+    }
+}
+
+/// The milliseconds from a signal to the end of a tracer that has printed its first line.
+fn signalled(mut command: Command, signal: i32) -> Option<f64> {
+    let mut load: Vec<Child> = (0..2).filter_map(|_| caller().spawn().ok()).collect();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let mut out = BufReader::new(child.stdout.take()?);
+    let begun = out.read_line(&mut String::new());
+    let start = Instant::now();
+    // SAFETY: a signal to a child that has not been waited for.
+    unsafe { libc::kill(child.id() as i32, signal) };
+    let rest = out.read_to_end(&mut Vec::new());
+    let end = child.wait();
+    let took = start.elapsed().as_secs_f64() * 1e3;
+    for process in &mut load {
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+    (begun.is_ok_and(|bytes| bytes > 0) && rest.is_ok() && end.is_ok()).then_some(took)
+}
+
+/// A process that calls `getppid` until it is killed.
+fn caller() -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap_or_default());
+    command.args(["--loop", "getppid", &u64::MAX.to_string()]).stdout(Stdio::null());
+    command
 }
 
 /// Times in milliseconds.
