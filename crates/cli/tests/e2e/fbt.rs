@@ -1,10 +1,11 @@
 //! Function boundary tracing: functions of the kernel.
 
 use bpf_sys::features::Facility;
+use testing::eventually;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::machine::{has, lacks, no_functions, no_types};
-use crate::tool::{Output, dtrace, suppressed, suppressed_of, workload};
+use crate::tool::{LIMIT, Output, dtrace, suppressed, suppressed_of, workload};
 
 tests! {
     entry_and_return_of_a_function_are_counted each_function_of_a_glob_fires_under_its_own_name
@@ -153,7 +154,8 @@ fn self_variables_are_separate_in_threads_and_interrupts() -> Verdict {
          END { printf(\"same %d\\n\", same); }",
     ])
     .code(0);
-    assert!(o.value_of("same") >= 1, "{o:?}");
+    let same = o.value_of("same");
+    assert!(same <= 1000 && same + suppressed(&o) >= 1000, "{o:?}");
     Pass
 }
 
@@ -234,18 +236,25 @@ fn return_replaces_the_result_of_a_function() -> Verdict {
         let made = std::fs::remove_dir(&place).is_ok();
         (o, made)
     };
-    let (o, made) = make("-77");
-    let o = o.code(0);
-    if suppressed(&o) > 0 {
-        return Skip("the kernel kept the program from a firing: another thread was in it".into());
-    }
-    assert!(!made && o.err.contains("fbt_entry: 1 function by fmod_ret"), "{o:?}");
+    // The kernel keeps the program from a firing while another thread is in it, and counts that.
+    let o = eventually("a firing that is not suppressed", LIMIT, || {
+        let (o, made) = make("-77");
+        let o = o.code(0);
+        let asked = o.value_of("asked");
+        assert!(asked + suppressed(&o) >= 1 && made == (asked == 0), "{o:?}");
+        (asked > 0).then_some(o)
+    });
+    assert!(o.err.contains("fbt_entry: 1 function by fmod_ret"), "{o:?}");
     let values = ["asked", "both", "mode", "error", "value"].map(|n| o.value_of(n));
     assert_eq!(values, [1, 1, 0o700, 77, -1], "{o:?}");
     // A value known at run time only, which is 0, so the function runs.
-    let (o, made) = make("asked - asked");
-    let o = o.code(0);
-    assert!(made && o.value_of("asked") >= 1 && o.value_of("error") == 0, "{o:?}");
+    let o = eventually("a firing that is not suppressed", LIMIT, || {
+        let (o, made) = make("asked - asked");
+        let o = o.code(0);
+        assert!(made && o.value_of("error") == 0 && o.value_of("asked") + suppressed(&o) >= 1, "{o:?}");
+        (o.value_of("asked") > 0).then_some(o)
+    });
+    assert_eq!(o.value_of("asked"), 1, "{o:?}");
     Pass
 }
 
