@@ -2,21 +2,23 @@
 //!
 //! A program sleeps again and again at one place, where both look at it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use bpf_sys::features::Facility;
 use testing::dir::Dir;
 use testing::elf::{AFTER_CALL, Elf, GLOBAL_FUNCTION};
+use testing::eventually;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::machine::{lacks, no_clock, no_types};
 use crate::pid::Programs;
 use crate::symbols::{TestDir, one_call, waiting};
-use crate::tool::{dtrace, finish, printed, signal, start};
+use crate::tool::{LIMIT, dtrace, finish, printed, signal, start};
 
 tests! {
     stacks_of_programs_of_c_are_those_of_a_debugger
@@ -74,9 +76,28 @@ fn compared(running: &Running, probes: &str, least: usize) -> Verdict {
     Pass
 }
 
-/// Lets a program come to its first sleep, and call otherwise what it has called often.
-fn settle() {
-    std::thread::sleep(Duration::from_millis(1500));
+/// Waits until a program has slept in one of these system calls a few times, because it may call otherwise what it
+/// has called often. False when it has ended.
+#[track_caller]
+fn settled(running: &mut Running, calls: &[i64]) -> bool {
+    const SLEEPS: usize = 5;
+    let pid = running.0.id();
+    let file = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
+    // Each sleep has its number: it is a switch to another thread.
+    let sleep = || -> Option<String> {
+        let call: i64 = file("syscall").ok()?.split(' ').next()?.parse().ok()?;
+        let status = file("status").ok()?;
+        let switches = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?;
+        calls.contains(&call).then(|| switches.trim().to_owned())
+    };
+    let mut sleeps = BTreeSet::new();
+    eventually("a program that sleeps", LIMIT, || {
+        sleeps.extend(sleep());
+        match running.0.try_wait().unwrap() {
+            Some(_) => Some(false),
+            None => (sleeps.len() >= SLEEPS).then_some(true),
+        }
+    })
 }
 
 const NAPS: &str = r#"
@@ -162,8 +183,8 @@ fn stacks_of_programs_of_c_are_those_of_a_debugger() -> Verdict {
         (vec![&fixed, &fixed], 8),
         (vec![&catch], 7),
     ] {
-        let running = run(Command::new(command[0]).args(&command[1..])).unwrap();
-        settle();
+        let mut running = run(Command::new(command[0]).args(&command[1..])).unwrap();
+        assert!(settled(&mut running, &[libc::SYS_clock_nanosleep]));
         match compared(&running, NAP, least) {
             Pass => {}
             other => return other,
@@ -192,9 +213,8 @@ fn stacks_in_a_container_are_those_of_a_debugger() -> Verdict {
         program.as_ref(),
     ];
     let Ok(mut running) = run(Command::new("unshare").args(words)) else { return Skip("no unshare".into()) };
-    settle();
-    if let Ok(Some(status)) = running.0.try_wait() {
-        assert_eq!(status.code(), Some(77));
+    if !settled(&mut running, &[libc::SYS_clock_nanosleep]) {
+        assert_eq!(running.0.wait().unwrap().code(), Some(77));
         return Skip("no container can be made".into());
     }
     compared(&running, NAP, 9)
@@ -238,8 +258,8 @@ fn stacks_of_go_are_those_of_a_debugger() -> Verdict {
         Ok(program) => program,
         Err(why) => return Skip(format!("no compiler of Go here: {why}")),
     };
-    let running = run(&mut Command::new(&program)).unwrap();
-    settle();
+    let mut running = run(&mut Command::new(&program)).unwrap();
+    assert!(settled(&mut running, &[libc::SYS_nanosleep]));
     compared(&running, "syscall::nanosleep:entry", 8)
 }
 
@@ -260,8 +280,8 @@ fn stacks_of_rust_are_those_of_a_debugger() -> Verdict {
         Ok(program) => program,
         Err(why) => return Skip(format!("no compiler of Rust here: {why}")),
     };
-    let running = run(&mut Command::new(&program)).unwrap();
-    settle();
+    let mut running = run(&mut Command::new(&program)).unwrap();
+    assert!(settled(&mut running, &[libc::SYS_clock_nanosleep]));
     compared(&running, NAP, 10)
 }
 
@@ -269,10 +289,10 @@ fn stacks_of_node_are_those_of_a_debugger() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
-    let Ok(running) = run(Command::new("node").args(["-e", "setInterval(() => {}, 200)"])) else {
+    let Ok(mut running) = run(Command::new("node").args(["-e", "setInterval(() => {}, 200)"])) else {
         return Skip("no node here".into());
     };
-    settle();
+    assert!(settled(&mut running, &[libc::SYS_epoll_wait, libc::SYS_epoll_pwait]));
     compared(&running, "syscall::epoll_wait:entry, syscall::epoll_pwait:entry", 8)
 }
 
@@ -295,11 +315,11 @@ fn stacks_of_postgres_are_those_of_a_debugger() -> Verdict {
     let mut command = Command::new("postgres");
     command.uid(NOBODY).current_dir(&dir).args(["--single", "-D", &data, "postgres"]);
     let mut running = run(command.stdin(Stdio::piped())).unwrap();
-    settle();
     // It waits a second each time.
     let mut queries = String::new();
     (0..600).for_each(|_| writeln!(queries, "select pg_sleep(1);").unwrap());
     running.0.stdin.as_mut().unwrap().write_all(queries.as_bytes()).unwrap();
+    assert!(settled(&mut running, &[libc::SYS_epoll_wait]));
     compared(&running, "syscall::epoll_wait:entry", 15)
 }
 
@@ -389,9 +409,37 @@ fn stacks_in_the_code_of_the_kernel_go_to_the_start() -> Verdict {
     Pass
 }
 
+/// Runs a program that waits for its byte as the process with this number, which no other process has. The status
+/// of its end.
+fn run_as(pid: u32, path: &str) -> std::io::Result<i32> {
+    let path = std::ffi::CString::new(path).unwrap();
+    let (read, mut write) = std::io::pipe()?;
+    write.write_all(b"x")?;
+    let (numbers, arguments) = ([pid as libc::pid_t], [path.as_ptr(), std::ptr::null()]);
+    // SAFETY: all zero is a valid value. What it points to lives across the call, which makes a copy of this process;
+    // the copy makes system calls only.
+    unsafe {
+        let mut how: libc::clone_args = std::mem::zeroed();
+        how.exit_signal = libc::SIGCHLD as u64;
+        (how.set_tid, how.set_tid_size) = (numbers.as_ptr() as u64, 1);
+        match libc::syscall(libc::SYS_clone3, &raw mut how, size_of_val(&how)) {
+            -1 => Err(std::io::Error::last_os_error()),
+            0 => {
+                libc::dup2(read.as_raw_fd(), 0);
+                libc::execv(path.as_ptr(), arguments.as_ptr());
+                libc::_exit(127)
+            }
+            made => {
+                let mut status = 0;
+                assert_eq!(libc::waitpid(made as libc::pid_t, &raw mut status, 0), made as libc::pid_t);
+                Ok(status)
+            }
+        }
+    }
+}
+
 /// Two programs that have the same addresses, and different names for them, run one after the other with the same pid.
 fn a_pid_that_is_used_again_has_stacks_of_its_own() -> Verdict {
-    const TRIES: usize = 50;
     if let Some(skip) = lacks(Facility::SideBand) {
         return skip;
     }
@@ -405,31 +453,19 @@ fn a_pid_that_is_used_again_has_stacks_of_its_own() -> Verdict {
                   { @[pid, ustack(1)] = count(); @one[ustack(1)] = count(); }";
     let mut tracer = start(&["-qn", script]);
     printed(&mut tracer);
-    let run = |path: &str| {
-        let mut child = waiting(path);
-        let pid = child.id();
-        child.stdin.take().unwrap().write_all(b"x").unwrap();
-        child.wait().unwrap();
-        pid
-    };
-    let mut same = false;
-    for _ in 0..TRIES {
-        let pid = run(&programs[0]);
-        if std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).is_err() {
-            break;
-        }
-        same = run(&programs[1]) == pid;
-        if same {
-            break;
-        }
-    }
+    let mut child = waiting(&programs[0]);
+    let pid = child.id();
+    child.stdin.take().unwrap().write_all(b"x").unwrap();
+    child.wait().unwrap();
+    let again = run_as(pid, &programs[1]);
     signal(&tracer, libc::SIGINT);
     let o = finish(tracer).code(0);
-    if !same {
-        return Skip("no pid can be used again here".into());
+    match again {
+        Ok(status) => assert_eq!(status, 0),
+        Err(e) => return Skip(format!("no pid can be used again here: {e}")),
     }
     let count = |name: &str| o.out.matches(&format!("`in_{name}+{AFTER_CALL:#x}")).count();
     // Each process has a row in both aggregations.
-    assert!(count("older") == count("newer") && count("newer") >= 2 && count("newer") % 2 == 0, "{o:?}");
+    assert_eq!((count("older"), count("newer")), (2, 2), "{o:?}");
     Pass
 }

@@ -256,18 +256,23 @@ fn keys(seconds: u64) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("calls {calls}\n").as_bytes());
 }
 
-/// Writes to so many new pages, each with a page fault of its own.
+/// Writes to a new page, and to so many more between two calls of getppid with 1 and 0: each with a page fault of
+/// its own, and no other fault is between the calls.
 fn touch(pages: usize) {
     const PAGE: usize = 4096;
     let (read_write, mine) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a mapping of its own, which is large enough for what is written.
     unsafe {
-        let memory = libc::mmap(std::ptr::null_mut(), pages * PAGE, read_write, mine, -1, 0);
+        let bytes = (1 + pages) * PAGE;
+        let memory = libc::mmap(std::ptr::null_mut(), bytes, read_write, mine, -1, 0);
         if memory == libc::MAP_FAILED {
             return;
         }
-        libc::madvise(memory, pages * PAGE, libc::MADV_NOHUGEPAGE);
-        (0..pages).for_each(|i| memory.cast::<u8>().add(i * PAGE).write_volatile(1));
+        libc::madvise(memory, bytes, libc::MADV_NOHUGEPAGE);
+        for (mark, range) in [(1, 0..1), (0, 1..1 + pages)] {
+            range.for_each(|i| memory.cast::<u8>().add(i * PAGE).write_volatile(1));
+            libc::syscall(libc::SYS_getppid, mark);
+        }
     }
 }
 
