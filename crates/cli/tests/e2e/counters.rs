@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
+use testing::{HANG_LIMIT, eventually};
+
 pub(crate) const PAGE: usize = 4096;
 
 /// Marks the beginning or the end of a part. No pointer is passed.
@@ -413,15 +415,13 @@ fn contend(fd: RawFd, direct: RawFd) -> Option<()> {
             let tid = WAITING[n].load(Ordering::SeqCst);
             tid != 0 && state(&format!("/proc/self/task/{tid}/stat")) == Some(letter)
         };
+        // Some looks, one after the other: one may be at a wait that ends.
         let mut seen = 0;
-        while seen < 3 {
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            seen = if is_there() || (n == 0 && waits_for_page(WAITING[0].load(Ordering::SeqCst))) {
-                seen + 1
-            } else {
-                0
-            };
-        }
+        eventually("a thread that waits", HANG_LIMIT, || {
+            let waits = is_there() || (n == 0 && waits_for_page(WAITING[0].load(Ordering::SeqCst)));
+            seen = if waits { seen + 1 } else { 0 };
+            seen == 10
+        });
     };
     std::thread::scope(|s| {
         for n in 0..WAITING.len() {

@@ -6,7 +6,8 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+
+use testing::eventually;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{LIMIT, Output, dtrace, finish, printed, signal, start, workload};
@@ -249,7 +250,9 @@ fn a_constructor_may_execute_another_program_or_stop_itself() -> Verdict {
     let mut tracer = start(&[&set[..], &["-qc", &program, "-n", MARKS]].concat());
     let pid = first_line(&mut tracer);
     let stat = format!("/proc/{pid}/stat");
-    wait_until(|| std::fs::read_to_string(&stat).is_ok_and(|s| s.contains(") t ") || s.contains(") T ")));
+    eventually("the end of the command", LIMIT, || {
+        std::fs::read_to_string(&stat).is_ok_and(|s| s.contains(") t ") || s.contains(") T "))
+    });
     // SAFETY: the process is not reaped before its tracer has ended.
     unsafe { libc::kill(pid, libc::SIGCONT) };
     let o = finish(tracer).code(0);
@@ -270,14 +273,6 @@ fn first_line(tracer: &mut std::process::Child) -> i32 {
     String::from_utf8(line).unwrap().trim().parse().unwrap()
 }
 
-fn wait_until(mut done: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !done() {
-        assert!(begun.elapsed() < LIMIT, "the condition did not become true");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 fn a_command_that_has_not_reached_its_moment_dies_with_the_tracer() -> Verdict {
     let programs = Programs::new("dies");
     let program = compiled!(programs.dynamic("program", &[]));
@@ -290,7 +285,9 @@ fn a_command_that_has_not_reached_its_moment_dies_with_the_tracer() -> Verdict {
         assert_eq!(o.code, None, "{o:?}");
         let state = format!("/proc/{pid}/stat");
         // Nobody may reap it in a guest.
-        wait_until(|| std::fs::read_to_string(&state).map_or(true, |s| s.contains(") Z ")));
+        eventually("the end of the command", LIMIT, || {
+            std::fs::read_to_string(&state).map_or(true, |s| s.contains(") Z "))
+        });
     }
     Pass
 }

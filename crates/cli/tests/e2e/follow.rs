@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use bpf_sys::features::Facility;
 
@@ -12,7 +11,7 @@ use crate::machine::lacks;
 use crate::many::{Waiting, numbers, trace};
 use crate::pid::{Programs, compiled};
 use crate::pid_later::end_of;
-use crate::tool::{dtrace, printed, start};
+use crate::tool::{dtrace, printed, printed_more, start};
 
 tests! {
     programs_that_followed_processes_execute_have_their_probes
@@ -161,17 +160,19 @@ fn a_target_with_held_children_goes_on_when_its_tracer_is_killed() -> Verdict {
         format!("read x; for a in 1 2 3 4; do for b in $(seq 25); do {program} c1; done; done; exit 9\n"),
     )
     .unwrap();
-    for n in 0..4u64 {
+    // The tracer is killed when it has seen so many of the programs.
+    for programs in [0, 1, 10, 40] {
         let mut shell = Command::new("sh").arg(&path).stdin(Stdio::piped()).spawn().unwrap();
         let pid = shell.id().to_string();
-        let clauses = "BEGIN { printf(\"on\\n\"); } pid$target:program:main:entry { @ = count(); }";
+        let clauses = "BEGIN { printf(\"on\\n\"); } pid$target:program:main:entry { @ = count(); printf(\"main\\n\"); }";
         let mut tracer = start(&["-Zqx", "follow=all", "-p", &pid, "-n", clauses]);
         printed(&mut tracer);
         drop(shell.stdin.take());
-        std::thread::sleep(Duration::from_millis(5 + 37 * n));
+        let lines = "on\n".len() + programs * "main\n".len();
+        printed_more(&mut tracer, lines as i32 - 1);
         tracer.kill().unwrap();
         tracer.wait().unwrap();
-        assert_eq!(end_of(&mut shell), Some(9), "{n}");
+        assert_eq!(end_of(&mut shell), Some(9), "{programs}");
     }
     Pass
 }

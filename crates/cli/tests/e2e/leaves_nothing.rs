@@ -1,7 +1,8 @@
-//! Nothing of a session stays in the kernel, however the session ends, and it ends quickly.
+//! Nothing of a session stays in the kernel, however the session ends.
 
 use std::io::Read;
-use std::time::{Duration, Instant};
+
+use testing::eventually;
 
 use crate::Verdict::{self, Pass};
 use crate::tool::{LIMIT, dtrace, finish, printed, signal, start};
@@ -9,7 +10,6 @@ use crate::tool::{LIMIT, dtrace, finish, printed, signal, start};
 tests! {
     nothing_is_left_after_exit nothing_is_left_after_an_error nothing_is_left_after_sigkill
     nothing_is_left_after_sigkill_with_every_tracepoint nothing_is_left_after_sigkill_with_a_target
-    exit_with_every_system_call_enabled_is_quick
 }
 
 /// Ids of all programs, maps and links in the kernel.
@@ -19,12 +19,12 @@ fn ids() -> [Vec<u32>; 3] {
 }
 
 /// Objects that other tools hold open, from their `fdinfo`. A target of ours does not count,
-/// because it must not inherit any.
+/// because it must not inherit any, and neither does a process that closes them for a tracer.
 fn others() -> String {
     let mut held = String::new();
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let comm = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-        if comm.trim() != "sleep" {
+        if !matches!(comm.trim(), "sleep" | "dtrace-attach" | "dtrace-closer") {
             let files = std::fs::read_dir(process.path().join("fdinfo")).into_iter().flatten().flatten();
             files.for_each(|f| held += &std::fs::read_to_string(f.path()).unwrap_or_default());
         }
@@ -42,22 +42,18 @@ fn nothing_new(before: &[Vec<u32>; 3]) {
     };
     // Objects created from now on are not ours, because the tracer is dead.
     let suspects = new(&ids(), before);
-    let begun = Instant::now();
-    loop {
+    eventually("a kernel without our programs, maps and links", LIMIT, || {
         let mut left = new(&ids(), before);
         left.iter_mut().zip(&suspects).for_each(|(l, s)| l.retain(|id| s.contains(id)));
-        if left.iter().any(|ids| !ids.is_empty()) && begun.elapsed() > Duration::from_secs(2) {
-            let others = others();
-            for (ids, kind) in left.iter_mut().zip(["prog_id", "map_id", "link_id"]) {
-                ids.retain(|id| !others.contains(&format!("{kind}:\t{id}\n")));
-            }
-        }
         if left.iter().all(Vec::is_empty) {
-            return;
+            return Ok(());
         }
-        assert!(begun.elapsed() < LIMIT, "left in the kernel (programs, maps, links): {left:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        let others = others();
+        for (ids, kind) in left.iter_mut().zip(["prog_id", "map_id", "link_id"]) {
+            ids.retain(|id| !others.contains(&format!("{kind}:\t{id}\n")));
+        }
+        if left.iter().all(Vec::is_empty) { Ok(()) } else { Err(format!("{left:?}")) }
+    });
 }
 
 /// The first line names the target.
@@ -111,35 +107,14 @@ fn nothing_is_left_after_sigkill_with_a_target() -> Verdict {
     let text = String::from_utf8_lossy(&text[..length]).into_owned();
     let target: i32 = text.lines().next().and_then(|pid| pid.parse().ok()).unwrap();
     // Before it runs, a target ends with its tracer.
-    let begun = std::time::Instant::now();
-    while !std::fs::read_to_string(format!("/proc/{target}/stat")).unwrap_or_default().contains(") S ") {
-        assert!(begun.elapsed() < crate::tool::LIMIT, "the target does not run");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    eventually("a target that runs", LIMIT, || {
+        std::fs::read_to_string(format!("/proc/{target}/stat")).unwrap_or_default().contains(") S ")
+    });
     signal(&child, libc::SIGKILL);
     child.wait().unwrap();
     nothing_new(&before);
     // The target continues to run.
     // SAFETY: a process whose parent is init.
     assert_eq!(unsafe { libc::kill(target, libc::SIGKILL) }, 0, "{text}");
-    Pass
-}
-
-/// From exit() to the end of the process with every system call enabled. The time is only printed.
-/// A benchmark checks the bound.
-fn exit_with_every_system_call_enabled_is_quick() -> Verdict {
-    let start = Instant::now();
-    dtrace(&[
-        "-q",
-        "-o",
-        "/dev/null",
-        "-n",
-        "syscall::: { @[probefunc] = count(); } tick-100ms { exit(0); }",
-    ])
-    .code(0);
-    println!(
-        "         start to end with every system call, less 100 ms: {:?}",
-        start.elapsed() - Duration::from_millis(100)
-    );
     Pass
 }

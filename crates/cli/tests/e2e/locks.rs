@@ -6,7 +6,8 @@ use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+
+use testing::{HANG_LIMIT, eventually};
 
 /// The descriptors that the scripts name.
 const PIPE: RawFd = 50;
@@ -117,22 +118,17 @@ impl Waiter {
 
     /// Waits until it sleeps in this system call.
     fn sleeps_in(&self, call: i64) {
-        let begun = Instant::now();
         let is_there = || {
             let state = self.file("stat");
             let state = state.rsplit(") ").next().unwrap_or_default().bytes().next();
             matches!(state, Some(b'S' | b'D')) && self.file("syscall").starts_with(&format!("{call} "))
         };
-        // Two looks: the first may be at a sleep that ends.
-        while !(is_there()
-            && (0..3).all(|_| {
-                std::thread::sleep(Duration::from_millis(1));
-                is_there()
-            }))
-        {
-            assert!(begun.elapsed() < Duration::from_secs(100), "no sleep");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        // Some looks, one after the other: one may be at a sleep that ends.
+        let mut seen = 0;
+        eventually("a thread that sleeps", HANG_LIMIT, || {
+            seen = if is_there() { seen + 1 } else { 0 };
+            seen == 4
+        });
     }
 
     /// Lets it run on this CPU alone.
@@ -158,10 +154,7 @@ fn is_the_waiter() {
 }
 
 fn announced(id: &AtomicI32) -> Waiter {
-    while id.load(Ordering::SeqCst) == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Waiter(id.load(Ordering::SeqCst))
+    Waiter(eventually("a thread", HANG_LIMIT, || Some(id.load(Ordering::SeqCst)).filter(|id| *id != 0)))
 }
 
 extern "C" fn nothing(_: i32) {}
