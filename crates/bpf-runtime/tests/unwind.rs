@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bpf_codegen::mir::MapRef;
 use bpf_sys::{AttachType, Link, Map, Mmap, PerfEvent, ProbeSite, ProgKind, Rate};
@@ -214,10 +214,17 @@ fn call() {
     unsafe { libc::syscall(libc::SYS_getpgid, 0) };
 }
 
+/// Is on a CPU for a while, where the clock finds it.
 fn spin() {
-    let begin = Instant::now();
-    while begin.elapsed() < Duration::from_millis(300) {
-        std::hint::spin_loop();
+    let on_cpu = || {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the call writes to this.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    };
+    let end = on_cpu() + Duration::from_millis(300);
+    while on_cpu() < end {
+        (0..1000).for_each(|_| std::hint::spin_loop());
     }
 }
 

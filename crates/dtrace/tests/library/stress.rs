@@ -19,6 +19,7 @@ use bpf_sys::features::{Facility, Features};
 use dtrace::Session;
 use dtrace::options::Options;
 use plane::control::DropKind;
+use testing::{HANG_LIMIT, cpu_time, eventually};
 
 use crate::tool::{Losses, Output, collect_reports, compile, run_to_end, sink, workload};
 use crate::workload::{pack, text_of};
@@ -67,7 +68,8 @@ struct Run {
     pid: i32,
 }
 
-fn run(bufsize: &str, rounds: u64, pause: Duration) -> Run {
+/// Unless the session reads `at_once`, it begins when the workload has worked for a while, or ended.
+fn run(bufsize: &str, rounds: u64, at_once: bool) -> Run {
     let mut options = Options::default();
     for (name, value) in [("bufsize", bufsize), ("strsize", "192"), ("switchrate", "50hz")] {
         options.set(name, Some(value)).unwrap();
@@ -78,7 +80,12 @@ fn run(bufsize: &str, rounds: u64, pause: Duration) -> Run {
     let program = compile(SCRIPT, &mut options, pid as u64);
     let output = Output::default();
     let mut session = Session::start(&program, options, vec![target], sink(&output)).unwrap();
-    std::thread::sleep(pause);
+    if !at_once {
+        eventually("the work of the workload", HANG_LIMIT, || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            cpu_time(pid as u32) > Duration::from_millis(100) || stat.is_empty() || stat.contains(") Z ")
+        });
+    }
     let mut losses = run_to_end(&mut session, Duration::from_secs(400));
     let suppressed = session.suppressed().unwrap().into_iter().collect();
     session.finish().unwrap();
@@ -234,7 +241,7 @@ fn large_rings() -> Verdict {
     if let Some(skip) = lacking() {
         return skip;
     }
-    let run = run("32m", rounds(), Duration::ZERO);
+    let run = run("32m", rounds(), true);
     check(&run, rounds());
     Verdict::Pass
 }
@@ -243,9 +250,8 @@ fn small_rings() -> Verdict {
     if let Some(skip) = lacking() {
         return skip;
     }
-    // The consumer does not read while the workload fills the rings.
     let rounds = rounds() / 8;
-    let run = run("16k", rounds, Duration::from_millis(300));
+    let run = run("16k", rounds, false);
     let recorded = check(&run, rounds);
     assert!(run.losses.records > 0, "{recorded} records and no drop in a ring of 16k");
     // The sums above rely on a thread's and a call's number being packed into one argument.

@@ -18,7 +18,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("threads::a_process_stays_traced_when_the_thread_that_grabbed_it_ends", held),
 ];
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = testing::HANG_LIMIT;
 
 /// Runs a step of a session in a thread of its own.
 #[track_caller]

@@ -24,14 +24,17 @@ pub(crate) fn pack(thread: u64, seq: u64) -> u64 {
 }
 
 /// `until THREADS STOP COUNTS`: each thread repeats a marked `getppid` and a pause until the file
-/// STOP exists. Then the file COUNTS gets one line for each thread with the number of its calls.
+/// STOP exists, or its directory does not. Then the file COUNTS gets one line for each thread with the
+/// number of its calls.
 fn until(threads: u64, stop: &str, counts: &str) -> ExitCode {
     // Ends with its parent, because a test that failed does not stop it.
     // SAFETY: no memory is involved.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let (stop, rounds) = (stop.to_owned(), |thread: u64, stop: &str| {
         let mut seq = 0;
-        while seq % 16 != 0 || !std::path::Path::new(stop).exists() {
+        let stop = std::path::Path::new(stop);
+        let is_over = || stop.exists() || !stop.parent().is_some_and(std::path::Path::exists);
+        while seq % 16 != 0 || !is_over() {
             // SAFETY: getppid takes no arguments and ignores the argument registers.
             unsafe { libc::syscall(libc::SYS_getppid, thread, seq) };
             seq += 1;

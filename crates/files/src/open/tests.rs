@@ -162,7 +162,6 @@ fn opening_a_file_with_a_lease_does_not_block() {
         testing::skipped!("{}", io::Error::last_os_error());
         return;
     }
-    let begun = std::time::Instant::now();
-    assert!(matches!(p.read("/inside"), Err(OpenError::Io(_))));
-    assert!(begun.elapsed() < std::time::Duration::from_secs(20));
+    // One that blocks succeeds, when the kernel takes the lease away.
+    assert!(matches!(p.read("/inside"), Err(OpenError::Io(e)) if e.kind() == io::ErrorKind::WouldBlock));
 }

@@ -77,9 +77,7 @@ impl Containers {
             let comm = std::fs::read_to_string(format!("/proc/{}/comm", child.id()));
             comm.is_ok_and(|comm| comm == "program\n")
         };
-        while !all.shells.iter().all(runs) {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        testing::eventually("the programs", testing::HANG_LIMIT, || all.shells.iter().all(runs));
         Some(all)
     }
 
@@ -220,10 +218,8 @@ fn a_container_with_its_own_user_namespace_does_not_choose_the_identity_of_its_f
         .unwrap();
     let ready = shell.stdout.as_mut().unwrap().read_exact(&mut [0; 2]).is_ok();
     let comm = || std::fs::read_to_string(format!("/proc/{}/comm", shell.id())).unwrap_or_default();
-    while ready && comm() != "program\n" {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
     if ready {
+        testing::eventually("the program", testing::HANG_LIMIT, || comm() == "program\n");
         let pid = shell.id();
         let map = proc::maps::parse(&std::fs::read(format!("/proc/{pid}/maps")).unwrap());
         let file = &map.files[0];
