@@ -23,7 +23,7 @@ tests! {
 
 /// A script whose one firing records more than its buffer of 4 KB takes.
 fn overflow(last: &str) -> String {
-    let clause = "syscall::getppid:entry /pid == $target/";
+    let clause = "syscall::getppid:entry /pid == $1/";
     format!("{} {clause} {{ {last} }}", format!("{clause} {{ trace(1); }} ").repeat(200))
 }
 
@@ -38,14 +38,19 @@ fn exit_is_not_lost_in_a_full_buffer() -> Verdict {
         let calls = format!("read line; exec {}", workload("getppid", 1));
         let mut target = Command::new("sh").args(["-c", &calls]).stdin(Stdio::piped()).spawn().unwrap();
         let pid = target.id().to_string();
-        let mut tracer = start(&["-wq", "-b", "4k", "-p", &pid, "-n", &script]);
+        // Not by -p: that process would wait for its tracer.
+        let mut tracer = start(&["-wq", "-b", "4k", "-n", &script, &pid]);
         printed(&mut tracer);
         drop(target.stdin.take());
         target.wait().unwrap();
         std::fs::write(&over, "").unwrap();
+        if !ends {
+            signal(&tracer, libc::SIGINT);
+        }
         let o = finish(tracer).code(code);
         let _ = std::fs::remove_file(&over);
-        let rows = o.out.strip_prefix("begun\n").unwrap();
+        // The newline after it is that of the signal.
+        let rows = o.out.strip_prefix("begun\n").unwrap().trim_start_matches('\n');
         let (ones, rest) = rows.split_at(rows.find(|c| c != '1').unwrap());
         let dropped = 201 - ones.len() - usize::from(rest.contains("ing|"));
         // Of 200 records and the last one, 4096 bytes take less than 128.

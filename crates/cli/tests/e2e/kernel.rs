@@ -299,8 +299,8 @@ fn load_averages_are_those_of_proc() -> Verdict {
         format!("{}.{:02}", average / 2048, average % 2048 * 100 / 2048)
     };
     let reads = o.out.lines().filter_map(|l| l.strip_prefix("read "));
-    let reads = reads.map(|l| l.split(' ').map(|n| n.parse::<i64>().unwrap()).collect::<Vec<_>>());
-    let of_text = reads.filter(|read| read[0] == of_proc.len() as i64 + 1).last().unwrap();
+    let mut reads = reads.map(|l| l.split(' ').map(|n| n.parse::<i64>().unwrap()).collect::<Vec<_>>());
+    let of_text = reads.rfind(|read| read[0] == of_proc.len() as i64 + 1).unwrap();
     for (n, printed) in printed.iter().enumerate() {
         // The kernel may compute new ones within the call.
         let [before, after] = [of_text[1 + n], of_text[4 + n]].map(|n| shown(n as u64));
