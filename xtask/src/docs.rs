@@ -198,11 +198,12 @@ fn in_guest(kernel: &str, only: &[String]) -> Result<Vec<Made>, String> {
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut words = vec![this.display().to_string(), "docs".into(), "--inside".into(), kernel.into()];
     words.extend_from_slice(only);
-    let ran = crate::vm::run(&guest, &mut std::io::sink(), &|_| words.clone())?;
-    if !matches!(ran.ended, crate::vm::Ended::Status(0)) {
+    let mut output = Vec::new();
+    let ended = crate::vm::boot(&guest, &words, &mut output)?;
+    if !matches!(ended, crate::vm::Ended::Status(0)) {
         eprintln!("docs: the guest did not finish; what it made before is used");
     }
-    let text = ran.dead.unwrap_or_default() + &ran.output;
+    let text = String::from_utf8_lossy(&output);
     let made = text.split(MARK).skip(1).filter_map(|part| {
         let (head, body) = part.split_once('\n')?;
         let mut head = head.split(' ');

@@ -5,12 +5,14 @@
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod api;
+mod apt;
 mod compilers;
 mod coverage;
 mod docs;
 mod install;
 mod kernels;
 mod layers;
+mod qemu;
 mod sys;
 mod test;
 mod tidy;
@@ -25,9 +27,16 @@ pub(crate) fn root() -> PathBuf {
     here.parent().map(PathBuf::from).unwrap_or(here)
 }
 
-/// The directory of downloaded kernels and of guests.
+/// The directory of downloaded kernels and of QEMU: `DTRACE_VM_DIR`; or below `DTRACE_CACHE`, if that
+/// directory exists; or below `target`.
 pub(crate) fn vm_dir() -> PathBuf {
-    std::env::var_os("DTRACE_VM_DIR").map_or_else(|| root().join("target/vm"), PathBuf::from)
+    let named = |name| std::env::var_os(name).map(PathBuf::from);
+    vm_dir_of(named("DTRACE_VM_DIR"), named("DTRACE_CACHE"))
+}
+
+fn vm_dir_of(own: Option<PathBuf>, cache: Option<PathBuf>) -> PathBuf {
+    let cached = || cache.filter(|dir| dir.is_dir()).map(|dir| dir.join("vm"));
+    own.or_else(cached).unwrap_or_else(|| root().join("target/vm"))
 }
 
 /// Builds for release and runs the benchmarks, here or in a guest.
@@ -89,7 +98,7 @@ cargo xtask TASK
   install [--prefix DIR] [--destdir DIR]
                 build for release and install the binary, the D libraries, the toolkit and the manual pages
                 (/usr/local); nothing else is changed
-  kernels       download and unpack the kernels
+  kernels       download and unpack the kernels and QEMU, and replace those of which there is a newer release
 ";
 
 fn help() -> String {
@@ -122,11 +131,28 @@ fn task() -> Result<u8, String> {
         Some("tidy") => tidy::command(),
         Some("install") => install::command(rest),
         Some("layers") => layers::command(rest),
-        Some("kernels") => kernels::fetch(&kernels::NAMES).map(|()| 0),
+        Some("kernels") => kernels::command(),
         Some("help") | None => {
             print!("{}", help());
             Ok(0)
         }
         Some(other) => Err(format!("no task {other}\n{}", help())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_directory_that_exists_is_used_unless_another_one_is_named() {
+        let (own, cache) = (|| Some(PathBuf::from("/own")), |dir: &str| Some(PathBuf::from(dir)));
+        assert_eq!(vm_dir_of(own(), cache("/")), PathBuf::from("/own"));
+        assert_eq!(vm_dir_of(None, cache("/")), PathBuf::from("/vm"));
+        let built = root().join("target/vm");
+        assert_eq!(
+            (vm_dir_of(None, cache("/no such directory")), vm_dir_of(None, None)),
+            (built.clone(), built)
+        );
     }
 }

@@ -5,17 +5,26 @@
 //!
 //! QEMU 7.2 has a fault: an emulated CPU can run kernel text that another has just patched, or go on with wrong registers
 //! after a patch, and the guest's kernel dies (`Oops: int3`, a panic anywhere). So the emulated CPUs run in turn on one
-//! thread, and a guest that dies in a panic or an oops is booted once more: [`run`] prints its whole console and counts it.
-//! If the second one dies too, the command is the cause.
+//! thread. A guest that dies is an outcome ([`Ended::Died`]); whether another one is booted decides who asked for it.
 //!
-//! After the command, the guest's kernel log is searched for faults of the kernel ([`FAULTS`]). A finding fails the run.
+//! After the command, the guest's kernel log is searched for faults of the kernel ([`ending`]). A
+//! finding fails the run.
+
+mod ending;
+mod initrd;
+mod work;
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use self::ending::ending;
+use self::work::Work;
+
+pub(crate) use self::ending::Ended;
+pub(crate) use self::work::is_alive;
 
 /// A guest to boot.
 #[derive(Clone, Debug)]
@@ -26,7 +35,9 @@ pub(crate) struct Guest {
     pub(crate) cpus: u32,
     pub(crate) timeout: u64,
     pub(crate) append: String,
+    /// Seconds without output after which it is lost.
     pub(crate) silence: Option<u64>,
+    /// Files that it finds in `/mnt/vmout`, by name: not `cmd`, `log`, `rc`, `dmesg`.
     pub(crate) files: Vec<(String, Vec<u8>)>,
     /// Directory the command starts in.
     pub(crate) cwd: PathBuf,
@@ -47,27 +58,15 @@ impl Guest {
             cwd: std::env::current_dir().unwrap_or_else(|_| "/".into()),
         }
     }
-}
 
-/// How a guest ended.
-pub(crate) enum Ended {
-    /// The command's exit status.
-    Status(u8),
-    /// The command ended, and the kernel's log has faults: these.
-    Kernel(String),
-    /// The kernel died, with the whole console.
-    Died(String),
-    /// No exit status for another reason, with the console's last lines.
-    Lost(String),
-}
-
-/// A command's run in a guest.
-pub(crate) struct Ran {
-    pub(crate) ended: Ended,
-    /// What a guest printed before it died, if one did.
-    pub(crate) dead: Option<String>,
-    /// What the guest printed, or the one that was booted in place of the dead one.
-    pub(crate) output: String,
+    /// The limit that a guest has exceeded, by its age and the time since it last printed.
+    fn exceeded(&self, age: Duration, silent: Duration) -> Option<String> {
+        if age > Duration::from_secs(self.timeout) {
+            return Some(format!("no end after {} s", self.timeout));
+        }
+        let limit = self.silence.filter(|s| silent > Duration::from_secs(*s))?;
+        Some(format!("no output for {limit} s"))
+    }
 }
 
 /// `cargo xtask vm …`
@@ -100,10 +99,10 @@ pub(crate) fn command(args: &[String]) -> Result<u8, String> {
         ));
     }
     crate::kernels::fetch(&[&guest.kernel])?;
-    match run(&guest, &mut std::io::stdout(), &|_| command.clone())?.ended {
+    match boot(&guest, &command, &mut std::io::stdout())? {
         Ended::Status(code) => Ok(code),
         Ended::Kernel(findings) => Err(format!("vm: the guest's kernel log has faults:\n{findings}")),
-        Ended::Died(_) => Err("vm: two guests died: their consoles are above".into()),
+        Ended::Died(console) => Err(format!("vm: the guest died; its console:\n{console}")),
         Ended::Lost(console) => {
             Err(format!("vm: the guest stopped without an exit status; its console:\n{console}"))
         }
@@ -114,103 +113,62 @@ fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("vm: {text} is no number"))
 }
 
-/// Runs a command. When the guest dies, another one is booted: `command` gets what the dead one printed, and returns what is
-/// left to run.
-pub(crate) fn run(
-    guest: &Guest,
-    out: &mut dyn Write,
-    command: &dyn Fn(Option<&str>) -> Vec<String>,
-) -> Result<Ran, String> {
-    retried(out, &|dead, out| boot(guest, &command(dead), out))
-}
-
-/// One boot: given what a dead guest printed, and where to print.
-type BootOnce<'a> = dyn Fn(Option<&str>, &mut dyn Write) -> Result<Ended, String> + 'a;
-
-fn retried(out: &mut dyn Write, boot: &BootOnce<'_>) -> Result<Ran, String> {
-    let mut once = |dead: Option<&str>| {
-        let mut copy = Copy { kept: Vec::new(), to: out };
-        let ended = boot(dead, &mut copy)?;
-        if let Ended::Died(console) = &ended {
-            let again = if dead.is_none() { "; another one is booted" } else { ", the second one" };
-            let text = format!("\nvm: the guest died{again}. Its console:\n{console}\n");
-            copy.to.write_all(text.as_bytes()).map_err(|e| e.to_string())?;
-        }
-        Ok::<_, String>((ended, String::from_utf8_lossy(&copy.kept).into_owned()))
-    };
-    match once(None)? {
-        (Ended::Died(_), dead) => {
-            let (ended, output) = once(Some(&dead))?;
-            Ok(Ran { ended, dead: Some(dead), output })
-        }
-        (ended, output) => Ok(Ran { ended, dead: None, output }),
-    }
-}
-
-/// A writer that keeps what it passes on.
-struct Copy<'a> {
-    kept: Vec<u8>,
-    to: &'a mut dyn Write,
-}
-
-impl Write for Copy<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let count = self.to.write(bytes)?;
-        self.kept.extend_from_slice(bytes.get(..count).unwrap_or_default());
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.to.flush()
-    }
-}
-
 fn shell_quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-fn boot(guest: &Guest, command: &[String], out: &mut dyn Write) -> Result<Ended, String> {
-    // Guests of one process run side by side.
-    static BOOTS: AtomicU32 = AtomicU32::new(0);
-    let number = BOOTS.fetch_add(1, Ordering::Relaxed);
-    let name = format!("dtrace-vm-{}-{number}-{}", std::process::id(), guest.kernel);
-    let work = std::env::temp_dir().join(name);
-    let _ = fs::remove_dir_all(&work);
-    let share = work.join("out");
-    let fail = |e: std::io::Error| format!("vm: {}: {e}", work.display());
-    fs::create_dir_all(&share).map_err(fail)?;
+/// Boots a guest, runs a command in it, and passes on what that prints.
+pub(crate) fn boot(guest: &Guest, command: &[String], out: &mut dyn Write) -> Result<Ended, String> {
+    let work = Work::new(&guest.kernel).map_err(|e| format!("vm: the guest's directory: {e}"))?;
     let words: Vec<String> = command.iter().map(|w| shell_quote(w)).collect();
     let cwd = shell_quote(&guest.cwd.to_string_lossy());
     // `dtrace` is the release binary.
     let path = shell_quote(&crate::test::target_dir().join("release").to_string_lossy());
     let script = format!("export PATH={path}:$PATH\ncd {cwd} 2>/dev/null || cd /\n{}\n", words.join(" "));
-    fs::write(share.join("cmd"), script).map_err(fail)?;
-    fs::write(share.join("log"), "").map_err(fail)?;
-    for (name, bytes) in &guest.files {
-        fs::write(share.join(name), bytes).map_err(fail)?;
+    let own = [("cmd", script.as_bytes()), ("log", &[][..])];
+    let given = guest.files.iter().map(|(name, content)| (name.as_str(), content.as_slice()));
+    for (name, content) in given.chain(own) {
+        let file = work.share().join(name);
+        fs::write(&file, content).map_err(|e| format!("vm: {}: {e}", file.display()))?;
     }
-    let initrd = initrd(&guest.kernel, &work)?;
-    let result = qemu(guest, &work, &initrd, out);
-    let _ = fs::remove_dir_all(&work);
-    result
+    let mut child = start(guest, &work)?;
+    let limit = wait(&mut child, guest, &work, out);
+    // Whatever happened: nobody waits for it any more.
+    let _ = child.kill();
+    let _ = child.wait();
+    let limit = limit?;
+    let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
+    let status = read(&work.share().join("rc")).trim().parse::<u8>().ok();
+    let log = read(&work.share().join("dmesg"));
+    Ok(match ending(status, limit.as_deref(), &read(&work.dir.join("console")), &log) {
+        Ended::Kernel(faults) if status != Some(0) => {
+            Ended::Kernel(format!("{faults}\nthe command's status is {status:?}"))
+        }
+        ended => ended,
+    })
 }
 
-fn qemu(guest: &Guest, work: &Path, initrd: &Path, out: &mut dyn Write) -> Result<Ended, String> {
+fn start(guest: &Guest, work: &Work) -> Result<Child, String> {
     let kernel = crate::kernels::dir(&guest.kernel);
     let modules = first(&kernel.join("lib/modules"), "")?;
+    let initrd = initrd::path(&kernel, &modules)?;
     // Older suites put the image into /boot, newer ones beside the modules.
     let image = first(&kernel.join("boot"), "vmlinuz").or_else(|_| first(&modules, "vmlinuz"))?;
-    let console = work.join("console");
-    let mut args: Vec<String> = vec![
+    let console = work.dir.join("console");
+    let qemu = crate::qemu::Qemu::find()?;
+    // The guest ends with the thread that waits for it, however that ends.
+    let mut args: Vec<String> = ["--pdeathsig", "KILL", "--"].map(String::from).into();
+    args.extend(qemu.command.iter().cloned());
+    args.extend([
         "-accel".into(),
-        std::env::var("DTRACE_VM_ACCEL").unwrap_or_else(|_| "tcg,thread=single".into()),
+        qemu.accelerator(),
         "-cpu".into(),
         "max".into(),
         "-m".into(),
         guest.mem.to_string(),
         "-smp".into(),
         guest.cpus.to_string(),
-    ];
+    ]);
     args.extend("-display none -no-reboot -nodefaults".split(' ').map(String::from));
     args.extend(["-serial".into(), format!("file:{}", console.display())]);
     args.extend([
@@ -224,7 +182,7 @@ fn qemu(guest: &Guest, work: &Path, initrd: &Path, out: &mut dyn Write) -> Resul
     args.extend(["-append".into(), format!("{append} {}", guest.append)]);
     let shares = [
         ("root", guest.root.clone(), ",readonly=on,multidevs=remap"),
-        ("out", work.join("out"), ""),
+        ("out", work.share(), ""),
         ("mods", modules, ",readonly=on"),
     ];
     for (tag, path, extra) in shares {
@@ -235,98 +193,40 @@ fn qemu(guest: &Guest, work: &Path, initrd: &Path, out: &mut dyn Write) -> Resul
             format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}"),
         ]);
     }
-    let mut child = Command::new("qemu-system-x86_64")
+    Command::new("setpriv")
         .args(&args)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
-        .map_err(|e| format!("vm: qemu-system-x86_64: {e}"))?;
-    let start = Instant::now();
-    let mut log = fs::File::open(work.join("out/log")).map_err(|e| e.to_string())?;
-    let mut seen = 0;
-    let mut late = false;
+        .map_err(|e| format!("vm: setpriv: {e}"))
+}
+
+/// Passes on what the guest prints until it has ended, or has exceeded a limit: that one.
+fn wait(
+    child: &mut Child,
+    guest: &Guest,
+    work: &Work,
+    out: &mut dyn Write,
+) -> Result<Option<String>, String> {
+    let mut log = fs::File::open(work.share().join("log")).map_err(|e| e.to_string())?;
+    let (start, mut printed, mut seen) = (Instant::now(), Instant::now(), 0);
     loop {
         let done = child.try_wait().map_err(|e| e.to_string())?.is_some();
-        seen = copy_new(&mut log, seen, out)?;
-        if done {
-            break;
+        let now = copy_new(&mut log, seen, out)?;
+        if now > seen {
+            (seen, printed) = (now, Instant::now());
         }
-        if start.elapsed() > Duration::from_secs(guest.timeout) {
-            let _ = child.kill();
-            late = true;
+        if done {
+            return Ok(None);
+        }
+        if crate::sys::interrupted() {
+            return Ok(Some("interrupted".into()));
+        }
+        if let Some(limit) = guest.exceeded(start.elapsed(), printed.elapsed()) {
+            return Ok(Some(limit));
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    copy_new(&mut log, seen, out)?;
-    let read = |path: &Path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned();
-    let status = read(&work.join("out/rc")).trim().parse::<u8>().ok();
-    Ok(match ending(status, late.then_some(guest.timeout), &read(&console), &read(&work.join("out/dmesg"))) {
-        Ended::Kernel(faults) if status != Some(0) => {
-            Ended::Kernel(format!("{faults}\nthe command's status is {status:?}"))
-        }
-        ended => ended,
-    })
-}
-
-/// The emulator's fault for certain: a CPU has run kernel text that another has just patched.
-const EMULATOR: &str = "Oops: int3";
-
-/// What a kernel writes to its console when it dies.
-const DEATH: [&str; 2] = ["Kernel panic", "Oops"];
-
-/// How a guest ended, from its status, the limit it exceeded, its console, and its kernel's log.
-fn ending(status: Option<u8>, limit: Option<u64>, console: &str, log: &str) -> Ended {
-    let dead = status.is_none() && DEATH.iter().any(|word| console.contains(word));
-    if dead || console.contains(EMULATOR) || log.contains(EMULATOR) {
-        return Ended::Died(console.to_owned());
-    }
-    let lines: Vec<&str> = console.lines().collect();
-    let tail = lines.get(lines.len().saturating_sub(60)..).unwrap_or_default().join("\n");
-    let Some(status) = status else {
-        let why = limit.map_or("no exit status".into(), |s| format!("no end after {s} s"));
-        return Ended::Lost(format!("{tail}\n{why}"));
-    };
-    // The log is written after the command, so a guest with a status has one.
-    let faults = if log.is_empty() { Some("no kernel log".into()) } else { kernel_faults(log) };
-    faults.map_or(Ended::Status(status), Ended::Kernel)
-}
-
-/// What the kernel logs when it has found an error of its own, or when it made no progress.
-const FAULTS: [&str; 14] = [
-    "BUG:",
-    "WARNING:",
-    "Oops",
-    "Kernel panic",
-    "general protection fault",
-    "unable to handle",
-    "unhandled",
-    " stall",
-    "lockup",
-    "blocked for more than",
-    "scheduling while atomic",
-    "possible recursive locking",
-    "corruption",
-    "refcount_t:",
-];
-
-/// Lines of the log that are printed after a fault.
-const AFTER_FAULT: usize = 30;
-
-/// The faults in a kernel log, each with the lines after it.
-fn kernel_faults(log: &str) -> Option<String> {
-    let mut shown = String::new();
-    let mut left = 0;
-    for line in log.lines() {
-        if FAULTS.iter().any(|f| line.contains(f)) {
-            left = AFTER_FAULT;
-        }
-        if left > 0 {
-            shown.push_str(line);
-            shown.push('\n');
-            left -= 1;
-        }
-    }
-    (!shown.is_empty()).then_some(shown)
 }
 
 fn copy_new(log: &mut fs::File, from: u64, out: &mut dyn Write) -> Result<u64, String> {
@@ -346,125 +246,18 @@ fn first(dir: &Path, prefix: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("{}: nothing named {prefix}*", dir.display()))
 }
 
-/// Makes the initial file system: busybox, the modules that mount the root, and `init`.
-fn initrd(kernel: &str, work: &Path) -> Result<PathBuf, String> {
-    let fail = |e: std::io::Error| format!("vm: initrd: {e}");
-    let tree = work.join("tree");
-    for d in ["bin", "dev", "proc", "sys", "lower", "upper", "new", "mod"] {
-        fs::create_dir_all(tree.join(d)).map_err(fail)?;
-    }
-    fs::copy("/bin/busybox", tree.join("bin/busybox")).map_err(fail)?;
-    let modules = first(&crate::kernels::dir(kernel).join("lib/modules"), "")?;
-    let deps = fs::read_to_string(modules.join("modules.dep")).map_err(fail)?;
-    let mut order: Vec<String> = Vec::new();
-    for name in ["virtio", "virtio_ring", "virtio_pci", "9pnet_virtio", "9p", "overlay"] {
-        let wanted = format!("/{name}.ko");
-        let Some((file, needs)) =
-            deps.lines().filter_map(|l| l.split_once(':')).find(|(f, _)| f.contains(&wanted))
-        else {
-            continue; // built in
-        };
-        for module in needs.split_whitespace().rev().chain([file]) {
-            if !order.iter().any(|m| m == module) {
-                order.push(module.to_string());
-            }
-        }
-    }
-    for (i, module) in order.iter().enumerate() {
-        let from = modules.join(module);
-        let base = from.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        let to = tree.join(format!("mod/{i:02}-{}", base.trim_end_matches(".xz")));
-        if base.ends_with(".xz") {
-            let plain = Command::new("xz").arg("-dc").arg(&from).output().map_err(fail)?;
-            fs::write(to, plain.stdout).map_err(fail)?;
-        } else {
-            fs::copy(from, to).map_err(fail)?;
-        }
-    }
-    let init = tree.join("init");
-    fs::write(&init, include_str!("init.sh")).map_err(fail)?;
-    fs::set_permissions(&init, std::os::unix::fs::PermissionsExt::from_mode(0o755)).map_err(fail)?;
-    let initrd = work.join("initrd");
-    let script =
-        format!("find . | cpio -o -H newc --quiet | gzip -1 >{}", shell_quote(&initrd.to_string_lossy()));
-    let status = Command::new("sh").args(["-c", &script]).current_dir(&tree).status().map_err(fail)?;
-    if status.success() { Ok(initrd) } else { Err("vm: initrd: cpio failed".into()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const BOOT: &str = "[    1.635998] AMD-Vi: AMD IOMMUv2 functionality not available on this system - This is not a bug.\n";
-
     #[test]
-    fn a_guest_with_a_clean_log_ends_with_the_status_of_its_command() {
-        assert!(matches!(ending(Some(3), None, "", BOOT), Ended::Status(3)));
-    }
-
-    #[test]
-    fn a_fault_in_the_kernel_log_is_the_end_even_if_the_command_succeeded() {
-        for line in [
-            "[   99.1] WARNING: CPU: 0 PID: 7 at kernel/trace/bpf_trace.c:1 x+0x1/0x2",
-            "[   99.1] BUG: scheduling while atomic: dtrace/7/0x2",
-            "[   99.1] rcu: INFO: rcu_preempt self-detected stall on CPU",
-            "[   99.1] watchdog: BUG: soft lockup - CPU#1 stuck for 22s!",
-            "[   99.1] Oops: general protection fault, probably for non-canonical address",
-        ] {
-            let Ended::Kernel(faults) = ending(Some(0), None, "", &format!("{BOOT}{line}\nmore\n")) else {
-                panic!("{line}")
-            };
-            assert_eq!(faults, format!("{line}\nmore\n"));
-        }
-        assert!(matches!(ending(Some(0), None, "", ""), Ended::Kernel(_)));
-    }
-
-    #[test]
-    fn a_guest_without_a_status_whose_console_has_a_panic_or_an_oops_has_died() {
-        let panic = "[  812.4] Oops: 0002 [#1] PREEMPT SMP NOPTI\n[  812.5] RIP: 0010:kmem_cache_alloc_lru_noprof+0x8a\n\
-                     [  812.9] Kernel panic - not syncing: Fatal exception in interrupt\n";
-        for console in [panic, "Oops: int3: 0000 [#1]\nKernel panic", "Kernel panic - not syncing"] {
-            let Ended::Died(whole) = ending(None, None, console, "") else { panic!("{console}") };
-            assert_eq!(whole, console);
-        }
-        assert!(matches!(ending(Some(0), None, "", "Oops: int3: 0000 [#1]"), Ended::Died(_)));
-        // A command that ended, and a guest that made no progress: no death.
-        assert!(matches!(ending(Some(0), None, "Oops: 0002 [#1]", "Oops: 0002 [#1]"), Ended::Kernel(_)));
-        assert!(matches!(ending(None, Some(300), "", ""), Ended::Lost(_)));
-        assert!(matches!(ending(None, None, "reboot: Restarting system", ""), Ended::Lost(_)));
-    }
-
-    /// Runs in guests that end so, each after it has printed its number.
-    fn boots(ends: Vec<Ended>) -> (Ran, String, usize) {
-        let (ends, booted) = (std::cell::RefCell::new(ends), std::cell::Cell::new(0));
-        let mut out = Vec::new();
-        let ran = retried(&mut out, &|dead, out| {
-            booted.set(booted.get() + 1);
-            assert_eq!(dead.is_some(), booted.get() > 1);
-            out.write_all(format!("boot {}\n", booted.get()).as_bytes()).map_err(|e| e.to_string())?;
-            Ok(ends.borrow_mut().remove(0))
-        });
-        (ran.unwrap_or_else(|e| panic!("{e}")), String::from_utf8_lossy(&out).into_owned(), booted.get())
-    }
-
-    #[test]
-    fn a_guest_that_died_is_booted_once_more_and_its_console_is_printed() {
-        let (ran, out, booted) = boots(vec![Ended::Died("a panic".into()), Ended::Status(0)]);
-        assert!(matches!(ran.ended, Ended::Status(0)));
-        assert_eq!((ran.dead.as_deref(), ran.output.as_str(), booted), (Some("boot 1\n"), "boot 2\n", 2));
-        assert_eq!(
-            out,
-            "boot 1\n\nvm: the guest died; another one is booted. Its console:\na panic\nboot 2\n"
-        );
-        let (ran, _, booted) = boots(vec![Ended::Died("one".into()), Ended::Died("two".into())]);
-        assert!(matches!(ran.ended, Ended::Died(console) if console == "two") && booted == 2);
-    }
-
-    #[test]
-    fn a_guest_that_ended_otherwise_is_not_booted_again() {
-        for end in [Ended::Status(1), Ended::Kernel("WARNING:".into()), Ended::Lost("no end".into())] {
-            let (ran, _, booted) = boots(vec![end]);
-            assert!(ran.dead.is_none() && booted == 1);
-        }
+    fn a_guest_that_is_silent_or_does_not_end_exceeds_a_limit() {
+        let seconds = Duration::from_secs;
+        let mut guest = Guest { timeout: 300, ..Guest::new("6.12") };
+        assert_eq!(guest.exceeded(seconds(300), seconds(299)), None);
+        assert_eq!(guest.exceeded(seconds(301), seconds(0)).as_deref(), Some("no end after 300 s"));
+        guest.silence = Some(60);
+        assert_eq!(guest.exceeded(seconds(100), seconds(60)), None);
+        assert_eq!(guest.exceeded(seconds(100), seconds(61)).as_deref(), Some("no output for 60 s"));
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn run(plan: &Plan, dtrace: &std::path::Path, board: &Board) -> std::
         guest.files = vec![(agent::PLAN.into(), agent::plan(dtrace, units).into_bytes())];
         let retry = format!("DTRACE_RETRY={}", u8::from(super::unit::retries()));
         let words = ["env".into(), retry, this.display().to_string(), "agent".into()];
-        Ok(crate::vm::run(&guest, told, &|_| words.to_vec())?.ended)
+        crate::vm::boot(&guest, &words, told)
     })
 }
 
