@@ -25,14 +25,14 @@ fn seconds() -> u64 {
     std::env::var("DTRACE_HOURS_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(6)
 }
 
-/// The greatest resident memory of a process in kilobytes, in the first third of a time and after it,
+/// The most memory of its own of a process in kilobytes (pages of files come as they are touched), in the first third of a time and after it,
 /// until its end.
 fn memory(child: &Child, time: Duration) -> JoinHandle<(u64, u64)> {
     let status = format!("/proc/{}/status", child.id());
     std::thread::spawn(move || {
         let (begun, mut early, mut late) = (Instant::now(), 0, 0);
         let rss = |status: String| -> Option<u64> {
-            status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok())
+            status.lines().find_map(|l| l.strip_prefix("RssAnon:")?.split_whitespace().next()?.parse().ok())
         };
         // A process that has ended has no memory.
         while let Some(kb) = std::fs::read_to_string(&status).ok().and_then(rss) {
