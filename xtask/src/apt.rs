@@ -48,6 +48,17 @@ pub(crate) fn staging(target: &Path) -> Result<PathBuf, String> {
     Ok(dir)
 }
 
+/// Removes the staging directories in `dir` whose process is gone.
+pub(crate) fn remove_left(dir: &Path) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix('.').and_then(|n| n.rsplit('-').nth(1)?.parse().ok());
+        if process.is_some_and(|p| !crate::vm::is_alive(p)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Puts a complete directory in its place. What was there is removed.
 pub(crate) fn replace(staged: &Path, target: &Path) -> Result<(), String> {
     let _ = fs::remove_dir_all(target);
@@ -57,6 +68,7 @@ pub(crate) fn replace(staged: &Path, target: &Path) -> Result<(), String> {
 impl Apt {
     /// Reads the lists of packages.
     pub(crate) fn new() -> Result<Apt, String> {
+        remove_left(&crate::vm_dir());
         let dir = staging(&crate::vm_dir().join("apt"))?;
         let mut apt = Apt { dir, options: Vec::new() };
         let dir = &apt.dir;

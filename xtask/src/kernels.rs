@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::apt::{Apt, io, replace, run, staging};
+use crate::apt::{Apt, io, remove_left, replace, run, staging};
 
 /// The kernels of the matrix.
 pub(crate) const NAMES: [&str; 3] = ["6.1", "6.12", "7.2"];
@@ -91,9 +91,9 @@ pub(crate) fn release(name: &str) -> Option<String> {
 /// `cargo xtask kernels`: also replaces kernels of which Debian has a newer release.
 pub(crate) fn command() -> Result<u8, String> {
     install_tools()?;
+    prune(&crate::vm_dir().join("kernels"), &NAMES);
     let apt = Apt::new()?;
     crate::qemu::fetch_newest(&apt)?;
-    prune(&crate::vm_dir().join("kernels"), &NAMES);
     let packages = apt.names("linux-")?;
     for name in NAMES {
         let newest = newest(name, &packages)?;
@@ -125,6 +125,7 @@ pub(crate) fn fetch(names: &[&str]) -> Result<(), String> {
     if wanted.is_empty() {
         return Ok(());
     }
+    prune(&crate::vm_dir().join("kernels"), &NAMES);
     let apt = apt.unwrap_or_else(Apt::new)?;
     let packages = apt.names("linux-")?;
     wanted.iter().try_for_each(|name| unpack(&apt, name, newest(name, &packages)?, &packages))
@@ -148,14 +149,13 @@ fn install(packages: &[(&str, &str)]) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes what is no kernel of the matrix (any more), among it what a process that is gone had half
+/// Removes what is no kernel of the matrix (any more), and what a process that is gone had half
 /// unpacked.
 fn prune(kernels: &Path, names: &[&str]) {
+    remove_left(kernels);
     for entry in fs::read_dir(kernels).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let staged_by = name.strip_prefix('.').and_then(|n| n.rsplit('-').nth(1)?.parse().ok());
-        let in_use = names.contains(&name.as_str()) || staged_by.is_some_and(crate::vm::is_alive);
-        if !in_use {
+        if !name.starts_with('.') && !names.contains(&name.as_str()) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
