@@ -7,8 +7,10 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::process::Child;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::Verdict::{self, Pass};
 use crate::machine::is_guest;
@@ -25,18 +27,21 @@ fn seconds() -> u64 {
     std::env::var("DTRACE_HOURS_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(6)
 }
 
-/// The most memory of its own of a process in kilobytes (pages of files come as they are touched), in the first third of a time and after it,
-/// until its end.
-fn memory(child: &Child, time: Duration) -> JoinHandle<(u64, u64)> {
+/// Ticks of [`SCRIPT`] in a second.
+const TICKS: u64 = 50;
+
+/// The most memory of its own of a process in kilobytes (pages of files come as they are touched): until so many
+/// ticks were printed, and from then on until its end.
+fn memory(child: &Child, printed: Arc<AtomicU64>, early_ticks: u64) -> JoinHandle<(u64, u64)> {
     let status = format!("/proc/{}/status", child.id());
     std::thread::spawn(move || {
-        let (begun, mut early, mut late) = (Instant::now(), 0, 0);
-        let rss = |status: String| -> Option<u64> {
+        let (mut early, mut late) = (0, 0);
+        let own = |status: String| -> Option<u64> {
             status.lines().find_map(|l| l.strip_prefix("RssAnon:")?.split_whitespace().next()?.parse().ok())
         };
         // A process that has ended has no memory.
-        while let Some(kb) = std::fs::read_to_string(&status).ok().and_then(rss) {
-            let most = if 3 * begun.elapsed() < time { &mut early } else { &mut late };
+        while let Some(kb) = std::fs::read_to_string(&status).ok().and_then(own) {
+            let most = if printed.load(Ordering::Relaxed) < early_ticks { &mut early } else { &mut late };
             *most = kb.max(*most);
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -76,8 +81,9 @@ fn printing_and_clearing_for_long_loses_no_count_and_takes_no_more_memory() -> V
     let words = ["-q", "-x", "switchrate=20ms", "-x", "aggsize=16m", "-x", "bufsize=1m"];
     let script = ["-c", &target, "-n", SCRIPT];
     let mut child = start(&[&words[..], &script[..]].concat());
-    let sums = summed(&mut child);
-    let memory = memory(&child, Duration::from_secs(seconds));
+    let printed = Arc::new(AtomicU64::new(0));
+    let sums = summed(&mut child, printed.clone());
+    let memory = memory(&child, printed, seconds * TICKS / 3);
     let o = finish_within(child, LIMIT + Duration::from_secs(seconds)).code(0);
     let (sums, (early, late)) = (sums.join().unwrap(), memory.join().unwrap());
     let of = |what: &str| sums.get(what).copied().unwrap_or_default();
@@ -108,20 +114,22 @@ fn printing_and_clearing_for_long_loses_no_count_and_takes_no_more_memory() -> V
             o.err
         );
     }
-    assert!(calls > 0 && of("tick") > seconds, "{} ticks", of("tick"));
+    assert!(calls > 0 && of("tick") > seconds * TICKS / 2, "{} ticks", of("tick"));
     assert!(late <= early + early / 10 + (4 << 10), "{early} kB grew to {late} kB");
     Pass
 }
 
 /// The sums of the last words of the lines, by the first word, read as they come: an hour's lines would
 /// not fit in memory.
-fn summed(child: &mut Child) -> JoinHandle<HashMap<String, u64>> {
+/// `ticks` counts the lines that say `tick`.
+fn summed(child: &mut Child, ticks: Arc<AtomicU64>) -> JoinHandle<HashMap<String, u64>> {
     let out = child.stdout.take().unwrap();
     std::thread::spawn(move || {
         let mut sums: HashMap<String, u64> = HashMap::new();
         for line in BufReader::new(out).lines().map_while(Result::ok) {
             let mut words = line.split_whitespace();
             if let Some(first) = words.next() {
+                ticks.fetch_add(u64::from(first == "tick"), Ordering::Relaxed);
                 let value = words.next_back().map_or(1, |w| w.parse().unwrap_or_default());
                 *sums.entry(first.into()).or_default() += value;
             }
