@@ -32,23 +32,29 @@ pub(crate) fn reap(pid: i32) {
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
 }
 
-/// Waits until any child ends, and reaps it: its id, and its exit status or 128 and the signal. `None`: there is no child.
-pub(crate) fn reap_any() -> Option<(i32, u8)> {
-    loop {
-        let mut status = 0;
-        // SAFETY: the status is an int of this function.
-        let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
-        if pid > 0 {
-            let code = if libc::WIFEXITED(status) {
-                libc::WEXITSTATUS(status)
-            } else {
-                128 + libc::WTERMSIG(status)
-            };
-            return Some((pid, code as u8));
-        }
-        if Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
-            return None;
-        }
+/// What [`reap_any`] came back with.
+pub(crate) enum Reaped {
+    /// A child: its id, and its exit status or 128 and the signal.
+    Child(i32, u8),
+    /// A signal came first.
+    Interrupted,
+    /// There is no child.
+    None,
+}
+
+/// Waits until any child ends, and reaps it.
+pub(crate) fn reap_any() -> Reaped {
+    let mut status = 0;
+    // SAFETY: the status is an int of this function.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
+    if pid > 0 {
+        let code =
+            if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) };
+        return Reaped::Child(pid, code as u8);
+    }
+    match Error::last_os_error().kind() {
+        std::io::ErrorKind::Interrupted => Reaped::Interrupted,
+        _ => Reaped::None,
     }
 }
 
@@ -126,12 +132,20 @@ extern "C" fn note_interrupt(_: i32) {
 }
 
 /// From now on ^C, SIGTERM and SIGHUP are noted for [`interrupted`] instead of ending this process,
-/// which has to end what it started first.
+/// which has to end what it started first. System calls end with EINTR then. What is ignored (`nohup`) stays ignored.
 pub(crate) fn note_interrupts() {
     let handler: extern "C" fn(i32) = note_interrupt;
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler only stores to an atomic variable.
-        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+        // SAFETY: zeroes are a valid value; the handler only stores to an atomic variable.
+        unsafe {
+            let mut old: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut old);
+            if old.sa_sigaction != libc::SIG_IGN {
+                let mut new: libc::sigaction = std::mem::zeroed();
+                new.sa_sigaction = handler as libc::sighandler_t;
+                libc::sigaction(signal, &raw const new, std::ptr::null_mut());
+            }
+        }
     }
 }
 

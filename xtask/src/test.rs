@@ -96,6 +96,10 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
     }
     crate::sys::note_interrupts();
     crate::compilers::link()?;
+    // What is wrong in the files is told before anything is built.
+    let (places, flaky) = (Places::load(&root)?, flaky::Flaky::load(&root)?);
+    let mut record = Record::load(&root)?;
+    skips::check()?;
     // Kernels are fetched while cargo builds.
     let (built, fetched) = std::thread::scope(|scope| {
         let fetched = scope.spawn(|| match options.kernels.as_slice() {
@@ -107,9 +111,7 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
     });
     let programs = built?;
     let took = begun.elapsed();
-    let places = Places::load(&root)?;
     let failed = options.failed.then(|| load_failed(&target));
-    let mut record = Record::load(&root)?;
     let commit = Commit::of(&root);
     let seed = options::number("DTRACE_SEED").unwrap_or(commit.number);
     let known = Known { programs: &programs, places: &places, record: &record, failed: failed.as_ref() };
@@ -146,17 +148,21 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
         Vec::new()
     });
     let is_new = |machine: &str, name: &Name| !known_before.iter().any(|(m, n)| m == machine && n == name);
-    let flaky = flaky::Flaky::load(&root)?;
     for machine in &machines {
-        run.add(machine, &is_new, &flaky, record.round)?;
+        if let Err(e) = run.add(machine, &is_new, &flaky, record.round) {
+            run.broken.push(e);
+        }
+    }
+    if machines.is_empty() && !(options.failed || options.uncovered) {
+        run.broken.push("no test has such a name there".into());
     }
     if crate::sys::interrupted() {
         run.broken.push("it was interrupted".into());
     }
-    store_failed(&target, &machines)?;
+    run.broken.extend(store_failed(&target, &machines).err());
     if commit.is_clean {
         remember(&mut record, &machines, &known_names(&programs), &places, commit.number, options.is_whole());
-        record.store(&root)?;
+        run.broken.extend(record.store(&root).err());
     } else {
         println!("testing/ran is not written: the tree differs from its commit");
     }
@@ -246,18 +252,26 @@ fn run_all(here: &Here, plans: &[guests::Plan], target: &Path) -> Vec<Machine> {
     plans.iter().for_each(|plan| board.plan(&plan.machine, &plan.units, 1));
     let dtrace = target.join("debug/dtrace");
     let ends = AtomicBool::new(false);
-    let machines = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
+        // Also when a test's thread panics.
+        let _end = Raised(&ends);
         scope.spawn(|| {
             while !ends.load(Ordering::Relaxed) {
                 std::thread::park_timeout(Duration::from_millis(200));
                 board.tick();
             }
         });
-        let machines = on_all(here, plans, &dtrace, &board);
-        ends.store(true, Ordering::Relaxed);
-        machines
-    });
-    machines
+        on_all(here, plans, &dtrace, &board)
+    })
+}
+
+/// Raises a flag when it is dropped.
+struct Raised<'a>(&'a AtomicBool);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn on_all(here: &Here, plans: &[guests::Plan], dtrace: &Path, board: &Board) -> Vec<Machine> {

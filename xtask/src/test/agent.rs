@@ -86,6 +86,7 @@ fn here(path: &str) -> std::result::Result<u8, String> {
                 say("@alive");
             }
         });
+        let end = super::Raised(&ends);
         let mut results = Vec::new();
         // In the order of the plan: what killed a guest comes last.
         units.iter().for_each(|unit| results.extend(unit::run(unit, &Lines)));
@@ -93,7 +94,7 @@ fn here(path: &str) -> std::result::Result<u8, String> {
             unit::retry(&units, &mut results, &Lines);
             results.iter().for_each(|result| say(&format!("@result {}", result.to_line())));
         }
-        ends.store(true, Ordering::Relaxed);
+        drop(end);
         alive.thread().unpark();
     });
     Ok(0)

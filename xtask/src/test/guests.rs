@@ -52,7 +52,9 @@ pub(crate) fn run(plan: &Plan, dtrace: &std::path::Path, board: &Board) -> std::
     run_in(plan, board, &|units, told| {
         let mut guest = Guest::new(&plan.kernel);
         guest.append.clone_from(&plan.words);
-        guest.timeout = u64::from(u32::MAX);
+        // Should it say for ever that it is alive.
+        guest.timeout =
+            600 + units.iter().map(|u| 2 * u.deadline.as_secs() + 3 * u.expected as u64).sum::<u64>();
         guest.silence = Some(SILENCE);
         guest.cwd = PathBuf::from("/");
         guest.files = vec![(agent::PLAN.into(), agent::plan(dtrace, units).into_bytes())];
@@ -67,6 +69,7 @@ fn run_in(plan: &Plan, board: &Board, boot: &Boot<'_>) -> std::result::Result<Ra
     let mut ran = Ran { results: Vec::new(), lacks: None, broken: Vec::new(), deaths: 0 };
     let mut units = plan.units.clone();
     let mut blamed: BTreeMap<String, u32> = BTreeMap::new();
+    let mut consoles = Vec::new();
     for number in 0..BOOTS {
         let mut told = Told::new(board, &plan.machine);
         let ended = boot(&units, &mut told)?;
@@ -75,7 +78,10 @@ fn run_in(plan: &Plan, board: &Board, boot: &Boot<'_>) -> std::result::Result<Ra
         ran.results.append(&mut told.results);
         ran.lacks = ran.lacks.or(told.lacks);
         let what = match ended {
-            Ended::Status(0) => return Ok(ran),
+            Ended::Status(0) => {
+                survivors_are_flaky(&mut ran.results, &blamed, &consoles);
+                return Ok(ran);
+            }
             Ended::Status(code) => {
                 ran.broken.push(format!("status {code}: {}", last(&told.other)));
                 return Ok(ran);
@@ -90,14 +96,15 @@ fn run_in(plan: &Plan, board: &Board, boot: &Boot<'_>) -> std::result::Result<Ra
             return Ok(ran);
         }
         ran.deaths += 1;
+        consoles.push(what.clone());
         let culprit = told.running.take();
         let name = culprit.as_deref().unwrap_or("no test");
         board.say(&format!("the guest {} has ended while {name} ran; its console:\n{what}", plan.machine));
         units = left(&units, &ran.results);
         let Some(culprit) = culprit else {
+            ran.broken.push(format!("a guest has ended while no test ran:\n{what}"));
             // Two guests that do not even begin will not begin in a third one.
-            if number > 0 {
-                ran.broken.push(format!("no guest comes up:\n{what}"));
+            if number > 0 || units.is_empty() {
                 return Ok(ran);
             }
             continue;
@@ -123,9 +130,23 @@ fn run_in(plan: &Plan, board: &Board, boot: &Boot<'_>) -> std::result::Result<Ra
         if units.is_empty() {
             return Ok(ran);
         }
+        // What failed in the guest that has ended has not run again, alone.
+        let failed = ran.results.iter().filter(|r| r.has_failed());
+        let failed: Vec<Unit> =
+            failed.filter_map(|r| plan.units.iter().find_map(|u| u.single_of(&r.name))).collect();
+        let again = failed.into_iter().filter(|unit| !blamed.contains_key(&unit.title()));
+        units.extend(again.filter(|_| super::unit::retries()));
     }
     ran.broken.push(format!("{BOOTS} guests have ended before all tests had run"));
     Ok(ran)
+}
+
+/// A test in which a guest ended, and which passed in another guest, is flaky: the console says why.
+fn survivors_are_flaky(results: &mut [Result], blamed: &BTreeMap<String, u32>, consoles: &[String]) {
+    let is_blamed = |name: &Name| blamed.contains_key(&name.to_string());
+    for result in results.iter_mut().filter(|r| r.outcome == Outcome::Passed && is_blamed(&r.name)) {
+        result.outcome = Outcome::Flaky(format!("a guest ended while it ran:\n{}", consoles.join("\n")));
+    }
 }
 
 /// What has no result yet. A unit whose title changes because some of its tests have one keeps its place.
@@ -218,6 +239,6 @@ mod tests {
             units: vec![unit("p", &["a"])],
         };
         let ran = run_in(&plan, &Board::new(), &|_, _| Ok(Ended::Lost("no root".into()))).unwrap();
-        assert!(ran.deaths == 2 && ran.broken[0].contains("no root"));
+        assert!(ran.deaths == 2 && ran.broken.len() == 2 && ran.broken[0].contains("no root"));
     }
 }

@@ -65,6 +65,14 @@ impl Places {
             if words.next().is_none() {
                 return fail("no reason");
             }
+            let is_right = match verb {
+                "only" => crate::kernels::NAMES.contains(&value),
+                "guest" | "limit" => value.parse::<u32>().is_ok(),
+                _ => true,
+            };
+            if !is_right {
+                return fail("no such kernel or number");
+            }
             rows.push(Row { verb: verb.into(), value: value.into(), pattern: pattern.into() });
         }
         Ok(Places { rows })
@@ -160,8 +168,10 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_a_reason_is_an_error_with_its_line() {
-        for text in ["\neach fbt::", "here", "beside fbt:: x", "limit 5"] {
+    fn a_row_that_is_not_whole_is_an_error_with_its_line() {
+        for text in
+            ["\neach fbt::", "here", "beside fbt:: x", "limit 5", "limit 12O a why", "only 6.13 a why"]
+        {
             let error = Places::parse(text).unwrap_err();
             assert!(error.starts_with("testing/places:"), "{error}");
         }

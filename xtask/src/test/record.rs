@@ -10,7 +10,7 @@
 //! A *round* is the time from the closing of one issue to the closing of the next. In each, every test that may run in
 //! a guest runs on every kernel at least once; what has not is *uncovered*.
 //!
-//! Only tests that may run in a guest are recorded, and only passes and skips: a failure covers nothing.
+//! Tests that may run in a guest are recorded, and those that take long here; only passes and skips: a failure covers nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub(crate) struct Past {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Record {
     pub(crate) round: u64,
-    /// The commit at which the round began.
+    /// The commit that closed the round before: what ran at it covers nothing in this one.
     pub(crate) since: u64,
     rows: BTreeMap<Name, BTreeMap<String, Past>>,
 }
@@ -70,7 +70,10 @@ impl Record {
                     let row = row.or_default();
                     for run in runs.chunks(3) {
                         let [kernel, seconds, commit] = run else { return Err(fail()) };
-                        let seconds = seconds.parse().map_err(|_| fail())?;
+                        let seconds: f64 = seconds.parse().map_err(|_| fail())?;
+                        if !(0.0..1e6).contains(&seconds) {
+                            return Err(fail());
+                        }
                         let commit = commit.parse().map_err(|_| fail())?;
                         row.insert((*kernel).into(), Past { seconds, commit });
                     }
@@ -113,7 +116,7 @@ impl Record {
 
     /// Whether a test has run on a kernel in this round.
     pub(crate) fn covers(&self, name: &Name, kernel: &str) -> bool {
-        self.past(name, kernel).is_some_and(|past| past.commit >= self.since)
+        self.past(name, kernel).is_some_and(|past| past.commit > self.since)
     }
 }
 
@@ -135,17 +138,16 @@ mod tests {
         let text = "round 3 490\ncli:e2e e2e::a 6.12 11 480 here 1.2 496\ncli:e2e e2e::b 7.2 0 496\n";
         assert_eq!(record.text(), text);
         assert_eq!(Record::parse(text).unwrap(), record);
-        assert_eq!(
-            Record::parse("cli:e2e e2e::a here 1").unwrap_err(),
-            "testing/ran:1: cli:e2e e2e::a here 1"
-        );
+        for wrong in ["cli:e2e e2e::a here 1", "p a here NaN 1", "p a here -1 1", "round 1 x"] {
+            assert_eq!(Record::parse(wrong).unwrap_err(), format!("testing/ran:1: {wrong}"));
+        }
     }
 
     #[test]
     fn a_test_is_covered_on_a_kernel_on_which_it_ran_in_the_round() {
         let mut record = Record { round: 1, since: 490, ..Record::default() };
-        record.note(&name("a"), "6.1", 1.0, 489);
-        record.note(&name("a"), "6.12", 1.0, 490);
+        record.note(&name("a"), "6.1", 1.0, 490);
+        record.note(&name("a"), "6.12", 1.0, 491);
         assert_eq!(["6.1", "6.12", "7.2"].map(|k| record.covers(&name("a"), k)), [false, true, false]);
     }
 

@@ -132,7 +132,7 @@ impl Run {
                 Outcome::Flaky(why) => {
                     self.passed += 1;
                     self.flaky.extend(flaky::line(result, place, &day, round));
-                    if flaky.knows(result, place, round) {
+                    if flaky.knows(result, round) {
                         self.broken.push(format!(
                             "{place}: {} is in testing/flaky and has flaked again",
                             result.name

@@ -12,7 +12,7 @@
 //! children of its own. No PID namespace: it would put every test on the path that translates process ids.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::process;
@@ -33,62 +33,40 @@ pub(crate) fn supervise() -> Result<Option<u8>, String> {
     sys::adopt_orphans()?;
     // The run has them too, and ends in order.
     sys::note_interrupts();
-    let before = Before::now();
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
     let run = std::process::Command::new(this)
         .args(std::env::args_os().skip(1))
         .env(SUPERVISED, "1")
         .spawn()
         .map_err(|e| e.to_string())?;
-    let status = loop {
+    let mut told = false;
+    let mut status = loop {
         match sys::reap_any() {
-            Some((pid, status)) if pid as u32 == run.id() => break status,
-            Some(_) => {}
-            None => return Err("the run is gone".into()),
+            sys::Reaped::Child(pid, status) if pid as u32 == run.id() => break status,
+            sys::Reaped::Child(..) => {}
+            sys::Reaped::Interrupted => {
+                // A terminal tells both; who sends a signal to this process only, means the run.
+                if sys::interrupted() && !told {
+                    told = true;
+                    sys::kill(run.id() as i32, libc::SIGTERM);
+                }
+            }
+            sys::Reaped::None => return Err("the run is gone".into()),
         }
     };
-    for left in before.restore() {
-        eprintln!("ended at the last: {left}");
+    for left in sweep(run.id()) {
+        eprintln!("failed: a test has left, hidden from the run: {left}");
+        status = status.max(1);
     }
     Ok(Some(status))
 }
 
-/// What a machine had before the run.
-struct Before {
-    mounts: Vec<PathBuf>,
-    loops: Vec<(PathBuf, PathBuf)>,
-    pins: Vec<PathBuf>,
-}
-
-impl Before {
-    fn now() -> Before {
-        Before { mounts: process::mounts_below(Path::new("/")), loops: process::loop_devices(), pins: pins() }
-    }
-
-    /// Ends every process below this one, and removes the mounts, the loop devices and the pinned BPF objects that came
-    /// since. Returns what was found.
-    fn restore(&self) -> Vec<String> {
-        let mut found = end_descendants();
-        for mount in process::mounts_below(Path::new("/")).iter().rev().filter(|m| !self.mounts.contains(m)) {
-            found.push(format!("the mount {}", mount.display()));
-            sys::detach_mount(mount);
-        }
-        for (device, file) in process::loop_devices().iter().filter(|l| !self.loops.contains(l)) {
-            found.push(format!("the loop device {} of {}", device.display(), file.display()));
-            sys::detach_loop_device(device);
-        }
-        for pin in pins().iter().filter(|p| !self.pins.contains(p)) {
-            found.push(format!("the pinned BPF object {}", pin.display()));
-            let _ = std::fs::remove_file(pin);
-        }
-        found
-    }
-}
-
-/// The BPF objects that are pinned at the usual place.
-fn pins() -> Vec<PathBuf> {
-    let all = std::fs::read_dir("/sys/fs/bpf").into_iter().flatten().flatten();
-    all.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
+/// Ends every process below this one, and removes what is left in the directories of the run's tests. Returns what was found. What
+/// others of this machine have mounted or attached meanwhile is theirs.
+fn sweep(run: u32) -> Vec<String> {
+    let mut found = end_descendants();
+    found.extend(process::remove_directories_of(run));
+    found
 }
 
 /// Kills what is below this process, and reaps it. Returns what was alive.
@@ -133,7 +111,7 @@ fn descendants(of: u32) -> BTreeSet<u32> {
     found
 }
 
-/// How long a program that tests compiled is kept without being used.
+/// How long a program that tests compiled is kept after it was made.
 const COMPILED_FOR: Duration = Duration::from_secs(30 * 86_400);
 
 /// Removes what earlier runs have left: directories of tests whose run is gone, and compiled programs that are old.
@@ -142,15 +120,9 @@ pub(crate) fn prune(target: &Path) {
     for entry in all(&process::scratch()) {
         let name = entry.file_name().to_string_lossy().into_owned();
         let words = name.strip_prefix("dtrace-test-").or_else(|| name.strip_prefix("dtrace-parent-"));
-        let Some(pid) = words.and_then(|w| w.split('-').next()).and_then(|pid| pid.parse::<u32>().ok())
-        else {
-            continue;
-        };
-        if process::stat_of(pid).is_none() {
-            for mount in process::mounts_below(&entry.path()).iter().rev() {
-                sys::detach_mount(mount);
-            }
-            let _ = std::fs::remove_dir_all(entry.path());
+        let pid = words.and_then(|w| w.split('-').next()).and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| process::stat_of(pid).is_none()) {
+            process::clean(&entry.path());
         }
     }
     for entry in all(&target.join("compiled")) {

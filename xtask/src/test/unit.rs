@@ -54,6 +54,12 @@ impl Unit {
         Unit { tests: vec![test.into()], ..self.clone() }
     }
 
+    /// The same for a test of its, if it has it.
+    pub(crate) fn single_of(&self, name: &Name) -> Option<Unit> {
+        let has = self.program == name.program && self.tests.contains(&name.test);
+        has.then(|| self.single(&name.test))
+    }
+
     pub(crate) fn title(&self) -> String {
         match self.tests.as_slice() {
             [test] => self.name(test).to_string(),
@@ -177,6 +183,9 @@ pub(crate) fn run(unit: &Unit, watcher: &dyn Watcher) -> Vec<Result> {
         unit.tests.iter().filter(|t| !told.contains(t.as_str())).map(|t| unit.single(t)).collect();
     watcher.ended(unit, &results);
     for single in missing {
+        if crate::sys::interrupted() {
+            break;
+        }
         results.extend(run(&single, watcher));
     }
     results
