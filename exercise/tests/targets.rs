@@ -10,7 +10,7 @@ use exercise::choices::Choices;
 use exercise::fuzz::Source;
 
 /// The targets. They are roots of crates elsewhere, and have no main function there.
-#[allow(unused_attributes)]
+#[allow(unused_attributes, clippy::module_inception)]
 #[path = "../../fuzz/fuzz_targets"]
 mod targets {
     pub(crate) mod check;

@@ -1,5 +1,7 @@
 //! The tests of `bpf-runtime` from outside, in one program: each further one would be linked with all that is below it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod session;
 
 mod big;

@@ -1,4 +1,6 @@
 //! The tests of `usdt-writer` from outside, in one program: each further one would be linked with all that is below it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 mod compile;
 mod golden;

@@ -49,6 +49,26 @@ pub(crate) fn build(root: &Path, targets: &[String]) -> Result<Vec<Program>, Str
     Ok(programs)
 }
 
+/// Runs the examples in the documentation: how many passed, or why the run fails. They are no program of their own.
+pub(crate) fn documentation(root: &Path) -> Result<usize, String> {
+    let out = Command::new("cargo")
+        .args(["test", "--workspace", "--doc", "--quiet", "--no-fail-fast"])
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|e| format!("cargo test --doc: {e}"))?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    if !out.status.success() {
+        println!("{text}");
+        return Err("the examples in the documentation (cargo test --workspace --doc)".into());
+    }
+    let closing = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse::<usize>().ok());
+    Ok(closing.sum())
+}
+
 /// Fails if two programs have one name: the results would be mixed.
 fn unique(programs: &[Program]) -> Result<(), String> {
     let mut paths = BTreeMap::new();

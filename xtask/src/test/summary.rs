@@ -201,6 +201,17 @@ impl Run {
         Ok(())
     }
 
+    /// Adds the examples in the documentation: how many passed, or why not.
+    pub(crate) fn documentation(&mut self, ran: Fallible<usize>) {
+        match ran {
+            Ok(passed) => self.passed += passed,
+            Err(why) => {
+                self.failed += 1;
+                self.broken.push(why);
+            }
+        }
+    }
+
     /// Notes that no guest can run. Root can install what they need: then it is a failure.
     pub(crate) fn without_guests(&mut self, why: &str, root: bool, guests: usize) {
         if root {

@@ -218,7 +218,7 @@ pub(crate) fn retries() -> bool {
 }
 
 /// Runs the tests that have failed again, once, one after the other, when nothing else runs. Those that pass are flaky.
-pub(crate) fn retry(units: &[Unit], results: &mut Vec<Result>, watcher: &dyn Watcher) {
+pub(crate) fn retry(units: &[Unit], results: &mut [Result], watcher: &dyn Watcher) {
     let unit_of = |name: &Name| {
         let all = units.iter().filter(|u| u.program == name.program);
         if name.test == WHOLE {

@@ -115,7 +115,8 @@ fn printing_and_clearing_for_long_loses_no_count_and_takes_no_more_memory() -> V
         );
     }
     assert!(calls > 0 && of("tick") > seconds * TICKS / 2, "{} ticks", of("tick"));
-    assert!(late <= early + early / 10 + (4 << 10), "{early} kB grew to {late} kB");
+    // A session that is late once keeps a table of `aggsize` more.
+    assert!(late <= early + early / 10 + (4 << 10) + (16 << 10), "{early} kB grew to {late} kB");
     Pass
 }
 
