@@ -316,6 +316,8 @@ static void until_traced(const dtusdt_probe *probe, const dtusdt_probe *other)
 {
     while (!dtusdt_enabled(probe) || memcmp((void *)probe->site, (void *)other->site, 16) == 0)
         usleep(1000);
+    /* The program is attached a moment after that, and nothing here tells when. */
+    usleep(20000);
 }
 int main(void)
 {
