@@ -194,11 +194,7 @@ fn store_listed(target: &Path, programs: &[programs::Program]) {
 }
 
 fn known_names(programs: &[programs::Program]) -> BTreeSet<Name> {
-    let of = |program: &programs::Program| {
-        let name = program.name.clone();
-        program.tests.clone().into_iter().map(move |test| Name { program: name.clone(), test })
-    };
-    programs.iter().flat_map(of).collect()
+    programs.iter().flat_map(programs::Program::names).collect()
 }
 
 /// What failed in the last run, by machine.

@@ -42,12 +42,7 @@ pub(crate) struct Here {
 impl Known<'_> {
     /// All tests.
     pub(crate) fn names(&self) -> Vec<Name> {
-        let of = |program: &Program| {
-            let name = program.name.clone();
-            let tests = program.tests.clone().into_iter();
-            tests.map(move |test| Name { program: name.clone(), test })
-        };
-        self.programs.iter().flat_map(of).collect()
+        self.programs.iter().flat_map(Program::names).collect()
     }
 
     fn takes(&self, options: &Options, machine: &str, name: &Name) -> bool {

@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use super::result::Name;
+
 /// A built test program.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
@@ -17,6 +19,13 @@ pub(crate) struct Program {
     /// Whether it takes the names of several tests. That of `libtest-mimic` takes one.
     pub(crate) takes_names: bool,
     pub(crate) tests: Vec<String>,
+}
+
+impl Program {
+    /// Its tests by their names in the workspace.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Name> + '_ {
+        self.tests.iter().map(|test| Name { program: self.name.clone(), test: test.clone() })
+    }
 }
 
 /// Builds the test programs of the workspace, or only those of these targets, and lists their tests.

@@ -31,13 +31,9 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(name: &str, units: &[Unit], took: Duration) -> Machine {
-        let of = |unit: &Unit| {
-            let program = unit.program.clone();
-            unit.tests.clone().into_iter().map(move |test| Name { program: program.clone(), test })
-        };
         Machine {
             name: name.into(),
-            planned: units.iter().flat_map(of).collect(),
+            planned: units.iter().flat_map(Unit::names).collect(),
             results: Vec::new(),
             lacks: None,
             broken: Vec::new(),

@@ -45,6 +45,11 @@ impl Unit {
         }
     }
 
+    /// Its tests by their names in the workspace.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Name> + '_ {
+        self.tests.iter().map(|test| self.name(test))
+    }
+
     fn name(&self, test: &str) -> Name {
         Name { program: self.program.clone(), test: test.into() }
     }
@@ -220,12 +225,11 @@ pub(crate) fn retries() -> bool {
 /// Runs the tests that have failed again, once, one after the other, when nothing else runs. Those that pass are flaky.
 pub(crate) fn retry(units: &[Unit], results: &mut [Result], watcher: &dyn Watcher) {
     let unit_of = |name: &Name| {
-        let all = units.iter().filter(|u| u.program == name.program);
         if name.test == WHOLE {
+            let all = units.iter().filter(|u| u.program == name.program);
             return all.max_by_key(|u| u.tests.len()).cloned();
         }
-        let mut all = all.filter(|u| u.tests.contains(&name.test));
-        all.next().map(|u| u.single(&name.test))
+        units.iter().find_map(|u| u.single_of(name))
     };
     for at in 0..results.len() {
         let Some(Result { name, outcome: Outcome::Failed(first), .. }) = results.get(at) else { continue };
