@@ -4,7 +4,8 @@
 //!
 //! ```text
 //!  PREPARING  nothing is attached yet     the process dies of the signal, as without a handler; so do targets of -c, which have not run yet
-//!  ATTACHING  programs are being attached the enabling stops at the next step; what was attached is detached in the background
+//!  ATTACHING  programs are being attached the enabling stops at the next step; what was attached is detached in the background;
+//!                                         while output is being written, the second ends the process at once: nobody may be reading it
 //!  RUNNING    the session works           the first stops all probes at once, then the session ends as after exit();
 //!                                         the second ends the process at once, and the kernel's slow work is left to the background
 //! ```
@@ -16,7 +17,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
 
 use dtrace::Stopper;
 
@@ -28,6 +29,8 @@ static HANDLED: AtomicU32 = AtomicU32::new(0);
 static EVENT: AtomicI32 = AtomicI32::new(-1);
 /// How far the trace is: a [`Phase`].
 static PHASE: AtomicU8 = AtomicU8::new(0);
+/// Whether a thread is writing output, which may wait for a reader for ever.
+static WRITES: AtomicBool = AtomicBool::new(false);
 /// Stops the probes of the session.
 static STOPPER: OnceLock<Stopper> = OnceLock::new();
 
@@ -57,13 +60,13 @@ extern "C" fn handler(signal: libc::c_int) {
         return;
     }
     let count = COUNT.fetch_add(1, Ordering::SeqCst) + 1;
-    if phase == Phase::Running as u8 {
-        if count > 1 {
-            dtrace::end_process(1);
-        }
-        if let Some(stopper) = STOPPER.get() {
-            stopper.stop();
-        }
+    if count > 1 && (phase == Phase::Running as u8 || WRITES.load(Ordering::SeqCst)) {
+        dtrace::end_process(1);
+    }
+    if phase == Phase::Running as u8
+        && let Some(stopper) = STOPPER.get()
+    {
+        stopper.stop();
     }
     let one = 1u64;
     // SAFETY: write is async-signal-safe; eight bytes of a valid word. An error changes nothing:
@@ -74,6 +77,19 @@ extern "C" fn handler(signal: libc::c_int) {
         libc::write(EVENT.load(Ordering::SeqCst), (&raw const one).cast(), 8);
         *libc::__errno_location() = errno;
     }
+}
+
+/// Writes output. The second signal ends the process then, whenever it comes and whichever thread it meets: a write may wait for
+/// a reader for ever, and only signals that meet its own thread end the wait.
+pub(crate) fn while_writing<T>(write: impl FnOnce() -> T) -> T {
+    WRITES.store(true, Ordering::SeqCst);
+    // It came before the handler could see this write.
+    if count() > 1 {
+        dtrace::end_process(1);
+    }
+    let done = write();
+    WRITES.store(false, Ordering::SeqCst);
+    done
 }
 
 /// How many came since attaching began.

@@ -181,10 +181,7 @@ impl Sink for Results {
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
-            if interrupt::count() > 1 {
-                dtrace::end_process(1);
-            }
-            match self.file.write(bytes) {
+            match interrupt::while_writing(|| self.file.write(bytes)) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 done => return done,
             }
