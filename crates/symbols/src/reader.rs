@@ -44,6 +44,7 @@ pub use whole::functions_of_bytes;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use debuginfo::SourceFrame;
@@ -82,7 +83,7 @@ impl Limits {
 const OTHER_MEMORY: u64 = 4;
 
 struct Server {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     limits: Limits,
     indexes: Indexes,
     sent: SentObjects,
@@ -92,6 +93,9 @@ struct Server {
 /// Handles requests until the socket is closed.
 pub(crate) fn serve(socket: OwnedFd, limits: Limits) -> io::Result<()> {
     sys::become_reader(limits.memory);
+    let socket = Arc::new(socket);
+    // Where there is no memory for a thread, the alarm remains.
+    let _ = sys::end_with(socket.clone());
     let servers = Servers::named(limits.time);
     let indexes = Indexes::new(limits.memory - limits.memory / OTHER_MEMORY, servers);
     let (sent, described) = Default::default();

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -123,6 +124,22 @@ pub(crate) fn wait_for(fd: BorrowedFd<'_>, write: bool, limit: Duration) -> io::
         Err(e) if e.kind() == io::ErrorKind::Interrupted => Ok(None),
         Err(e) => Err(e),
     }
+}
+
+/// Ends this process when the other end of its socket is closed, from another thread: its session has ended, and nobody waits for
+/// what the first thread does. A thread that sleeps uninterruptibly in the kernel ends when it wakes.
+pub(crate) fn end_with(socket: Arc<OwnedFd>) -> io::Result<()> {
+    /// The memory of a reader is limited, and stacks count.
+    const STACK: usize = 32 << 10;
+    let wait = move || {
+        // A hang-up is reported without being asked for.
+        let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: 0, revents: 0 };
+        // SAFETY: one valid pollfd, count 1.
+        while unsafe { libc::poll(&mut poll, 1, -1) } < 0 {}
+        // SAFETY: no memory is passed. Nothing of this process outlives it.
+        unsafe { libc::_exit(0) }
+    };
+    std::thread::Builder::new().stack_size(STACK).spawn(wait).map(drop)
 }
 
 /// Gives a file that was opened without a name (`O_TMPFILE`) one.
