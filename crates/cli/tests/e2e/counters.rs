@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use testing::{HANG_LIMIT, eventually};
 
+use crate::tool::{cpus, pin};
+
 pub(crate) const PAGE: usize = 4096;
 
 /// Marks the beginning or the end of a part. No pointer is passed.
@@ -264,26 +266,6 @@ fn calls() -> Option<()> {
         (0..2).for_each(|_| _ = libc::unlink(missing.as_ptr()));
     });
     Some(())
-}
-
-/// The CPUs on which this process may run.
-fn cpus() -> Vec<usize> {
-    let size = std::mem::size_of::<libc::cpu_set_t>();
-    // SAFETY: a plain bit array.
-    unsafe {
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size, &raw mut allowed);
-        (0..8 * size).filter(|cpu| libc::CPU_ISSET(*cpu, &allowed)).collect()
-    }
-}
-
-fn pin(pid: i32, cpu: usize) {
-    // SAFETY: a plain bit array.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        libc::sched_setaffinity(pid, std::mem::size_of::<libc::cpu_set_t>(), &raw const set);
-    }
 }
 
 fn state(path: &str) -> Option<char> {

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use testing::{HANG_LIMIT, eventually};
 
+use crate::tool::pin;
+
 /// The descriptors that the scripts name.
 const PIPE: RawFd = 50;
 const FILE: RawFd = 51;
@@ -130,16 +132,6 @@ impl Waiter {
             seen == 4
         });
     }
-
-    /// Lets it run on this CPU alone.
-    fn moves_to(&self, cpu: usize) {
-        // SAFETY: the set is ours.
-        unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(cpu, &mut set);
-            libc::sched_setaffinity(self.0, size_of_val(&set), &raw const set);
-        }
-    }
 }
 
 fn my_id() -> i32 {
@@ -198,7 +190,7 @@ fn waits_for_terminal(count: u32) -> std::io::Result<()> {
             let waits = s.spawn(|| {
                 is_the_waiter();
                 let me = Waiter(my_id());
-                me.moves_to(n % cpus);
+                pin(me.0, n % cpus);
                 waiter.store(my_id(), Ordering::SeqCst);
                 // SAFETY: a descriptor and a buffer of ours. (The library would begin again after a
                 // signal.)
@@ -206,7 +198,7 @@ fn waits_for_terminal(count: u32) -> std::io::Result<()> {
             });
             let waiter = announced(&waiter);
             waiter.sleeps_in(libc::SYS_read);
-            waiter.moves_to((n + 1) % cpus);
+            pin(waiter.0, (n + 1) % cpus);
             if n == count as usize {
                 // SAFETY: a signal to a thread of this process.
                 unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), waiter.0, libc::SIGUSR1) };

@@ -29,7 +29,7 @@ tests! {
 
 /// Tells its functions and then makes a system call, by which they are compared.
 const POINT: &str = "
-import os, sys, time
+import os, signal, sys, time
 def point():
     frame, told = sys._getframe(1), []
     while frame:
@@ -39,9 +39,9 @@ def point():
     os.write(1, ('|'.join(told) + '\\n').encode())
     os.getpgid(0)
 def known():
-    # The first stack asks for the tables of libc.
-    os.getpgid(1)
-    time.sleep(1)
+    # The first stacks ask for the tables of libc and of the interpreter. The session answers when they are there.
+    told = []; signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
+    while not told: os.getpgid(1); time.sleep(0.001)
 ";
 
 const EVERYTHING: &str = "
@@ -173,11 +173,14 @@ fn told(o: &Output) -> Vec<String> {
 /// Traces a program that tells its functions.
 fn traced(python: &str, file: &str, script: &str) -> Output {
     let program = format!("{python} -S {file}");
-    dtrace(&["-q", "-c", &program, "-n", script]).code(0)
+    dtrace(&["-qw", "-c", &program, "-n", script, "-n", KNOWN]).code(0)
 }
 
-const CLAUSE: &str = "syscall::getpgid:entry /progenyof($target) && execname == \"python3.11\" && arg0 == 0/ { jstack(127); } \
-    syscall::getpgid:entry /progenyof($target) && arg0 == 1/ { @asked[jstack(2)] = count(); } END { trunc(@asked); }";
+const CLAUSE: &str = "syscall::getpgid:entry /progenyof($target) && execname == \"python3.11\" && arg0 == 0/ { jstack(127); } ";
+
+/// Asks for the tables of a program that waits for them (`known()`), and tells it when they are there.
+const KNOWN: &str = "syscall::getpgid:entry /progenyof($target) && arg0 == 1/ { @asked[jstack(2)] = count(); } \
+    syscall::getpgid:entry /progenyof($target) && arg0 == 1 && ustackdepth > 5/ { raise(10); } END { trunc(@asked); }";
 
 /// Fails unless the stacks have the functions that the program tells. Their order may be another.
 #[track_caller]
@@ -416,14 +419,14 @@ fn functions_of_python_are_found_in_a_child_and_in_a_pid_namespace() -> Verdict 
     let (dir, file) = program("jstack-child", &text);
     agrees(&traced(python, &file, CLAUSE), 2);
     let unshared = format!("unshare --pid --fork {python} -S {file}");
-    let o = dtrace(&["-q", "-c", &unshared, "-n", CLAUSE]).code(0);
+    let o = dtrace(&["-qw", "-c", &unshared, "-n", CLAUSE, "-n", KNOWN]).code(0);
     if o.err.contains("unshare:") {
         return Skip("no pid namespaces".into());
     }
     agrees(&o, 2);
     let script = dir.join("clause.d");
-    std::fs::write(&script, CLAUSE).unwrap();
-    let within = format!("\"$0\" -qs {} -c \"{python} -S {file}\"", script.display());
+    std::fs::write(&script, format!("{CLAUSE}{KNOWN}")).unwrap();
+    let within = format!("\"$0\" -qws {} -c \"{python} -S {file}\"", script.display());
     let Some(o) = in_namespace(&within) else { return Skip("no pid namespaces".into()) };
     agrees(&o.code(0), 2);
     Pass

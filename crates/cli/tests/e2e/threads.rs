@@ -2,7 +2,7 @@
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::machine::{is_guest, no_clock};
-use crate::tool::{LIMIT, dtrace, finish_within, start, workload};
+use crate::tool::{LIMIT, cpus, dtrace, finish_within, start, workload};
 
 tests! {
     self_variables_of_a_million_threads_are_freed elements_are_reused_after_their_thread_ends
@@ -164,17 +164,6 @@ fn idle_threads_of_each_cpu_have_their_own_variables() -> Verdict {
     let o = dtrace(&["-qn", &script]).code(0);
     assert_eq!(o.out.trim(), "bad 0", "{o:?}");
     Pass
-}
-
-/// The CPUs that this process may use.
-fn cpus() -> Vec<usize> {
-    let size = std::mem::size_of::<libc::cpu_set_t>();
-    // SAFETY: the set is a plain bit array that lives across the call.
-    unsafe {
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size, &raw mut allowed);
-        (0..8 * size).filter(|cpu| libc::CPU_ISSET(*cpu, &allowed)).collect()
-    }
 }
 
 /// CPU time, `vtimestamp` and wall time between the two marks of a workload.

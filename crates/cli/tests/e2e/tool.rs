@@ -165,3 +165,24 @@ pub(crate) fn unread(child: &Child) -> i32 {
     unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(pipe), libc::FIONREAD, &raw mut bytes) };
     bytes
 }
+
+/// The CPUs on which this thread may run.
+pub(crate) fn cpus() -> Vec<usize> {
+    let size = size_of::<libc::cpu_set_t>();
+    // SAFETY: the kernel fills a plain bit array, and CPUs are below its size.
+    unsafe {
+        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size, &raw mut allowed);
+        (0..8 * size).filter(|cpu| libc::CPU_ISSET(*cpu, &allowed)).collect()
+    }
+}
+
+/// Lets a thread run on one CPU alone; 0 is this thread.
+pub(crate) fn pin(thread: i32, cpu: usize) {
+    // SAFETY: the kernel reads a plain bit array.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(thread, size_of::<libc::cpu_set_t>(), &raw const set);
+    }
+}

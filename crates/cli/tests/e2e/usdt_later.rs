@@ -1,5 +1,6 @@
 //! USDT in processes that start, fork, load and execute files after dtrace has begun.
 
+use std::io::Read;
 use std::process::{Child, Command};
 
 use bpf_sys::features::Facility;
@@ -49,9 +50,13 @@ int main(int c, char **v)
 }
 "#;
 
-/// The sums of a description by provider, as `tst123 45`.
-const SUMS: &str =
-    "{ @[probeprov] = sum(arg0); } BEGIN { printf(\"begun\\n\"); } END { printa(\"%s %@d\\n\", @); }";
+/// The sums of a description by provider, as `tst123 45`. Who fires with 0 is told that it is seen, as `seen tst123`.
+fn sums_of(description: &str) -> String {
+    format!(
+        "{description} {{ @[probeprov] = sum(arg0); }} {description} /!arg0/ {{ printf(\"seen %s\\n\", probeprov); }} \
+         BEGIN {{ printf(\"begun\\n\"); }} END {{ printa(\"%s %@d\\n\", @); }}"
+    )
+}
 
 fn opened(name: &str, processes: &str) -> Verdict {
     let programs = compiled!(Programs::new(name));
@@ -82,7 +87,7 @@ fn a_library_that_is_opened_again_has_its_probes() -> Verdict {
 
 /// A session that looks for a description which nothing matches yet.
 fn session(description: &str) -> Child {
-    let mut child = start(&["-Zqn", &format!("{description} {SUMS}")]);
+    let mut child = start(&["-Zq", "-x", "switchrate=50hz", "-n", &sums_of(description)]);
     printed(&mut child);
     child
 }
@@ -102,14 +107,25 @@ fn asked_once(process: &mut Child) -> String {
     line(process)
 }
 
-/// Waits until a program sees that its probe is traced.
-fn until_traced(process: &mut Child) {
-    eventually("the tracing of the probe", LIMIT, || asked_once(process) == "1");
+/// Waits until a session has seen a firing of a program's probe.
+fn until_traced(session: &mut Child, process: &mut Child) {
+    let pid = process.id().to_string();
+    let is_its = |line: &str| {
+        line.strip_suffix(&pid)
+            .is_some_and(|provider| provider.ends_with(['x', '_']) && line.starts_with("seen "))
+    };
+    let mut said = Vec::new();
+    eventually("the tracing of the probe", LIMIT, || {
+        asked_once(process);
+        let mut part = vec![0; unread(session).max(0) as usize];
+        session.stdout.as_mut().unwrap().read_exact(&mut part).unwrap();
+        said.append(&mut part);
+        String::from_utf8_lossy(&said).lines().any(is_its)
+    });
 }
 
-/// Says for each line whether the probe is traced, and fires with a number that adds nothing if so.
-/// Fires at the end of its input. The kernel counts a semaphore up a moment before it changes the
-/// code, so a probe is traced where both are.
+/// For each line fires with a number that adds nothing, and says whether the probe is traced. Fires at the end of its input. The
+/// kernel counts a semaphore up a moment before it changes the code, and changes that a moment before the tracer's program runs.
 const ASKED: &str = r#"
 #include <stdlib.h>
 #include <unistd.h>
@@ -117,16 +133,13 @@ const ASKED: &str = r#"
 __attribute__((section(".probes"), used)) volatile unsigned short tst_done_semaphore;
 PLAIN void done(long a)
 {
-    __asm__ volatile("site: 990: nop\n" NOTE(PROVIDER, "done", "tst_done_semaphore", "-8@%0") :: "r"(a));
+    __asm__ volatile("990: nop\n" NOTE(PROVIDER, "done", "tst_done_semaphore", "-8@%0") :: "r"(a));
 }
-extern volatile unsigned char site[];
 int main(int c, char **v)
 {
     while (getchar() != EOF) {
-        int traced = tst_done_semaphore && site[0] != 0x90;
-        if (traced)
-            done(0);
-        printf("%d\n", traced);
+        done(0);
+        printf("%d\n", tst_done_semaphore != 0);
         fflush(stdout);
     }
     if (c > 1) {
@@ -160,11 +173,11 @@ fn processes_that_start_later_have_the_probes_of_a_glob() -> Verdict {
     let programs = compiled!(Programs::new("later"));
     let program = compiled!(asked(&programs, "asked", &own("tst")));
     let other = compiled!(asked(&programs, "other", &own("tst")));
-    let child = session(&format!("{}*:::done", own("tst")));
+    let mut child = session(&format!("{}*:::done", own("tst")));
     let mut expected = Vec::new();
     for program in [&program, &program, &other, &program] {
         let mut process = wait(program);
-        until_traced(&mut process);
+        until_traced(&mut child, &mut process);
         let most = links(&child);
         expected.push(format!("{}{} 5", own("tst"), process.id()));
         end(process);
@@ -179,14 +192,14 @@ fn processes_that_start_later_have_the_probes_of_a_glob() -> Verdict {
 fn a_child_has_the_probes_of_its_parent() -> Verdict {
     let programs = compiled!(Programs::new("forked"));
     let program = compiled!(asked(&programs, "asked", &own("tst")));
-    let child = session(&format!("{}*:::done", own("tst")));
+    let mut child = session(&format!("{}*:::done", own("tst")));
     let mut process = std::process::Command::new(&program)
         .arg("fork")
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    until_traced(&mut process);
+    until_traced(&mut child, &mut process);
     let parent = format!("{}{} 5", own("tst"), process.id());
     end(process);
     let sums = sums(child);
@@ -235,10 +248,10 @@ fn what_a_process_had_goes_with_it() -> Verdict {
     let programs = compiled!(Programs::new("gone"));
     let program = compiled!(asked(&programs, "asked", &own("tst")));
     // It does not match every number, so each process has probes of its own.
-    let child = session(&format!("{}[0-9]*:::done", own("tst")));
+    let mut child = session(&format!("{}[0-9]*:::done", own("tst")));
     let before = links(&child);
     let mut all: Vec<Child> = (0..4).map(|_| wait(&program)).collect();
-    all.iter_mut().for_each(until_traced);
+    all.iter_mut().for_each(|process| until_traced(&mut child, process));
     let most = links(&child);
     assert!(most >= before + 4, "{before} {most}");
     all.into_iter().for_each(end);
@@ -252,8 +265,8 @@ fn all_processes_of_a_glob_share_the_links_of_a_file() -> Verdict {
     let program = compiled!(asked(&programs, "asked", &own("tst")));
     let description = format!("{}*:::done", own("tst"));
     let mut first = wait(&program);
-    let child = session(&description);
-    until_traced(&mut first);
+    let mut child = session(&description);
+    until_traced(&mut child, &mut first);
     let before = links(&child);
     // The kernel changes what starts later: its first instructions are traced too.
     const RUNS: usize = 50;
@@ -262,7 +275,7 @@ fn all_processes_of_a_glob_share_the_links_of_a_file() -> Verdict {
         assert!(done.status.success());
     }
     let mut second = wait(&program);
-    until_traced(&mut second);
+    until_traced(&mut child, &mut second);
     assert_eq!(links(&child), before);
     // A list names each process.
     let listed = dtrace(&["-ln", &description]).code(0);
@@ -288,12 +301,12 @@ fn a_file_that_is_written_anew_is_traced_as_it_is() -> Verdict {
         wait(&program)
     };
     let mut running = Some(begun(&second));
-    let child = session(&format!("{}*:::done", own("tst")));
+    let mut child = session(&format!("{}*:::done", own("tst")));
     let mut expected = Vec::new();
     for file in [&second, &first, &second, &first] {
         // The first one was there before.
         let mut process = running.take().unwrap_or_else(|| begun(file));
-        until_traced(&mut process);
+        until_traced(&mut child, &mut process);
         let most = links(&child);
         expected.push(format!("{}{} 5", own("tst"), process.id()));
         drop(process.stdin.take());
@@ -384,15 +397,15 @@ fn open_in(process: &Child, dir: &str) -> usize {
 fn closed_after(description: &str, copies: usize) -> Verdict {
     let programs = compiled!(Programs::new("closed"));
     let program = compiled!(asked(&programs, "asked", &own("tst")));
-    let (dir, child) = (programs.path(""), session(description));
+    let (dir, mut child) = (programs.path(""), session(description));
     let mut expected = Vec::new();
-    let run = |number: usize, expected: &mut Vec<String>| {
+    let run = |number: usize, session: &mut Child, expected: &mut Vec<String>| {
         let copy = programs.path(&format!("copy{number}"));
         if !std::path::Path::new(&copy).exists() {
             std::fs::copy(&program, &copy).unwrap();
         }
         let mut process = wait(&copy);
-        until_traced(&mut process);
+        until_traced(session, &mut process);
         expected.push(format!("{}{} 5", own("tst"), process.id()));
         end(process);
         // Every second one has no path any more.
@@ -400,14 +413,14 @@ fn closed_after(description: &str, copies: usize) -> Verdict {
             std::fs::remove_file(copy).unwrap();
         }
     };
-    (0..copies).for_each(|number| run(number, &mut expected));
+    (0..copies).for_each(|number| run(number, &mut child, &mut expected));
     eventually("the closing of all files", LIMIT, || match open_in(&child, &dir) {
         0 => Ok(()),
         count => Err(format!("{count} files are open")),
     });
     // A file that was closed is traced again, and so is another one that has its name.
-    run(1, &mut expected);
-    run(0, &mut expected);
+    run(1, &mut child, &mut expected);
+    run(0, &mut child, &mut expected);
     expected.sort();
     assert_eq!(sums(child), expected);
     Pass
@@ -483,10 +496,10 @@ fn a_later_program_becomes_no_other_provider() -> Verdict {
     let pid = compiled!(asked(&programs, "pid", "pid"));
     let digits = compiled!(asked(&programs, "digits", &(own("tst") + "1")));
     let honest = compiled!(asked(&programs, "honest", &own("tst")));
-    let child = session(&format!("p*:::done, {}*:::done", own("tst")));
+    let mut child = session(&format!("p*:::done, {}*:::done", own("tst")));
     let (mut pretender, mut named, mut process) = (wait(&pid), wait(&digits), wait(&honest));
-    until_traced(&mut process);
-    until_traced(&mut named);
+    until_traced(&mut child, &mut process);
+    until_traced(&mut child, &mut named);
     let mut expected =
         [format!("{}{} 5", own("tst"), process.id()), format!("{}1_{} 5", own("tst"), named.id())];
     expected.sort();

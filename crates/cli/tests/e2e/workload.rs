@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::tool::{cpus, pin};
+
 /// A raw 64-bit system call, for calls whose arguments do not matter.
 fn call(nr: i64, a: i64, b: i64, c: i64) -> i64 {
     // SAFETY: only calls that take no pointer, or an invalid one on purpose.
@@ -334,33 +336,16 @@ fn many_stacks(count: u32, burst: u32) {
 }
 
 /// Pins the thread to its current CPU.
-fn pin() {
-    // SAFETY: the set is a plain bit array that lives across the call.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(libc::sched_getcpu().max(0) as usize, &mut set);
-        libc::sched_setaffinity(0, std::mem::size_of::<libc::cpu_set_t>(), &raw const set);
-    }
+fn stay() {
+    // SAFETY: no pointers.
+    pin(0, unsafe { libc::sched_getcpu() }.max(0) as usize);
 }
 
 /// Moves from one CPU to another and back by sched_setaffinity. False where that is not permitted.
 fn hop(count: u32) -> bool {
-    let size = std::mem::size_of::<libc::cpu_set_t>();
-    // SAFETY: sets are plain bit arrays that live across the calls, and CPUs are below their size.
-    unsafe {
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size, &raw mut allowed);
-        let cpus: Vec<usize> = (0..8 * size).filter(|cpu| libc::CPU_ISSET(*cpu, &allowed)).take(2).collect();
-        if cpus.len() < 2 {
-            return false;
-        }
-        // Visits both CPUs, wherever it begins.
-        for cpu in cpus.iter().cycle().take(1 + count as usize) {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(*cpu, &mut set);
-            libc::sched_setaffinity(0, size, &raw const set);
-        }
-    }
+    let &[first, second, ..] = &cpus()[..] else { return false };
+    // Visits both CPUs, wherever it begins.
+    [first, second].iter().cycle().take(1 + count as usize).for_each(|cpu| pin(0, *cpu));
     true
 }
 
@@ -382,7 +367,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         }
         // Spins for so many milliseconds of its CPU time between two calls, beside a thread on the same CPU.
         Some("preempted") => {
-            pin();
+            stay();
             std::thread::scope(|s| {
                 call(libc::SYS_getppid, 0, 0, 0);
                 s.spawn(|| spin(u64::from(count)));
@@ -392,6 +377,13 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         }
         Some("pingpong") => crate::toolkit_cpu::pingpong(count),
         Some("yields") => (0..count).for_each(|_| std::thread::yield_now()),
+        // Keeps a CPU busy until it is killed.
+        Some("occupies") => {
+            pin(0, count as usize);
+            loop {
+                std::hint::spin_loop();
+            }
+        }
         // Is on a CPU for so many milliseconds.
         Some("spins") => {
             let begun = std::time::Instant::now();
@@ -523,12 +515,12 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         }
         // On one CPU.
         Some("pinned") => {
-            pin();
+            stay();
             (0..count).for_each(|_| _ = call(libc::SYS_getppid, 0, 0, 0));
         }
         // The same, and opens a file. A call before it marks the start.
         Some("pinnedopen") => {
-            pin();
+            stay();
             call(libc::SYS_getppid, 0, 0, 0);
             (0..count).for_each(|_| _ = std::fs::File::open("/etc/passwd"));
         }
