@@ -113,19 +113,14 @@ impl Qemu {
 
     /// How it emulates the CPUs.
     pub(crate) fn accelerator(&self) -> String {
-        std::env::var("DTRACE_VM_ACCEL").unwrap_or_else(|_| accelerator(&self.version).into())
+        std::env::var("DTRACE_VM_ACCEL").unwrap_or_else(|_| ACCELERATOR.into())
     }
 }
 
-/// With `thread=multi`, each emulated CPU has a thread; with `single`, they take turns.
-///
-/// QEMU 7.2 can let a CPU run kernel text that another has just patched, or go on with wrong
-/// registers after a patch: the kernel dies (`Oops: int3`, a panic anywhere) after minutes of
-/// attaching and detaching.
-fn accelerator(version: &str) -> &'static str {
-    let _ = version;
-    "tcg,thread=single"
-}
+/// The CPUs of a guest take turns in one thread. With `thread=multi` each has its own, which costs a fourth more CPU time than it
+/// saves where two guests run at once; and QEMU 7.2 can let a CPU run kernel text then that another has just patched, or go on with
+/// wrong registers after a patch: the kernel dies (`Oops: int3`, a panic anywhere) after minutes of attaching and detaching.
+const ACCELERATOR: &str = "tcg,thread=single";
 
 /// Says which QEMU runs the guests.
 pub(crate) fn tell() {

@@ -113,7 +113,7 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
     let took = begun.elapsed();
     let failed = options.failed.then(|| load_failed(&target));
     let commit = Commit::of(&root);
-    let seed = options::number("DTRACE_SEED").unwrap_or(commit.number);
+    let seed = options::number("DTRACE_SEED").unwrap_or(commit.seed);
     let known = Known { programs: &programs, places: &places, record: &record, failed: failed.as_ref() };
     if options.close {
         return close(&known, commit.number, &root);
@@ -146,6 +146,12 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
     let ran = Instant::now();
     let machines = run_all(&here, &plans, &target);
     run.parts.push(("all tests".into(), ran.elapsed()));
+    if commit.is_clean {
+        remember(&mut record, &machines, &known_names(&programs), &places, commit.number, options.is_whole());
+        run.broken.extend(record.store(&root).err());
+    } else {
+        println!("testing/ran is not written: the tree differs from its commit");
+    }
     let blamed = if crate::sys::interrupted() { Vec::new() } else { blamed(&machines, &plans) };
     let known_before = parent::fail_before(&root, &blamed, &Board::new()).unwrap_or_else(|e| {
         println!("the parent commit was not asked: {e}");
@@ -164,12 +170,6 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
         run.broken.push("it was interrupted".into());
     }
     run.broken.extend(store_failed(&target, &machines).err());
-    if commit.is_clean {
-        remember(&mut record, &machines, &known_names(&programs), &places, commit.number, options.is_whole());
-        run.broken.extend(record.store(&root).err());
-    } else {
-        println!("testing/ran is not written: the tree differs from its commit");
-    }
     run.parts.push(("everything".into(), begun.elapsed()));
     run.print();
     Ok(u8::from(!run.broken.is_empty()))
@@ -373,6 +373,8 @@ struct Commit {
     /// How many commits lead to it; 0 where there is no repository.
     number: u64,
     hash: String,
+    /// Which part of the tests runs in guests: the number, or where a shallow clone has a part of the commits, the hash.
+    seed: u64,
     /// Whether the tree has no changes but those that a run makes itself.
     is_clean: bool,
 }
@@ -385,10 +387,15 @@ impl Commit {
         };
         let number = git(&["rev-list", "--count", "HEAD"]).and_then(|text| text.trim().parse().ok());
         let hash = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_default().trim().to_owned();
+        let number = number.unwrap_or(0);
+        let is_shallow =
+            git(&["rev-parse", "--is-shallow-repository"]).is_some_and(|text| text.trim() == "true");
+        let of_hash = hash.get(..7).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let seed = of_hash.filter(|_| is_shallow).unwrap_or(number);
         let own = ["testing/ran", "testing/flaky"];
         let changes = git(&["status", "--porcelain"]);
         let is_clean =
             changes.is_some_and(|text| text.lines().all(|line| own.iter().any(|o| line.ends_with(o))));
-        Commit { number: number.unwrap_or(0), hash, is_clean }
+        Commit { number, hash, seed, is_clean }
     }
 }

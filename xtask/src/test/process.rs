@@ -213,7 +213,8 @@ fn end_family(child: &Child, mark: &str, was_killed: bool) -> Vec<String> {
             std::thread::sleep(Duration::from_millis(20));
             remaining = family(pid, mark);
         }
-        left.extend(remaining.iter().filter(|pid| !outlives(pid)).map(|pid| describe(*pid)));
+        let staying: Vec<u32> = remaining.into_iter().filter(|pid| !outlives(pid)).collect();
+        left.extend(staying.iter().map(|pid| states(&[*pid]).trim_end().to_owned()));
     }
     let begun = Instant::now();
     loop {
@@ -326,11 +327,15 @@ pub(crate) fn clean(own: &Path) -> Vec<String> {
         left.push(format!("the mount {}", mount.display()));
         sys::detach_mount(mount);
     }
-    for (device, file) in loop_devices() {
-        if file.starts_with(own) {
-            left.push(format!("the loop device {} of {}", device.display(), file.display()));
-            sys::detach_loop_device(&device);
-        }
+    let attached = || loop_devices().into_iter().filter(|(_, file)| file.starts_with(own));
+    // One that was detached while another process had it open goes when that closes it.
+    let begun = Instant::now();
+    while attached().next().is_some() && begun.elapsed() < GRACE.mul_f64(load()) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for (device, file) in attached() {
+        left.push(format!("the loop device {} of {}", device.display(), file.display()));
+        sys::detach_loop_device(&device);
     }
     let _ = fs::remove_dir_all(own);
     left

@@ -36,7 +36,7 @@ pub(super) fn ending(status: Option<u8>, limit: Option<&str>, console: &str, log
 }
 
 /// What the kernel logs when it has found an error of its own, or when it made no progress.
-const FAULTS: [&str; 14] = [
+const FAULTS: [&str; 15] = [
     "BUG:",
     "WARNING:",
     "Oops",
@@ -44,7 +44,8 @@ const FAULTS: [&str; 14] = [
     "general protection fault",
     "unable to handle",
     "unhandled",
-    " stall",
+    "detected stall",
+    "expedited stall",
     "lockup",
     "blocked for more than",
     "scheduling while atomic",
@@ -77,7 +78,8 @@ fn kernel_faults(log: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    const BOOT: &str = "[    1.635998] AMD-Vi: AMD IOMMUv2 functionality not available on this system - This is not a bug.\n";
+    const BOOT: &str = "[    0.293993] \tRCU CPU stall warnings timeout set to 120 (rcu_cpu_stall_timeout).\n\
+                        [    1.635998] AMD-Vi: AMD IOMMUv2 functionality not available on this system - This is not a bug.\n";
 
     #[test]
     fn a_guest_with_a_clean_log_ends_with_the_status_of_its_command() {
@@ -90,6 +92,8 @@ mod tests {
             "[   99.1] WARNING: CPU: 0 PID: 7 at kernel/trace/bpf_trace.c:1 x+0x1/0x2",
             "[   99.1] BUG: scheduling while atomic: dtrace/7/0x2",
             "[   99.1] rcu: INFO: rcu_preempt self-detected stall on CPU",
+            "[   99.1] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:",
+            "[   99.1] rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 1-... } 21 jiffies s: 5 root: 0x2/.",
             "[   99.1] watchdog: BUG: soft lockup - CPU#1 stuck for 22s!",
             "[   99.1] Oops: general protection fault, probably for non-canonical address",
         ] {
