@@ -48,7 +48,7 @@ fn accepted(module: dif::ir::Module, what: &str) -> bool {
 fn the_front_end_does_not_panic_on_mutated_programs() {
     let seeds = seeds();
     let mut compiled = 0;
-    for seed in rounds(5000) {
+    for seed in rounds(1200) {
         let text = mutation(&seeds, seed);
         stages::parse(&text);
         match std::panic::catch_unwind(|| stages::compile(&text, 64, None)) {
@@ -68,7 +68,7 @@ fn the_kernel_verifier_accepts_mutated_programs_that_compile() {
     }
     let seeds = seeds();
     let mut loaded = 0;
-    for seed in rounds(3000) {
+    for seed in rounds(800) {
         let text = mutation(&seeds, seed);
         let strsize = [64, 256, 16, 1024][seed as usize % 4];
         if let Ok(Compiled::Module(module, _)) = stages::compile(&text, strsize, None) {
@@ -87,7 +87,7 @@ fn the_kernel_verifier_accepts_generated_programs() {
         return;
     }
     let mut loaded = 0;
-    for seed in rounds(500) {
+    for seed in rounds(120) {
         let text = exercise::generate::program(&mut Choices::seed(seed), &Default::default());
         let strsize = [64, 256, 16, 1024][seed as usize % 4];
         match stages::compile(&text, strsize, None) {

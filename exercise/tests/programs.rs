@@ -99,30 +99,31 @@ fn agree(name: &str, shape: &Shape, default: u64) {
         tried += 1;
         same += u32::from(run(&module, &text, &mut choices) == RunResult::Same);
     }
-    assert!(same * 10 >= tried * 9, "only {same} of {tried} could be compared");
+    // Of a small number of rounds, one may be beyond a limit.
+    assert!(tried - same <= tried / 10 + 1, "only {same} of {tried} could be compared");
 }
 
 #[test]
 fn kernel_and_interpreter_agree_on_integers_and_variables() {
     let shape = Shape { strings: false, subroutines: false, objects: false, ..Shape::default() };
-    agree("kernel_and_interpreter_agree_on_integers_and_variables", &shape, 600);
+    agree("kernel_and_interpreter_agree_on_integers_and_variables", &shape, 150);
 }
 
 #[test]
 fn kernel_and_interpreter_agree_on_strings() {
     let shape =
         Shape { subroutines: false, objects: false, memory: Some((MEMORY, 4096)), ..Shape::default() };
-    agree("kernel_and_interpreter_agree_on_strings", &shape, 600);
+    agree("kernel_and_interpreter_agree_on_strings", &shape, 150);
 }
 
 #[test]
 fn kernel_and_interpreter_agree_on_subroutines() {
     let shape = Shape { objects: false, depth: 3, ..Shape::default() };
-    agree("kernel_and_interpreter_agree_on_subroutines", &shape, 600);
+    agree("kernel_and_interpreter_agree_on_subroutines", &shape, 150);
 }
 
 #[test]
 fn kernel_and_interpreter_agree_on_structs_and_arrays() {
     let shape = Shape { subroutines: false, ..Shape::default() };
-    agree("kernel_and_interpreter_agree_on_structs_and_arrays", &shape, 600);
+    agree("kernel_and_interpreter_agree_on_structs_and_arrays", &shape, 150);
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The suites: each carries one of the kernels, and sid a recent QEMU.
+/// The suites: each carries one of the kernels, and one of them the QEMU.
 const SUITES: [&str; 3] = ["bookworm", "trixie", "sid"];
 
 pub(crate) struct Apt {
@@ -109,7 +109,7 @@ impl Apt {
         Ok(self.call("apt-cache", &["pkgnames", prefix])?.lines().map(String::from).collect())
     }
 
-    /// Downloads packages and unpacks them into `target`, each file whose path `tar` does not exclude.
+    /// Downloads packages (`NAME` or `NAME/SUITE`) and unpacks them into `target`, each file whose path `tar` does not exclude.
     pub(crate) fn unpack(&self, packages: &[&str], target: &Path, exclude: &[&str]) -> Result<(), String> {
         let debs = target.join("debs");
         io(&debs, fs::create_dir_all(&debs))?;

@@ -117,7 +117,7 @@ pub(crate) fn fetch(names: &[&str]) -> Result<(), String> {
             None => Ok(()),
         };
         if let Err(why) = unpacked {
-            eprintln!("xtask: no QEMU of Debian sid ({why})");
+            eprintln!("xtask: no QEMU of another release ({why})");
             install(&[crate::qemu::DISTRIBUTION])?;
         }
     }

@@ -114,13 +114,14 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
     let failed = options.failed.then(|| load_failed(&target));
     let commit = Commit::of(&root);
     let seed = options::number("DTRACE_SEED").unwrap_or(commit.seed);
-    let known = Known { programs: &programs, places: &places, record: &record, failed: failed.as_ref() };
+    let known =
+        Known { programs: &programs, places: &places, record: &record, failed: failed.as_ref(), seed };
     if options.close {
         return close(&known, commit.number, &root);
     }
-    let (here, mut plans) = (known.here(&options), known.guests(&options, seed));
+    let (here, mut plans) = (known.here(&options), known.guests(&options));
     println!(
-        "commit {} ({}); DTRACE_SEED={seed} repeats the choice of tests for guests",
+        "commit {} ({}); DTRACE_SEED={seed} repeats the choice of tests for guests and of generated cases",
         commit.number, commit.hash
     );
     if options.list {

@@ -175,7 +175,7 @@ fn integer_arithmetic_matches_the_interpreter() {
         return;
     }
     pin();
-    for seed in rounds(500) {
+    for seed in rounds(120) {
         compare(seed, &Config::integers());
     }
 }
@@ -216,7 +216,7 @@ fn subroutines_match_the_interpreter() {
         return;
     }
     pin();
-    for seed in rounds(500) {
+    for seed in rounds(120) {
         let strsize = [32, 16, 64, 256, 8][seed as usize % 5];
         let config =
             Config { strsize, subroutines: true, aggregations: Vec::new(), arrays: false, ..whole() };
@@ -230,7 +230,7 @@ fn variables_strings_and_aggregations_match_the_interpreter() {
         return;
     }
     pin();
-    for seed in rounds(500) {
+    for seed in rounds(120) {
         let strsize = [32, 16, 32, 256][seed as usize % 4];
         compare(seed, &Config { strsize, ..whole() });
     }
@@ -242,7 +242,7 @@ fn objects_pointers_and_scratch_memory_match_the_interpreter() {
         return;
     }
     pin();
-    for seed in rounds(500) {
+    for seed in rounds(120) {
         let strsize = [32, 16, 64, 256][seed as usize % 4];
         compare(seed, &Config { strsize, objects: true, ..whole() });
     }
@@ -261,7 +261,7 @@ fn split_clauses_leave_the_state_that_the_interpreter_leaves() {
         return;
     }
     pin();
-    for seed in rounds(150) {
+    for seed in rounds(40) {
         let strsize = [32, 16, 64][seed as usize % 3];
         let objects = seed % 2 == 1;
         let config = Config { strsize, objects, statements: 9, clauses: 2, ..whole() };

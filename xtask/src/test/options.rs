@@ -39,7 +39,7 @@ pub(crate) const HELP: &str = "\
                   --uncovered   only what has not run on a kernel since the last issue was closed
                   --close       check that nothing is uncovered, and begin the next round
                   --update-skips  write testing/skips anew
-                environment: DTRACE_SEED=N the choice of commit N; DTRACE_MATRIX=all all tests on each kernel;
+                environment: DTRACE_SEED=N the choices of commit N; DTRACE_MATRIX=all all tests on each kernel;
                   DTRACE_BUDGET=S seconds for a kernel's tests; DTRACE_RETRY=0 run no failed test again;
                   DTRACE_JOBS=N tests at once here; DTRACE_PARENT=REV the commit that is asked whether a test
                   failed before; DTRACE_TEST_DIR=DIR where tests have their files; DTRACE_CACHE=DIR downloads

@@ -29,6 +29,8 @@ pub(crate) struct Known<'a> {
     pub(crate) record: &'a Record,
     /// What failed in the last run, by machine, if only that is to run.
     pub(crate) failed: Option<&'a BTreeSet<(String, Name)>>,
+    /// What decides which tests run in guests, and which cases tests generate.
+    pub(crate) seed: u64,
 }
 
 /// What runs on this machine.
@@ -43,6 +45,11 @@ impl Known<'_> {
     /// All tests.
     pub(crate) fn names(&self) -> Vec<Name> {
         self.programs.iter().flat_map(Program::names).collect()
+    }
+
+    /// What all tests are told.
+    fn environment(&self) -> Vec<(String, String)> {
+        vec![("DTRACE_SEED".into(), self.seed.to_string())]
     }
 
     fn takes(&self, options: &Options, machine: &str, name: &Name) -> bool {
@@ -72,24 +79,26 @@ impl Known<'_> {
                 let unit = Unit {
                     deadline: self.places.limit(&name, false),
                     expected,
+                    environment: self.environment(),
                     ..Unit::of(program, vec![test.clone()])
                 };
                 if self.places.is_alone(&name) { here.alone.push(unit) } else { here.beside.push(unit) }
             }
             if !together.is_empty() {
-                here.beside.push(Unit { expected: sum, ..Unit::of(program, together) });
+                let environment = self.environment();
+                here.beside.push(Unit { expected: sum, environment, ..Unit::of(program, together) });
             }
         }
         here
     }
 
     /// What runs in guests: in each kernel's, and in the special ones.
-    pub(crate) fn guests(&self, options: &Options, seed: u64) -> Vec<guests::Plan> {
+    pub(crate) fn guests(&self, options: &Options) -> Vec<guests::Plan> {
         let names = self.names();
         let choice = Choice {
             places: self.places,
             record: self.record,
-            seed,
+            seed: self.seed,
             budget: Options::budget(),
             all: options.named || options.uncovered || options.failed || options::all_on_each(),
         };
@@ -127,7 +136,8 @@ impl Known<'_> {
             for name in names.iter().filter(|name| name.program == program.name) {
                 let rounds = self.places.rounds(name);
                 let expected = choice.expected(name, kernel);
-                let environment = rounds.iter().map(|n| ("ROUNDS".to_owned(), (*n).to_owned())).collect();
+                let mut environment = self.environment();
+                environment.extend(rounds.iter().map(|n| ("ROUNDS".to_owned(), (*n).to_owned())));
                 let deadline = self.places.limit(name, true);
                 let unit =
                     Unit { environment, deadline, expected, ..Unit::of(program, vec![name.test.clone()]) };

@@ -268,14 +268,17 @@ pub fn compile_setup(
     )
 }
 
-/// The seeds of a test: `SEED=n` is one seed, `ROUNDS=n` their number, from `START=n`.
+/// The seeds of a test: `SEED=n` is one seed, `ROUNDS=n` their number, from `START=n`. A run of `cargo xtask test` takes others for
+/// each commit (`DTRACE_SEED`).
 pub fn rounds(default: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
     if let Some(seed) = number("SEED") {
         return seed..seed + 1;
     }
-    let start = number("START").unwrap_or(0);
-    start..start + number("ROUNDS").unwrap_or(default)
+    let count = number("ROUNDS").unwrap_or(default);
+    let of_commit = || Some(number("DTRACE_SEED")?.wrapping_mul(count) & u64::from(u32::MAX));
+    let start = number("START").or_else(of_commit).unwrap_or(0);
+    start..start + count
 }
 
 /// The limit of the back end that the module exceeds.
