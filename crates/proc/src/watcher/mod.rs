@@ -447,7 +447,11 @@ impl Watcher {
         let Some(call) = self.reader.begin(read) else { return false };
         let since = Instant::now();
         match call.wait(since + PATIENCE) {
-            Some((time, Some(seen))) => self.table.observed(pid, seen, time),
+            Some((time, Some(seen))) => {
+                // Behind the records that were written before it: the process may have executed a program since the last ones.
+                self.arrived.push_back((pid, time, Some(seen)));
+                self.update();
+            }
             Some((_, None)) => return false,
             None => {
                 self.reader.abandon();

@@ -274,7 +274,8 @@ fn a_child_does_not_have_the_mappings_of_a_program_that_its_parent_executed_late
     // A reading that took too long is repeated.
     eventually("the mappings of the child", HANG_LIMIT, || {
         w.scan(later());
-        has(&w, &shell.to_string_lossy())
+        let known = || format!("{shell:?}, {:?}", w.images(child));
+        has(&w, &shell.to_string_lossy()).then_some(()).ok_or_else(known)
     });
     assert!(!has(&w, "sleep"), "{:?}", w.images(child));
     let image = &w.images(child)[0];
