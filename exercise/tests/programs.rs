@@ -43,10 +43,7 @@ fn run(module: &Module, text: &str, choices: &mut Choices<'_>) -> RunResult {
         return RunResult::Limit;
     }
     let clauses: Vec<usize> = (0..module.clauses.len()).collect();
-    let mut interpreter = Interpreter::new(module);
-    if setup.activity == Activity::Active {
-        interpreter = interpreter.ending_at_exit();
-    }
+    let interpreter = Interpreter::new(module).ending_at_exit();
     let mut state = State::new(module);
     for n in session::interned(module, setup.probes) {
         state.intern(&n);

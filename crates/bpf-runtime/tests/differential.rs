@@ -49,7 +49,7 @@ impl Variant {
             probes,
             sets,
             error,
-            activity: if rng.one_in(2) { Activity::Active } else { Activity::Warmup },
+            activity: [Activity::Active, Activity::Warmup, Activity::Draining][rng.below(3)],
             types: rng.one_in(2),
             optimize: rng.one_in(2),
             comm: [c"", c"a", c"execname", c"fifteen letters"][rng.below(4)],
@@ -118,9 +118,10 @@ fn compared(seed: u64, config: &Config, division: Option<Divide>, may_drop: bool
     }
     let mut run = Run::new(setup);
     let mut interpreter = Interpreter::new(&module).with_error(&variant.error);
-    if variant.activity == Activity::Active {
-        interpreter = interpreter.ending_at_exit();
-    }
+    interpreter = match variant.activity {
+        Activity::Draining => interpreter.at_end(),
+        _ => interpreter.ending_at_exit(),
+    };
     for firing in 0..3 {
         let mut args: [u64; 10] = std::array::from_fn(|_| rng.int() as u64);
         let mut probe = 0;

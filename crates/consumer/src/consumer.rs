@@ -38,7 +38,6 @@ pub struct Consumer<S: Sink> {
     out: Outlet<S>,
     tables: Tables,
     state: State,
-    exit: Option<i32>,
     /// Some record or key holds addresses of processes.
     user_addresses: bool,
     /// Some record prints or changes aggregations.
@@ -54,7 +53,6 @@ impl<S: Sink> Consumer<S> {
             out: Outlet::new(sink, &options),
             tables: Tables::default(),
             state: State::new(symbols, options),
-            exit: None,
             user_addresses: false,
             uses_snapshots: false,
             last: HashMap::new(),
@@ -149,11 +147,6 @@ impl<S: Sink> Consumer<S> {
         self.out.into_sink()
     }
 
-    /// The status of the last `exit()` among the records so far.
-    pub fn exit_status(&self) -> Option<i32> {
-        self.exit
-    }
-
     /// True in a session that prints addresses of processes.
     pub fn names_user_addresses(&self) -> bool {
         self.user_addresses
@@ -237,8 +230,8 @@ impl<S: Sink> Consumer<S> {
         snapshot: Snapshot,
     ) -> io::Result<()> {
         self.state.symbols.begin_batch();
-        let Consumer { out, tables, state, exit, last, .. } = self;
-        let session = Session { tables, state, source, out, exit, last };
+        let Consumer { out, tables, state, last, .. } = self;
+        let session = Session { tables, state, source, out, last };
         let done = Delivery::new(session, snapshot).batch(batch);
         let ended = self.out.batch_end();
         done.and(ended)

@@ -41,8 +41,6 @@ pub(crate) struct Session<'a, 'm, S: Sink> {
     pub(crate) state: &'m mut State,
     pub(crate) source: &'m mut dyn Source,
     pub(crate) out: &'m mut Outlet<S>,
-    /// The status of the last `exit()`.
-    pub(crate) exit: &'m mut Option<i32>,
     /// epid of the last record of each context.
     pub(crate) last: &'m mut HashMap<CallContext, u32>,
 }
@@ -151,10 +149,7 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
         for NamedStep { name, step } in &layout.steps {
             match self.field(name, step, raw) {
                 Some(Done::Field) => {}
-                Some(Done::Exit(status)) => {
-                    *self.of.exit = Some(status);
-                    self.push(name, EventAction::Exit(status));
-                }
+                Some(Done::Exit(status)) => self.push(name, EventAction::Exit(status)),
                 Some(Done::Change(id, change)) => {
                     self.refresh()?;
                     if change == Change::Normalize(0) {

@@ -332,19 +332,6 @@ fn flow_shows_an_interrupt_as_one_call() {
 }
 
 #[test]
-fn the_last_exit_status_wins() {
-    let mut s = Session::new(quiet());
-    let p = probe(1, "dtrace:::BEGIN");
-    let epid = s.clause(&p, &[I32], |f| vec![Action::Exit(f[0])]);
-    assert_eq!(s.consumer.exit_status(), None);
-    s.record(0, epid, &[V::N(3)]);
-    s.record(0, epid, &[V::N(4)]);
-    s.drain();
-    assert_eq!(s.consumer.exit_status(), Some(4));
-    assert_eq!(s.output(), "");
-}
-
-#[test]
 fn faults_produce_messages_and_no_rows() {
     let mut s = Session::new(Options::default());
     let p = probe(1, "dtrace:::BEGIN");

@@ -353,7 +353,7 @@ pub enum Op {
         /// (quantize family).
         args: Vec<Value>,
     },
-    /// `exit(status)`: changes activity to DRAINING with this status. The first `exit` wins.
+    /// `exit(status)`: changes activity to DRAINING with this status. The first `exit` wins; in END it replaces the status.
     Exit(Value),
     /// Faults with this kind when the first Int operand is 0. The second operand is the fault's
     /// value. The front end adds such checks.

@@ -320,10 +320,10 @@ impl Term {
 }
 
 impl Function {
-    /// The status of its last `exit()`, where it is a constant.
+    /// The status of its `exit()`, where it is a constant.
     pub fn exit_status(&self) -> Option<i64> {
         let exits = |op: &Op| if let Op::Exit(status) = op { Some(*status) } else { None };
-        let status = self.instructions().filter_map(|(_, inst)| exits(&inst.op)).last()?;
+        let status = self.instructions().find_map(|(_, inst)| exits(&inst.op))?;
         let defined = self.instructions().find(|(_, inst)| inst.result == Some(status));
         defined.and_then(|(_, inst)| if let Op::Const(n) = inst.op { Some(n) } else { None })
     }

@@ -122,11 +122,21 @@ struct Lowering<'a> {
     bound: HashMap<u32, Value>,
     /// Bytes of scratch memory that copies of this statement use so far.
     scratch: u32,
+    /// The clause has ended the session. A second `exit()` of it has a column, and no effect.
+    exits: bool,
 }
 
 impl<'a> Lowering<'a> {
     fn new(checked: &'a Checked, module: &'a mut Module, name: String) -> Self {
-        Self { checked, module, b: FunctionBuilder::new(name), old: None, bound: HashMap::new(), scratch: 0 }
+        Self {
+            checked,
+            module,
+            b: FunctionBuilder::new(name),
+            old: None,
+            bound: HashMap::new(),
+            scratch: 0,
+            exits: false,
+        }
     }
 
     fn clause(mut self, clause: &Clause) -> Result<ir::Function, BuildError> {
@@ -186,7 +196,9 @@ impl<'a> Lowering<'a> {
             StmtKind::Exit(field, status) => {
                 let value = self.value(status);
                 self.b.record(*field, value);
-                self.b.exit(value);
+                if !std::mem::replace(&mut self.exits, true) {
+                    self.b.exit(value);
+                }
             }
             StmtKind::Aggregate { agg, key, args } => {
                 let columns = self.module.aggs.get(agg.0 as usize).map_or(Vec::new(), |a| a.key.clone());

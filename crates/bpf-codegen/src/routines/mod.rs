@@ -204,8 +204,14 @@ pub fn count_served(b: &mut Builder, words: u32) {
 }
 
 /// `exit(status)`: changes WARMUP or ACTIVE to DRAINING with this status, and wakes the consumer.
-/// Any other state is kept, so the first exit wins.
-pub fn exit(b: &mut Builder, firing: &Firing, status: V) {
+/// Any other state is kept, so the first exit wins. In END (`at_end`) the status takes the place of
+/// the one that is there: END's program runs once, when no other does.
+pub fn exit(b: &mut Builder, firing: &Firing, status: V, at_end: bool) {
+    if at_end {
+        let control = b.map_value(MapRef::Control, control::ACTIVITY);
+        b.store(Size::B4, control, 4, status);
+        return;
+    }
     b.call_global("dt_exit", &[Arg::Word(status)], |b| {
         let control = b.map_value(MapRef::Control, control::ACTIVITY);
         let high = b.shl(b.param(0), 32);

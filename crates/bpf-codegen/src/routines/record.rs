@@ -246,7 +246,7 @@ pub(super) fn reserve_in(
         write_pad(b, address, position, 21, rest);
         b.bind(ends);
         let status = b.imm(0);
-        super::exit(b, firing, status);
+        super::exit(b, firing, status, false);
         b.jmp(drop);
     });
     retry(b, lost, tries, again, drop);

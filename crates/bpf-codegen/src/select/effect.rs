@@ -89,7 +89,7 @@ impl Clause<'_, '_> {
             }
             Op::Exit(status) => {
                 let status = self.reg(*status);
-                routines::exit(self.b, &self.firing.cpu, status);
+                routines::exit(self.b, &self.firing.cpu, status, self.firing.at_end);
             }
             other => return self.error(inst.span, &format!("{other:?} is not compiled")),
         }

@@ -65,10 +65,11 @@ impl Clause<'_, '_> {
     pub(super) fn refused_exit(&mut self) -> Label {
         let refused = self.b.label();
         let (status, cpu, end) = (self.f.exit_status().unwrap_or(0), self.firing.cpu, self.end);
+        let at_end = self.firing.at_end;
         self.b.out_of_line(|b| {
             b.bind(refused);
             let status = b.imm(status);
-            routines::exit(b, &cpu, status);
+            routines::exit(b, &cpu, status, at_end);
             b.jmp(end);
         });
         refused

@@ -34,8 +34,8 @@ pub(super) fn clauses(
     Ok(())
 }
 
-/// The gate behind a clause that may have ended the session, which jumps to `stopped`. BEGIN and
-/// END run to their end, like in the original.
+/// The gate behind a clause that may have ended the session, which jumps to `stopped`: the clauses behind it do not run, as in the
+/// original. END and ERROR run to their end.
 pub(super) fn gate_behind(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,
@@ -44,7 +44,7 @@ pub(super) fn gate_behind(
     stopped: Label,
 ) {
     let more = i + 1 < spec.clauses.len();
-    if more && spec.activity == Activity::Active && may_exit(session, spec, spec.clauses[i].clause) {
+    if more && spec.activity != Activity::Draining && may_exit(session, spec, spec.clauses[i].clause) {
         routines::gate(b, spec.activity, stopped);
     }
 }

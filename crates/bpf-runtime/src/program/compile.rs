@@ -9,6 +9,7 @@ use bpf_codegen::select::{
 };
 use bpf_codegen::{CodegenError, Result, Session};
 use bpf_sys::AttachType;
+use plane::control::Activity;
 
 use super::clauses::{ErrorContext, clauses, clear_this};
 use super::clock::Clocks;
@@ -133,6 +134,7 @@ fn firing(
         divided,
         vtime: account.map(|a| a.value),
         in_error: false,
+        at_end: spec.activity == Activity::Draining,
     };
     let release = b.label();
     if divided {
@@ -250,6 +252,7 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>, clocks
             divided: false,
             vtime: None,
             in_error: true,
+            at_end: spec.activity == Activity::Draining,
         };
         if divided {
             result = parts::emit_error(session, spec, &firing, b, &parts);

@@ -193,7 +193,8 @@ pub fn check(module: &Module, state: &mut State, run: &Run) {
         let want = if kind == DropKind::DoubleError { state.drops.double_error } else { 0 };
         assert_eq!(run.drops(kind), want, "{kind:?}");
     }
-    assert_eq!(plane::control::Activity::of(run.activity()) == Activity::Draining, state.exit.is_some());
+    let ends = state.exit.is_some() || run.setup.activity == Activity::Draining;
+    assert_eq!(plane::control::Activity::of(run.activity()) == Activity::Draining, ends);
     if let Some(status) = state.exit {
         assert_eq!(plane::control::exit_status(run.activity()), status);
     }

@@ -8,7 +8,7 @@ tests! {
     an_empty_clause_prints_its_row end_runs_once the_argument_of_exit_is_the_exit_status
     quiet_mode_prints_no_header trace_formats_a_number_by_its_size printf_applies_its_conversions
     strings_are_compared_measured_and_printed clauses_run_in_program_order
-    clauses_of_begin_behind_exit_still_run a_clause_runs_only_when_its_predicate_is_true
+    no_clause_of_a_firing_runs_behind_exit a_clause_runs_only_when_its_predicate_is_true
     arithmetic_follows_the_rules_of_d begin_sees_its_own_probe_name
 }
 
@@ -54,8 +54,9 @@ fn end_runs_once() -> Verdict {
 
 fn the_argument_of_exit_is_the_exit_status() -> Verdict {
     dtrace(&["-qn", "BEGIN { exit(3); }"]).code(3);
-    // The last exit() that is processed counts, as in the original.
-    dtrace(&["-qn", "BEGIN { exit(1); } BEGIN { exit(2); }"]).code(2);
+    // The first one stands, and one of END replaces it, as in the original.
+    dtrace(&["-qn", "BEGIN { exit(1); } BEGIN { exit(2); }"]).code(1);
+    dtrace(&["-qn", "BEGIN { exit(1); exit(2); }"]).code(1);
     dtrace(&["-qn", "BEGIN { exit(1); } END { exit(2); }"]).code(2);
     dtrace(&["-qn", "BEGIN { exit(0); } END { exit(2); }"]).code(2);
     dtrace(&["-qn", "BEGIN { exit(1); } END { exit(0); }"]).code(0);
@@ -119,9 +120,28 @@ fn clauses_run_in_program_order() -> Verdict {
     Pass
 }
 
-fn clauses_of_begin_behind_exit_still_run() -> Verdict {
-    let o = dtrace(&["-qn", "BEGIN { exit(0); printf(\"a\"); } BEGIN { printf(\"b\"); }"]).code(0);
-    assert_eq!(o.out, "ab\n");
+fn no_clause_of_a_firing_runs_behind_exit() -> Verdict {
+    for (script, printed, status) in [
+        ("BEGIN { exit(3); printf(\"same\"); } BEGIN { printf(\"second\"); exit(4); }", "same", 3),
+        // A clause with `if` is several.
+        ("BEGIN { if (1) { exit(3); printf(\"same\"); } printf(\"after\"); }", "same", 3),
+        (
+            "BEGIN { if (0) { exit(3); } else { printf(\"else\"); } printf(\"|after\"); exit(2); }",
+            "else|after",
+            2,
+        ),
+        // A fault of a clause may end the session too.
+        ("BEGIN { trace(*(int *)0); } BEGIN { printf(\"second\"); exit(0); } ERROR { exit(1); }", "", 1),
+        // All of ERROR and of END run.
+        ("BEGIN { trace(*(int *)0); } ERROR { exit(1); } ERROR { printf(\"error\"); exit(2); }", "error", 1),
+        ("BEGIN { exit(1); } END { printf(\"a\"); exit(2); } END { printf(\"b\"); }", "ab", 2),
+        ("BEGIN { exit(1); } END { exit(2); exit(3); } END { printf(\"b\"); }", "b", 2),
+        ("BEGIN { exit(1); } END { exit(2); trace(*(int *)0); } ERROR { exit(5); }", "", 5),
+        ("tick-10ms { exit(7); } tick-10ms { printf(\"second\"); }", "", 7),
+    ] {
+        let o = dtrace(&["-qn", script]).code(status);
+        assert_eq!(o.out.trim_end(), printed, "{script}: {o:?}");
+    }
     Pass
 }
 

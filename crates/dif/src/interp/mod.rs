@@ -156,12 +156,13 @@ pub struct Interpreter<'m> {
     module: &'m Module,
     error: Vec<usize>,
     ending_at_exit: bool,
+    at_end: bool,
 }
 
 impl<'m> Interpreter<'m> {
     /// Creates an interpreter for this module.
     pub fn new(module: &'m Module) -> Self {
-        Self { module, error: Vec::new(), ending_at_exit: false }
+        Self { module, error: Vec::new(), ending_at_exit: false, at_end: false }
     }
 
     /// Makes every fault fire ERROR, which has these clauses. Faults in these clauses are only
@@ -171,11 +172,17 @@ impl<'m> Interpreter<'m> {
         Self { error: clauses.to_vec(), ..self }
     }
 
-    /// Runs no clause after a clause that called `exit()`. This is the behaviour of an active
-    /// session. In BEGIN, END and ERROR all clauses of the probe run.
+    /// Runs no clause after a clause that called `exit()`. This is the behaviour of a session that
+    /// has not ended. In END and ERROR all clauses of the probe run.
     #[must_use]
     pub fn ending_at_exit(self) -> Self {
         Self { ending_at_exit: true, ..self }
+    }
+
+    /// Fires END: `exit()` replaces the status.
+    #[must_use]
+    pub fn at_end(self) -> Self {
+        Self { at_end: true, ..self }
     }
 
     /// Executes one firing. The clauses run in the given order and share their `this->` variables.
@@ -236,6 +243,7 @@ impl<'m> Interpreter<'m> {
             state,
             world,
             in_error,
+            at_end: self.at_end,
             record: None,
             offset: 0,
             scratch,
@@ -263,6 +271,8 @@ struct Frame<'a> {
     world: &'a mut dyn World,
     /// True in a clause of ERROR.
     in_error: bool,
+    /// True where `exit()` replaces the status.
+    at_end: bool,
     record: Option<Record>,
     /// Position of the running instruction in block order.
     offset: u32,
@@ -481,7 +491,9 @@ impl Frame<'_> {
             }
             Op::Exit(v) => {
                 let status = self.int(*v) as i32;
-                self.state.exit.get_or_insert(status);
+                if self.at_end || self.state.exit.is_none() {
+                    self.state.exit = Some(status);
+                }
             }
             Op::FaultUnless(kind, cond, value) if self.int(*cond) == 0 => {
                 return Err(Stop::Fault(*kind, self.int(*value) as u64));

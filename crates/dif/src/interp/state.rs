@@ -97,7 +97,7 @@ pub struct State {
     pub drops: Drops,
     /// Capacities.
     pub capacity: Capacity,
-    /// The status of the first `exit()`.
+    /// The status of the first `exit()`, or of the last one in END.
     pub exit: Option<i32>,
     /// Strings by interned number: the module's constants first, then others in order of use.
     pub interned: Vec<Vec<u8>>,

@@ -327,9 +327,10 @@ impl InterpreterEngine {
         if let Some(error) = error {
             interpreter = interpreter.with_error(&error.numbers());
         }
-        if enabled.role == Role::Probe {
-            interpreter = interpreter.ending_at_exit();
-        }
+        let at_end = enabled.role == Role::End;
+        interpreter = if at_end { interpreter.at_end() } else { interpreter.ending_at_exit() };
+        // What is there at the end of this firing is its own.
+        self.state.exit = None;
         interpreter.fire(&enabled.numbers(), &mut self.state, &mut world);
         self.undrained |= world.written;
         let filled = world.filled;
@@ -345,7 +346,7 @@ impl InterpreterEngine {
         count(DropKind::Aggregation, drops.aggregation);
         count(DropKind::DoubleError, drops.double_error);
         self.keep_aggregations(firing.cpu);
-        self.follow_exit();
+        self.follow_exit(at_end);
         if filled && let Some(control) = self.control() {
             control.become_state(Activity::Draining);
         }
@@ -368,13 +369,13 @@ impl InterpreterEngine {
         }
     }
 
-    /// An exit() of a clause ends the session.
-    fn follow_exit(&self) {
+    /// An exit() of a clause ends the session, or in END gives it another status.
+    fn follow_exit(&self, at_end: bool) {
         let (Some(status), Some(word)) = (self.state.exit, self.control.get(ACTIVITY as usize / 8)) else {
             return;
         };
         let found = word.load(Ordering::SeqCst);
-        if Activity::of(found).may_become(Activity::Draining) {
+        if at_end || Activity::of(found).may_become(Activity::Draining) {
             let new = activity_word(Activity::Draining, status as u32);
             // If it fails, another thread has just ended the session.
             let _ = word.compare_exchange(found, new, Ordering::SeqCst, Ordering::SeqCst);

@@ -65,10 +65,8 @@ impl<S: Sink> Session<S> {
         consumer.finish(&mut source).map_err(Error::Output)?;
         // Stacks of keys that were not there.
         self.report_drops();
-        // The first exit() stops tracing. The last one that was processed, also in END, sets the
-        // status. If a later fault discarded its record, the control page has the status of the
-        // first one.
-        let status = self.consumer.exit_status().unwrap_or_else(|| self.engine.activity().1);
+        // Of the first exit(), or of the last one of END.
+        let status = self.engine.activity().1;
         self.stop();
         Ok(status)
     }

@@ -2,8 +2,9 @@
 //! ends.
 //!
 //! ```text
-//!  consumer   BEGIN's program (test_run) · ACTIVE · … · DRAINING · grace period · drain ·
-//!             END's program · drain · STOPPED
+//!  consumer   BEGIN's program (test_run): first clause (a record, perhaps exit()), load the word,
+//!             second clause · ACTIVE · … · DRAINING · grace period · drain ·
+//!             END's program (a record, perhaps exit(), a record) · drain · STOPPED
 //!  firings    load the word; ACTIVE: first clause (a record, perhaps exit()); load it again;
 //!             second clause (a record)
 //!  heartbeat  load the word; ACTIVE: KILLED, after which the consumer gives up
@@ -12,7 +13,8 @@
 //! A record is one step here (`rings` shows that this is valid), and a drain takes all records. The
 //! properties: probes record nothing before ACTIVE and nothing after the grace period. When END's
 //! clauses run, all records of probes have been drained. Every record is drained once. No program
-//! runs to an end that nobody waits for. The first `exit()` determines the status. If the heartbeat
+//! runs to an end that nobody waits for. No clause of a firing runs behind one that called `exit()`, except in END.
+//! The first `exit()` determines the status, and one of END's replaces it. If the heartbeat
 //! is first, no exit() has succeeded and END does not run.
 
 use super::explore::{Phase, Step, World};
@@ -31,6 +33,7 @@ pub(super) mod seen {
     pub(in super::super) const KILLED: u32 = 256;
     pub(in super::super) const KILL_LOST: u32 = 512;
     pub(in super::super) const GIVEN_UP: u32 = 1024;
+    pub(in super::super) const REPLACED: u32 = 2048;
 }
 
 /// An injected fault.
@@ -49,6 +52,8 @@ pub(super) enum Mutation {
     NoGate,
     /// The clause after one with exit() runs too.
     NoSecondGate,
+    /// exit() in END looks for WARMUP and ACTIVE.
+    EndExchanges,
     /// END runs before the drain.
     EarlyEnd,
     /// The heartbeat stores KILLED.
@@ -62,6 +67,8 @@ pub(super) enum Mutation {
 pub(super) struct Setup {
     /// The status of exit() in BEGIN, if BEGIN calls it.
     pub(super) begin_exit: Option<u8>,
+    /// The same of END.
+    pub(super) end_exit: Option<u8>,
     /// For each firing of each party: the status of exit() in its first clause, if it calls it.
     pub(super) firings: &'static [&'static [Option<u8>]],
     /// The consumer ends the session itself (`^C`); else it waits for an exit().
@@ -92,6 +99,8 @@ struct State {
     waits: u8,
     /// The status of the exchange that succeeded.
     first_exit: Option<u8>,
+    /// That of END.
+    last_exit: Option<u8>,
     graced: bool,
     ended: bool,
 }
@@ -124,6 +133,8 @@ enum Heartbeat {
 enum Consumer {
     Begin,
     BeginExit(u8),
+    BeginGate,
+    BeginSecond,
     Activate,
     ActivateExchange,
     Work,
@@ -133,6 +144,8 @@ enum Consumer {
     Take,
     EndGate,
     End,
+    EndExit,
+    EndSecond,
     LastTake,
     Stop,
     Done,
@@ -158,6 +171,7 @@ impl Session {
             found: 0,
             waits: 0,
             first_exit: None,
+            last_exit: None,
             graced: false,
             ended: false,
         };
@@ -234,13 +248,26 @@ impl Session {
             Consumer::Begin => {
                 s.record("BEGIN")?;
                 let next =
-                    if setup.begin_exit.is_some() { Consumer::BeginExit(0) } else { Consumer::Activate };
+                    if setup.begin_exit.is_some() { Consumer::BeginExit(0) } else { Consumer::BeginSecond };
                 (next, Step::of("BEGIN records"))
             }
             Consumer::BeginExit(attempt) => {
                 let (done, step) = s.exit(attempt, setup.begin_exit.unwrap_or(0), setup.mutation);
-                let next = if done { Consumer::Activate } else { Consumer::BeginExit(attempt + 1) };
+                let next = if done { Consumer::BeginGate } else { Consumer::BeginExit(attempt + 1) };
                 (next, Step { seen: step.seen | seen::EXIT_IN_BEGIN, ..step })
+            }
+            Consumer::BeginGate => {
+                let runs =
+                    Activity::of(s.word) == Activity::Warmup || setup.mutation == Mutation::NoSecondGate;
+                let next = if runs { Consumer::BeginSecond } else { Consumer::Activate };
+                (next, Step::of("BEGIN loads the activity"))
+            }
+            Consumer::BeginSecond => {
+                s.record("BEGIN")?;
+                if setup.begin_exit.is_some() {
+                    return Err("a clause ran after exit()".into());
+                }
+                (Consumer::Activate, Step::of("BEGIN records"))
             }
             Consumer::Activate if setup.mutation == Mutation::PlainActivation => {
                 s.word = activity_word(Activity::Active, 0);
@@ -291,6 +318,19 @@ impl Session {
                 }
                 s.ended = true;
                 s.record("END")?;
+                let next = if setup.end_exit.is_some() { Consumer::EndExit } else { Consumer::EndSecond };
+                (next, Step::of("END records"))
+            }
+            Consumer::EndExit => {
+                let status = setup.end_exit.unwrap_or(0);
+                if setup.mutation != Mutation::EndExchanges {
+                    s.word = activity_word(Activity::Draining, u32::from(status));
+                }
+                s.last_exit = Some(status);
+                (Consumer::EndSecond, Step::seeing("exit() in END", seen::REPLACED))
+            }
+            Consumer::EndSecond => {
+                s.record("END")?;
                 (Consumer::LastTake, Step::of("END records"))
             }
             Consumer::LastTake => {
@@ -312,7 +352,8 @@ impl State {
     /// Adds a record of `who`, and checks that it is allowed now.
     fn record(&mut self, who: &str) -> Result<(), String> {
         let ours = matches!(who, "BEGIN" | "END");
-        let begun = !matches!(self.consumer, Consumer::Begin | Consumer::BeginExit(_));
+        use Consumer::{Begin, BeginExit, BeginGate, BeginSecond};
+        let begun = !matches!(self.consumer, Begin | BeginExit(_) | BeginGate | BeginSecond);
         if !ours && (!begun || self.graced || self.ended) {
             return Err(format!("{who} recorded outside of the session's time"));
         }
@@ -414,8 +455,15 @@ impl World for Session {
         if Activity::of(s.word) != Activity::Stopped {
             return Err(format!("ends as {:?}", Activity::of(s.word)));
         }
-        if exit_status(s.word) != i32::from(s.first_exit.unwrap_or(0)) {
-            return Err(format!("status {}, the first was {:?}", exit_status(s.word), s.first_exit));
+        let status = exit_status(s.word);
+        match s.last_exit {
+            Some(of_end) if status != i32::from(of_end) => {
+                Err(format!("status {status}, that of END was {of_end}"))?;
+            }
+            None if status != i32::from(s.first_exit.unwrap_or(0)) => {
+                Err(format!("status {status}, the first was {:?}", s.first_exit))?;
+            }
+            _ => {}
         }
         Ok(0)
     }
@@ -429,6 +477,7 @@ mod tests {
     /// Two parties exit with different statuses, one only records; the user interrupts at any time.
     const RACE: Setup = Setup {
         begin_exit: None,
+        end_exit: None,
         firings: &[&[None, Some(3)], &[Some(4), None], &[None]],
         interrupted: true,
         alarm: false,
@@ -454,6 +503,19 @@ mod tests {
         assert_eq!(both(RACE) & all, all);
         let begin = both(Setup { begin_exit: Some(7), ..RACE });
         assert_eq!(begin & (seen::EXIT_IN_BEGIN | seen::WAITED), seen::EXIT_IN_BEGIN);
+    }
+
+    #[test]
+    fn an_exit_in_end_replaces_the_status() {
+        let end = Setup { end_exit: Some(9), ..RACE };
+        assert_eq!(both(end) & seen::REPLACED, seen::REPLACED);
+        breaks(end, Mutation::EndExchanges, "that of END was 9");
+    }
+
+    #[test]
+    fn a_clause_of_begin_after_exit_is_caught() {
+        let begin = Setup { begin_exit: Some(7), firings: &[&[None]], ..RACE };
+        breaks(begin, Mutation::NoSecondGate, "a clause ran after exit()");
     }
 
     #[test]
