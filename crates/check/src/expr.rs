@@ -266,7 +266,10 @@ impl Checker<'_> {
                 return self.step(operand, op == UnaryOp::PreDec, false, span);
             }
             UnaryOp::AddrOf => return self.address_of(operand, span),
-            _ => {}
+            UnaryOp::Deref => {}
+            UnaryOp::Plus | UnaryOp::Neg | UnaryOp::BitNot | UnaryOp::Not => {
+                self.create_operand(operand, op.text(), span)?;
+            }
         }
         let value = match op {
             UnaryOp::Deref => self.typed(operand)?,

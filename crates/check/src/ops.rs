@@ -392,8 +392,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of a variable whose first use is `++`, `--` or a compound assignment.
-    fn count_type(&mut self, id: crate::program::VarId) -> TypeId {
+    /// The type of a variable whose first use is `++`, `--`, a compound assignment, or the operand of a unary operator.
+    pub(crate) fn count_type(&mut self, id: crate::program::VarId) -> TypeId {
         let ty = self.row_type("int64_t");
         self.vars[id.0 as usize].ty = VarType::Known(ty, crate::program::Repr::Int { size: 8, signed: true });
         ty

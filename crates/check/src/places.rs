@@ -65,6 +65,40 @@ impl Checker<'_> {
         Ok(None)
     }
 
+    /// Creates the operand of a unary operator, if it names a variable of threads or clauses, or an element of an array, that
+    /// nothing before it has declared or assigned: as an `int64_t`, as in the original. A global scalar is left to be an error.
+    pub(crate) fn create_operand(&mut self, operand: &ast::Expr, text: &str, span: Span) -> CheckResult<()> {
+        let (named, is_element) = match &operand.kind {
+            ast::ExprKind::Index { base, .. } => (named(base), true),
+            _ => (named(operand), false),
+        };
+        let Some(Named { scope, name }) = named else { return Ok(()) };
+        if scope == Scope::Global {
+            if !is_element
+                || self.bound_name(name).is_some()
+                || tables::variable(name).is_some()
+                || tables::function(name).is_some()
+            {
+                return Ok(());
+            }
+            self.define_from_libraries(name);
+            if self.inlines.contains_key(name) {
+                return Ok(());
+            }
+        }
+        if self.var(scope, name).is_some() {
+            return Ok(());
+        }
+        self.require_not_deferred(Tag::D_VAR_UNDEF, Some(scope), name, span)?;
+        self.require_not_doubtful(name)?;
+        if let Some((_, id)) = self.place(operand, text, span)?
+            && self.var_info(id).ty == VarType::Pending
+        {
+            self.count_type(id);
+        }
+        Ok(())
+    }
+
     /// Reports an error for a global name that is not a variable.
     fn require_variable(&mut self, name: &str, text: &str, span: Span) -> CheckResult<()> {
         self.scope_alone(name, span)?;

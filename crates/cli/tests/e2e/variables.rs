@@ -9,10 +9,24 @@ tests! {
     null_strings_are_assigned_compared_and_passed_on global_variables_of_each_type_keep_their_values
     associative_arrays_keep_their_elements
     what_several_cpus_add_to_an_element_at_once_is_all_counted assigning_zero_frees_an_element
-    string_variables_keep_their_values a_self_timestamp_measures_a_call
+    a_unary_operator_creates_its_operand string_variables_keep_their_values a_self_timestamp_measures_a_call
     self_variables_are_separate_in_each_thread self_arrays_are_separate_in_each_thread
     this_variables_are_separate_in_each_firing the_memory_that_is_used_is_reported_when_dynvarsize_exceeds_the_limit
     dynamic_drops_are_reported_when_memory_runs_out
+}
+
+fn a_unary_operator_creates_its_operand() -> Verdict {
+    let script = "BEGIN { y = !self->b; z = -this->c; w = ~a[\"k\"]; v = !self->d[1, \"x\"]; \
+                  printf(\"%d %d %d %d %d %d\", y, z, w, v, sizeof(self->b), sizeof(a[\"k\"])); } \
+                  BEGIN /!self->e && !self->b/ { self->b = -7; self->e = \"text\"; printf(\" %d %s\\n\", self->b, self->e); exit(0); }";
+    let o = dtrace(&["-qn", script]).code(1);
+    // The type is the one that the actions give.
+    assert!(o.err.contains("operator ! requires an operand of scalar type"), "{o:?}");
+    let o = dtrace(&["-qn", &script.replace("!self->e && ", "")]).code(0);
+    assert_eq!(o.out, "1 0 -1 1 8 8 -7 text\n\n");
+    let o = dtrace(&["-qn", "BEGIN /!plain/ { exit(0); }"]).code(1);
+    assert!(o.err.contains("plain"), "{o:?}");
+    Pass
 }
 
 // row expression.null-string
