@@ -360,7 +360,9 @@ fn stacks_through_code_made_at_run_time_go_to_the_start() -> Verdict {
     let command =
         format!("node --perf-basic-prof --interpreted-frames-native-stack --logfile={log} {script}");
     let clause = "profile-997 /pid == $target && tid == $target && arg1/ { @[ustack(127)] = count(); }";
-    let o = dtrace(&["-q", "-x", "aggsize=8m", "-c", &command, "-n", clause]).code(0);
+    // The symbols of node are many for an emulated CPU.
+    let options = ["-q", "-x", "aggsize=8m", "-x", "symtimeout=60s"];
+    let o = dtrace(&[&options[..], &["-c", &command, "-n", clause]].concat()).code(0);
     let (mut hot, mut whole) = (0, 0);
     for (frames, count) in stacks(&o.out) {
         let at = |name: &str| frames.iter().position(|frame| frame.contains(name));
