@@ -13,8 +13,9 @@ use std::fmt::Write;
 
 use dif::interp::{Interpreter, State, World};
 use dif::ir::{Field, Module};
+use events::Int;
 use exercise::stages::{Compiled, lowered};
-use plane::desc::Action;
+use plane::desc::{Action, Datum};
 
 /// An integer type: name, bits, sign.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -51,16 +52,22 @@ struct EmptyWorld;
 
 impl World for EmptyWorld {}
 
-/// The fields of the only record, with the bytes of each.
-fn fields(module: &Module) -> Vec<(Field, Vec<u8>)> {
+/// The values of the only record, as they are shown.
+fn values(module: &Module) -> Vec<Int> {
     let mut state = State::new(module);
     Interpreter::new(module).fire(&[0], &mut state, &mut EmptyWorld);
     assert!(state.faults.is_empty(), "{:?}", state.faults);
     let record = module.clauses[0].record.as_ref().unwrap();
     let data = &state.records[0].data;
-    let traced = |a: &Action| match a {
-        Action::Trace(f) => (*f, data[f.offset as usize..][..f.datum.size() as usize].to_vec()),
-        other => panic!("{other:?}"),
+    let traced = |a: &Action| {
+        let Action::Trace(Field { offset, datum }) = a else { panic!("{a:?}") };
+        let bytes = &data[*offset as usize..][..datum.size() as usize];
+        let bits = bytes.iter().rev().fold(0, |bits, b| bits << 8 | u64::from(*b));
+        match *datum {
+            Datum::Int { size, signed } => Int::new(bits, size, signed),
+            Datum::Whole { size, signed } => Int::whole(bits, size, signed),
+            other => panic!("{other:?}"),
+        }
     };
     record.actions.iter().map(traced).collect()
 }
@@ -107,13 +114,12 @@ impl Pairs {
                 if optimized {
                     dif::opt::optimize(&mut module);
                 }
-                let fields = fields(&module);
+                let values = values(&module);
                 let pairs =
                     || groups.iter().flat_map(|(before, pairs)| pairs.iter().map(move |p| (before, p)));
-                assert_eq!(fields.len(), 2 * pairs().count());
-                for (values, (before, (folded, computed))) in fields.chunks(2).zip(pairs()) {
-                    let same = values[0].0.datum == values[1].0.datum && values[0].1 == values[1].1;
-                    assert!(same, "{before} {folded} is {:?}, {computed} is {:?}", values[0], values[1]);
+                assert_eq!(values.len(), 2 * pairs().count());
+                for (pair, (before, (folded, computed))) in values.chunks(2).zip(pairs()) {
+                    assert_eq!(pair[0], pair[1], "{before} {folded} {computed}");
                 }
             }
         }

@@ -613,7 +613,7 @@ impl Plan {
         self.arrays_capped = false;
         for v in new {
             let size = match v.ty {
-                VarTy::Int { .. } => 8,
+                VarTy::Int => 8,
                 VarTy::Str => self.strsize,
                 VarTy::Bytes { size } => object_space(size, v.key.is_some()),
             };

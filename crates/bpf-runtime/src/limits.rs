@@ -161,12 +161,12 @@ mod tests {
 
     #[test]
     fn the_kernel_limit_is_tried_for_large_thread_values_only() {
-        let head = "var var0 = self \"a\" str\nvar var1 = self \"b\" u64";
+        let head = "var var0 = self \"a\" str\nvar var1 = self \"b\" int";
         let body = |var: &str| format!("{{\nb0:\n    v0:{var}\n    return\n}}");
         let plan = |m: &Module| {
             Plan::new(m, &bpf_codegen::plan::Options::default(), &bpf_codegen::plan::Needs::default())
         };
-        let small = module("var var0 = self \"b\" u64", &body("int = const 1"));
+        let small = module("var var0 = self \"b\" int", &body("int = const 1"));
         let unasked = |_| panic!("asked");
         assert_eq!(check_plan(&small, &plan(&small), unasked), Ok(()));
         let large = module(head, &body("str = str s0"));

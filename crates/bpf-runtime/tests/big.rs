@@ -23,10 +23,10 @@ module strsize 256
 string s0 = ""
 string s1 = "read"
 string s2 = "a string of more than sixty-four bytes, so that it is copied and not made by stores"
-var var0 = global "n" i64
+var var0 = global "n" int
 var var1 = global "s" str
-var var2 = self "t" u64
-var var3 = global "a" u64 [0:str(256)] size 256
+var var2 = self "t" int
+var var3 = global "a" int [0:str(256)] size 256
 var var4 = self "a" str [0:u64] size 8
 agg agg0 = "c" count [0:str(16)] size 16
 agg agg1 = "q" quantize [0:str(256)] size 256
@@ -243,10 +243,10 @@ fn huge(size: usize) -> Setup {
 module strsize {size}
 string s0 = ""
 string s1 = "read"
-var var0 = global "n" i64
+var var0 = global "n" int
 var var1 = global "s" str
 var var2 = self "t" str
-var var3 = global "a" u64 [0:str({size})] size {size}
+var var3 = global "a" int [0:str({size})] size {size}
 var var4 = global "b" str [0:str({size}), {size}:str({size})] size {two}
 var var5 = this "u" str
 var var6 = this "w" str

@@ -15,8 +15,8 @@ use crate::session::{Run, Setup, privileged};
 const CLAUSES: &str = r#"
 module strsize 16
 string s0 = ""
-var var0 = global "x" u64
-var var1 = global "y" u64
+var var0 = global "x" int
+var var1 = global "y" int
 clause "one" {
 b0:
     v0:int = builtin arg0

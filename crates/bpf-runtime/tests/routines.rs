@@ -311,7 +311,7 @@ fn the_epoch_selects_the_side_of_the_tables() {
 const ARRAY: &str = r#"
 module strsize 16
 string s0 = ""
-var var0 = global "a" u64 [0:u64] size 8
+var var0 = global "a" int [0:u64] size 8
 clause "set" {
 b0:
     v0:int = builtin arg0
@@ -398,7 +398,7 @@ fn a_number_in_a_locked_element_is_read_and_a_write_to_it_is_a_counted_dynamic_d
 const COUNTED: &str = r#"
 module strsize 16
 string s0 = ""
-var var0 = global "a" i64 [0:u64] size 8
+var var0 = global "a" int [0:u64] size 8
 clause "add" record 8 {
     does trace 0:i64
 b0:
@@ -455,8 +455,8 @@ fn an_addition_is_the_sum_where_the_element_has_space_and_is_not_locked() {
 const SELF: &str = r#"
 module strsize 16
 string s0 = ""
-var var0 = self "x" u64
-var var1 = self "a" u64 [0:u64] size 8
+var var0 = self "x" int
+var var1 = self "a" int [0:u64] size 8
 clause "set" {
 b0:
     v0:int = builtin arg0

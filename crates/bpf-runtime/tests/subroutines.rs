@@ -19,7 +19,7 @@ fn program(rows: &[&Row], strsize: u32) -> Setup {
     let mut text =
         format!("module strsize {strsize}\nstring s0 = \"\"\nstring s1 = \"/a/b\"\nstring s2 = \"b\"\n");
     for (i, row) in rows.iter().enumerate() {
-        let ty = if row.result == Ty::Str { "str" } else { "i64" };
+        let ty = if row.result == Ty::Str { "str" } else { "int" };
         writeln!(text, "var var{i} = global \"x{i}\" {ty}").unwrap();
     }
     text.push_str(

@@ -87,7 +87,7 @@ impl Checker<'_> {
         let ty = self.types.decay(value.ty);
         let column = match self.repr(ty) {
             Some(Repr::Str) => Column::Str(StrUses::of(value.str_source())),
-            Some(Repr::Int { size, signed }) => Column::Int { size, signed },
+            Some(Repr::Int { size, signed }) => Column::Int { size, signed, whole: self.is_whole(&value) },
             None if ty == TypeId::DYN => {
                 let message = "a translated pointer may not be recorded: only its members are values";
                 return self.fail(Tag::D_PRINTF_ARG_TYPE, span, message);
@@ -230,7 +230,7 @@ impl Checker<'_> {
                 let mut values = self.check_prototype(row, values, span)?;
                 let Some(status) = values.pop() else { return Err(ErrorReported) };
                 let status = self.convert(status, TypeId::INT);
-                let field = self.place_field(Column::Int { size: 4, signed: true });
+                let field = self.place_field(Column::Int { size: 4, signed: true, whole: false });
                 self.act(Action::Exit(field), &[status.span]);
                 Ok(StmtKind::Exit(field, status))
             }

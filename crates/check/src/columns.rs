@@ -25,6 +25,8 @@ pub(crate) enum Column {
     Int {
         size: u8,
         signed: bool,
+        /// It holds the values of variables, which may be more than `size` bytes hold.
+        whole: bool,
     },
     Str(StrUses),
     /// An object.
@@ -99,7 +101,13 @@ impl Column {
     /// The column that can hold values of both.
     pub(crate) fn join(self, other: Column) -> Column {
         match (self, other) {
-            (Column::Int { size: a, .. }, Column::Int { size: b, .. }) if b > a => other,
+            (
+                Column::Int { size: a, signed: first, whole: v },
+                Column::Int { size: b, signed: second, whole: w },
+            ) => {
+                let (size, signed) = if b > a { (b, second) } else { (a, first) };
+                Column::Int { size, signed, whole: v || w }
+            }
             (Column::Str(a), Column::Str(b)) => Column::Str(StrUses {
                 longest: a.longest.max(b.longest),
                 digits: a.digits || b.digits,
@@ -124,7 +132,8 @@ impl Column {
     /// The datum of the column.
     pub(crate) fn datum(self, strsize: u32) -> Datum {
         match self {
-            Column::Int { size, signed } => Datum::Int { size, signed },
+            Column::Int { size: size @ ..8, signed, whole: true } => Datum::Whole { size, signed },
+            Column::Int { size, signed, .. } => Datum::Int { size, signed },
             Column::Str(uses) => uses.datum(strsize),
             Column::Bytes { size } => Datum::Bytes { size },
             Column::KernelStack { frames } => Datum::KernelStack { frames },
@@ -194,9 +203,14 @@ mod tests {
 
     #[test]
     fn an_integer_column_is_the_widest_and_keys_are_words() {
-        let int = |size| Column::Int { size, signed: true };
+        let int = |size| Column::Int { size, signed: true, whole: false };
         assert_eq!(int(4).join(int(8)), int(8));
-        assert_eq!(int(4).join(Column::Int { size: 4, signed: false }), int(4));
+        let unsigned = Column::Int { size: 4, signed: false, whole: false };
+        assert_eq!(int(4).join(unsigned), int(4));
+        let variable = Column::Int { size: 4, signed: true, whole: true };
+        assert_eq!(int(4).join(variable), variable);
+        assert_eq!(variable.datum(256), Datum::Whole { size: 4, signed: true });
+        assert_eq!(variable.join(int(8)).datum(256), int(8).datum(256));
         let (fields, size) = key_layout(&[int(1), Column::UserAddr(AddrForm::Symbol), int(4)], 256);
         assert_eq!((fields[1].offset, fields[2].offset, size), (8, 24, 32));
     }

@@ -1,15 +1,28 @@
 //! Values and conversions.
 //!
-//! D computes in 64 bits. The static type of a value matters only when it is cast, stored or
-//! recorded. Until then an expression of type `int` may have more than 32 significant bits ("not
-//! normal"). So a conversion first truncates the value to its own type, then extends it to the new
-//! type. Constants are converted at compile time.
+//! D computes in 64 bits, and a variable holds 64 bits. The static type of a value matters only when it
+//! is cast, stored in memory or recorded. Until then an expression of type `int` may have more than 32
+//! significant bits. What that means depends on where they come from ([`Range`]): those of a variable
+//! are its value, whatever its type, and a constant is computed as a variable with its value would be; those of
+//! other arithmetic are an overflow, and a conversion to a wider type first truncates the value to its own type.
+//! Constants are converted at compile time.
 
 use diagnostics::{Span, Tag};
 use types::{Int, IntClass, Kind, TypeId};
 
-use crate::program::{Builtin, Expr, ExprKind};
+use crate::program::{Builtin, Expr, ExprKind, Place};
 use crate::session::{CheckResult, Checker};
+
+/// What is known of the 64 bits of an integer expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Range {
+    /// They are a value of its type.
+    Within,
+    /// They are the value of a variable, or computed with one or from constants: they may be more than its type holds, and count.
+    Whole,
+    /// Those beyond its type are not part of the value.
+    Beyond,
+}
 
 /// The low `size` bytes of a value, extended.
 pub(crate) fn truncate(value: i64, size: u8, signed: bool) -> i64 {
@@ -71,16 +84,25 @@ impl Checker<'_> {
         self.fail_with(Tag::D_OP_INCOMPLETE, span, message, help)
     }
 
-    /// True if the 64-bit value is known to be within the range of its type.
-    fn normal(&self, e: &Expr, int: Int) -> bool {
-        if int.size >= 8 {
-            return true;
+    /// What is known of the bits of an expression whose type is `int`.
+    fn range_of(&self, e: &Expr, int: Int) -> Range {
+        if int.size >= 8 || int.class == IntClass::Bool {
+            return Range::Within;
         }
+        let in_variable = |place: &Place| match place {
+            Place::Var(_) | Place::Elem(..) => Range::Whole,
+            Place::Memory(_) | Place::Char { .. } => Range::Within,
+        };
+        // Of several operands.
+        let any_whole = |operands: &[&Expr], otherwise: Range| {
+            let whole = operands.iter().any(|x| self.range(x) == Range::Whole);
+            if whole { Range::Whole } else { otherwise }
+        };
         match &e.kind {
-            ExprKind::Int(v) => truncate(*v, int.size, int.signed) == *v,
-            ExprKind::Builtin(Builtin::Arg(_) | Builtin::KernelArg(_)) => false,
+            ExprKind::Int(v) if truncate(*v, int.size, int.signed) == *v => Range::Within,
+            ExprKind::Int(_) => Range::Whole,
+            ExprKind::Builtin(Builtin::Arg(_) | Builtin::KernelArg(_)) => Range::Beyond,
             ExprKind::Builtin(_)
-            | ExprKind::Read(_)
             | ExprKind::Old
             | ExprKind::Not(_)
             | ExprKind::Compare { .. }
@@ -90,18 +112,33 @@ impl Checker<'_> {
             | ExprKind::Load { .. }
             | ExprKind::Call { .. }
             | ExprKind::Bound(_)
-            | ExprKind::Assign(..)
-            | ExprKind::Delete(_)
-            | ExprKind::Update { .. } => true,
-            ExprKind::Convert { size, signed, .. } => *size == int.size && *signed == int.signed,
-            ExprKind::Cond(_, a, b) => {
-                let same =
-                    |x: &Expr| self.types.as_int(x.ty).is_some_and(|i| i == int) && self.normal(x, int);
-                same(a) && same(b)
+            | ExprKind::Delete(_) => Range::Within,
+            ExprKind::Read(place) | ExprKind::Assign(place, _) | ExprKind::Update { place, .. } => {
+                in_variable(place)
             }
-            ExprKind::Comma(_, b) | ExprKind::Let { body: b, .. } => self.normal(b, int),
-            _ => false,
+            ExprKind::Convert { size, signed, .. } if *size == int.size && *signed == int.signed => {
+                Range::Within
+            }
+            ExprKind::Neg(v) | ExprKind::BitNot(v) => any_whole(&[v], Range::Beyond),
+            ExprKind::Arith(_, l, r) => any_whole(&[l, r], Range::Beyond),
+            ExprKind::Cond(_, a, b) => {
+                let within = |x: &Expr| {
+                    self.types.as_int(x.ty).is_some_and(|i| i == int) && self.range(x) == Range::Within
+                };
+                any_whole(&[a, b], if within(a) && within(b) { Range::Within } else { Range::Beyond })
+            }
+            ExprKind::Comma(_, b) | ExprKind::Let { body: b, .. } => self.range_of(b, int),
+            _ => Range::Beyond,
         }
+    }
+
+    fn range(&self, e: &Expr) -> Range {
+        self.types.as_int(e.ty).map_or(Range::Within, |int| self.range_of(e, int))
+    }
+
+    /// True if a record or key has to hold all 64 bits of a value, whatever the size of its type.
+    pub(crate) fn is_whole(&self, e: &Expr) -> bool {
+        self.range(e) == Range::Whole
     }
 
     fn narrow(&self, e: Expr, size: u8, signed: bool) -> Expr {
@@ -120,7 +157,7 @@ impl Checker<'_> {
         let Some(target) = self.types.as_int(to) else {
             // To a pointer: the value in 64 bits.
             let e = match from {
-                Some(int) if !self.normal(&e, int) => self.narrow(e, int.size, int.signed),
+                Some(int) if self.range_of(&e, int) == Range::Beyond => self.narrow(e, int.size, int.signed),
                 _ => e,
             };
             return Expr { ty: to, ..e };
@@ -131,7 +168,7 @@ impl Checker<'_> {
             }
             // Bits beyond the type are not part of the value: a char of 256 is 0.
             let e = match from {
-                Some(int) if !self.normal(&e, int) => self.narrow(e, int.size, int.signed),
+                Some(int) if self.range_of(&e, int) == Range::Beyond => self.narrow(e, int.size, int.signed),
                 _ => e,
             };
             return match e.kind {
@@ -141,16 +178,17 @@ impl Checker<'_> {
         }
         let from = from.unwrap_or(Int { size: 8, signed: false, class: IntClass::Plain });
         let mut e = e;
+        let range = self.range_of(&e, from);
         if target.size > from.size {
-            if !self.normal(&e, from) {
+            if range == Range::Beyond {
                 e = self.narrow(e, from.size, from.signed);
             }
-            if target.size < 8 && from.signed && !target.signed {
+            if target.size < 8 && (from.signed && !target.signed || range == Range::Whole) {
                 e = self.narrow(e, target.size, target.signed);
             }
         } else if target.size < 8 {
-            let same = target.size == from.size && target.signed == from.signed && self.normal(&e, from);
-            if !same {
+            let same = target.size == from.size && target.signed == from.signed;
+            if !(same && range == Range::Within) {
                 e = self.narrow(e, target.size, target.signed);
             }
         }
@@ -233,6 +271,15 @@ impl Checker<'_> {
             return true;
         }
         self.types.assignable(to, e.ty)
+    }
+
+    /// A value that [`Checker::fits`] the type of a variable, as the variable holds it: an integer with all its bits, but
+    /// for a `bool`, which is 0 or 1.
+    pub(crate) fn held(&self, e: Expr, ty: TypeId) -> Expr {
+        match self.types.as_int(ty) {
+            Some(int) if int.class != IntClass::Bool && self.types.is_integer(e.ty) => Expr { ty, ..e },
+            _ => self.coerce(e, ty),
+        }
     }
 
     /// Converts a value that [`Checker::fits`] a type.

@@ -526,7 +526,7 @@ impl Checker<'_> {
     /// declaration is not a use.
     fn declared_column(&mut self, ty: TypeId, i: usize, span: Span) -> CheckResult<Column> {
         match self.repr(self.types.decay(ty)) {
-            Some(Repr::Int { size, signed }) => Ok(Column::Int { size, signed }),
+            Some(Repr::Int { size, signed }) => Ok(Column::Int { size, signed, whole: false }),
             Some(Repr::Str) => {
                 Ok(Column::Str(StrUses::of(StrSource::Const { length: 0, digits: false, address: true })))
             }

@@ -33,8 +33,10 @@ fn fields(fields: &[Field]) -> String {
 }
 
 fn field(f: Field) -> String {
+    let int = |size: u8, signed| format!("{}{}", if signed { 'i' } else { 'u' }, u32::from(size) * 8);
     let what = match f.datum {
-        Datum::Int { size, signed } => format!("{}{}", if signed { 'i' } else { 'u' }, u32::from(size) * 8),
+        Datum::Int { size, signed } => int(size, signed),
+        Datum::Whole { size, signed } => format!("whole-{}", int(size, signed)),
         Datum::Str { size } => format!("str{size}"),
         Datum::Name { size } => format!("name{size}"),
         Datum::Interned => "interned".into(),

@@ -579,24 +579,12 @@ impl Checker<'_> {
         if self.types.is_void(to) || !(self.types.is_integer(to) || self.types.is_pointer(to)) {
             return Ok(Expr { ty: to, span, ..value });
         }
-        let value = if value.as_const().is_some() { self.fold_cast(value) } else { value };
         let value = match value.kind {
             // An array in a cast is a pointer like any other.
             ExprKind::Array { addr, .. } => *addr,
             kind => Expr { kind, ..value },
         };
         Ok(Expr { span, ..self.convert(value, to) })
-    }
-
-    /// Truncates a constant to its own type before the cast.
-    fn fold_cast(&self, value: Expr) -> Expr {
-        match (value.as_const(), self.types.as_int(value.ty)) {
-            (Some(v), Some(int)) => {
-                let kind = ExprKind::Int(crate::convert::truncate(v, int.size, int.signed));
-                Expr { kind, ..value }
-            }
-            _ => value,
-        }
     }
 }
 

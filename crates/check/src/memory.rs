@@ -103,7 +103,7 @@ impl Checker<'_> {
                 let (ty, span) = (e.ty, e.span);
                 let load = ExprKind::Load { addr: Box::new(addr), size, signed: false, user };
                 let value = KeyValue::Expr(Expr { kind: load, ty: TypeId::ULONG, span });
-                Ok(Recorded { ty, column: Column::Int { size, signed: true }, value, span })
+                Ok(Recorded { ty, column: Column::Int { size, signed: true, whole: false }, value, span })
             }
             _ => self.recorded_object(func, e),
         }

@@ -419,7 +419,10 @@ impl Checker<'_> {
             return self.incompatible(&l, text, &value, span);
         }
         let deletes = value.as_const() == Some(0) && matches!(place, Place::Elem(..));
-        let value = self.coerce(value, ty);
+        let value = match place {
+            Place::Var(_) | Place::Elem(..) => self.held(value, ty),
+            Place::Memory(_) | Place::Char { .. } => self.coerce(value, ty),
+        };
         let kind = if deletes { ExprKind::Delete(place) } else { ExprKind::Assign(place, Box::new(value)) };
         Ok(Expr { kind, ty, span })
     }
@@ -458,7 +461,11 @@ impl Checker<'_> {
             }
         }
         let new = self.compute(op, old, value, text, span)?;
-        let new = Box::new(self.convert(new, ty));
+        let new = match place {
+            Place::Var(_) | Place::Elem(..) => self.held(new, ty),
+            Place::Memory(_) | Place::Char { .. } => self.convert(new, ty),
+        };
+        let new = Box::new(new);
         Ok(Expr { kind: ExprKind::Update { place, new, post }, ty, span })
     }
 

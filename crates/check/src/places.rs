@@ -349,7 +349,9 @@ impl Checker<'_> {
         let ty = self.types.decay(value.ty);
         match self.repr(ty).filter(|_| !matches!(value.kind, ExprKind::Array { .. })) {
             Some(Repr::Str) => Ok((ty, Column::Str(StrUses::of(value.str_source())))),
-            Some(Repr::Int { size, signed }) => Ok((ty, Column::Int { size, signed })),
+            Some(Repr::Int { size, signed }) => {
+                Ok((ty, Column::Int { size, signed, whole: self.is_whole(value) }))
+            }
             _ if let Some(size) = self.key_size(ty) => Ok((ty, Column::Bytes { size })),
             Some(Repr::Bytes { .. }) | None => {
                 let name = self.name(ty);
@@ -410,7 +412,7 @@ impl Checker<'_> {
 
     /// Converts a key value. String-like values become strings, and structs become the values of
     /// their members. An integer keeps its own type, because the column takes the widest, but is
-    /// truncated to it: equal values of one type must be one key in every width.
+    /// truncated to it, so that equal values of one type are one key in every width; that of a variable is whole.
     pub(crate) fn coerce_key(&self, value: Expr, ty: TypeId) -> Expr {
         if self.types.is_string(ty) {
             return self.to_string(value);
@@ -419,6 +421,9 @@ impl Checker<'_> {
             let padding = self.types.padding(value.ty, size).into();
             let kind = ExprKind::KeyObject { addr: addr.clone(), user: *user, size, padding };
             return Expr { kind, ..value };
+        }
+        if self.is_whole(&value) {
+            return value;
         }
         let own = self.types.decay(value.ty);
         self.convert(value, own)
@@ -434,7 +439,7 @@ impl Checker<'_> {
     pub(crate) fn column_for(&self, value: &Expr, ty: TypeId) -> Column {
         match self.repr(self.types.decay(value.ty)).or_else(|| self.repr(ty)) {
             Some(Repr::Str) => Column::Str(StrUses::of(value.str_source())),
-            Some(Repr::Int { size, signed }) => Column::Int { size, signed },
+            Some(Repr::Int { size, signed }) => Column::Int { size, signed, whole: self.is_whole(value) },
             _ if let Some(size) = self.key_size(ty) => Column::Bytes { size },
             Some(Repr::Bytes { .. }) | None => match self.types.base_kind(ty) {
                 Kind::Usymaddr => Column::UserAddr(AddrForm::Symbol),

@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use diagnostics::{control, system_text};
 use events::{
-    Action as EventAction, Argument, Change, Effect, Event, Field, Firing, Flow, Occasion, Part, Probe,
-    Record, Sink,
+    Action as EventAction, Argument, Change, Effect, Event, Field, Firing, Flow, Form, Occasion, Part, Probe,
+    Record, Shape, Sink,
 };
-use plane::desc::{Action, AggId, FaultKind};
+use plane::desc::{Action, AggId, Datum, FaultKind};
 use plane::ring::{Fault, flags};
 
 use crate::message::Aborted;
@@ -236,7 +236,14 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
             Step::Print { field, shape, functions } => {
                 let bytes = decoder.printed(data, *field)?;
                 let functions = if *functions { names.functions(shape, &bytes) } else { Vec::new() };
-                EventAction::Print { shape: Cow::Borrowed(shape), bytes, functions }
+                let shape = match field.datum {
+                    Datum::Whole { signed, .. } if bytes.len() == 8 => {
+                        let form = Form::Int { signed };
+                        Cow::Owned(Arc::new(Shape { name: shape.name.clone(), size: 8, form }))
+                    }
+                    _ => Cow::Borrowed(shape),
+                };
+                EventAction::Print { shape, bytes, functions }
             }
             Step::Plain(Action::Tracemem { bytes, len }) => {
                 EventAction::Dump(decoder.dumped(data, *bytes, *len)?.into())

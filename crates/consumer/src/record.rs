@@ -359,6 +359,9 @@ impl<'t> Decoder<'t, '_> {
         let bytes = |size: u32| data.get(at as usize..)?.get(..size as usize);
         Some(match field.datum {
             Datum::Int { size, signed } => Raw::Int(int(data, at, size, signed)?),
+            Datum::Whole { size, signed } => {
+                Raw::Int(Int::whole(u64::from_le_bytes(word(data, at)?), size, signed))
+            }
             Datum::Str { size } => Raw::Str(text(bytes(size)?), size),
             Datum::Name { size } => Raw::Name(text(bytes(size)?), size),
             Datum::Interned => {
@@ -419,6 +422,10 @@ impl<'t> Decoder<'t, '_> {
             Raw::Str(text, _) | Raw::Name(text, _) => Some(text.into()),
             Raw::Made(text) => Some(text.into_vec().into()),
             Raw::Address(text, _) => Some(text.as_bytes().to_vec().into()),
+            Raw::Int(int) => {
+                let bytes = if int.is_beyond() { 8 } else { usize::from(int.size) };
+                Some(data.get(field.offset as usize..)?.get(..bytes)?.into())
+            }
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Semantics that both executors share:
 //! - Integer values have 64 bits, and arithmetic wraps. The static type of D matters only in
-//!   [`Op::Ext`], which the front end emits (casts, stores, records), and in the signedness of
+//!   [`Op::Ext`], which the front end emits (casts, stores in memory, records), and in the signedness of
 //!   `Div`, `Rem`, `Shr` and [`Op::Cmp`].
 //! - Shift counts are taken modulo 64. `Sdiv`/`Srem`: `i64::MIN / -1` wraps to `i64::MIN`,
 //!   remainder 0.
@@ -303,8 +303,7 @@ pub enum Op {
         /// Maximum number of bytes.
         max: Value,
     },
-    /// Stores a scalar variable. The front end has already extended integers to the variable's
-    /// type.
+    /// Stores a scalar variable: of an integer all 64 bits.
     StoreVar(VarId, Value),
     /// Int or Str: an element of an associative array. A missing element reads 0 or "".
     LoadElem(VarId, Vec<Value>),
@@ -429,13 +428,8 @@ pub enum Scope {
 /// Type of a variable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum VarTy {
-    /// An integer or pointer of `size` bytes. Stored in 64 bits, already extended.
-    Int {
-        /// 1, 2, 4 or 8.
-        size: u8,
-        /// Sign.
-        signed: bool,
-    },
+    /// 64 bits: an integer or pointer, whatever the size of its type.
+    Int,
     /// A string.
     Str,
     /// An object in memory: a struct, a union, an array.

@@ -81,7 +81,7 @@ impl Module {
     pub fn object_size(&self, var: VarId) -> Option<u32> {
         match self.vars.get(var.0 as usize)?.ty {
             VarTy::Bytes { size } => Some(size),
-            VarTy::Int { .. } | VarTy::Str => None,
+            VarTy::Int | VarTy::Str => None,
         }
     }
 

@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn addresses_are_followed_through_variables_and_block_parameters() {
         let m = module(
-            "var var0 = this \"p\" u64",
+            "var var0 = this \"p\" int",
             &[
                 "v0:int = builtin arg0\nbranch v0, b1, b2\nb1:\nv1:int = builtin arg3\njump b3(v1)\n\
                  b2:\nv2:int = builtin arg4\njump b3(v2)\nb3(v3:int):\nstorevar var0, v3",

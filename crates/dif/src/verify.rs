@@ -84,13 +84,10 @@ fn tables(m: &Module) -> Check {
     }
     for (i, var) in m.vars.iter().enumerate() {
         match var.ty {
-            VarTy::Int { size, .. } => {
-                ensure(matches!(size, 1 | 2 | 4 | 8), || format!("variable {i} has {size} bytes"))?;
-            }
             VarTy::Bytes { size } => {
                 ensure(size > 0 && i < VARS_MAX, || format!("variable {i} is an object of {size} bytes"))?;
             }
-            VarTy::Str => {}
+            VarTy::Int | VarTy::Str => {}
         }
         if let Some(key) = &var.key {
             ensure(var.scope != Scope::Clause, || format!("variable {i}: a clause-local array"))?;
@@ -132,6 +129,9 @@ fn datum(datum: Datum, strsize: u32) -> Check {
     match datum {
         Datum::Int { size, .. } => {
             ensure(matches!(size, 1 | 2 | 4 | 8), || format!("an integer of {size} bytes"))
+        }
+        Datum::Whole { size, .. } => {
+            ensure(matches!(size, 1 | 2 | 4), || format!("the whole of {size} bytes"))
         }
         Datum::Str { size } | Datum::Name { size } => {
             ensure(size >= 8 && size.is_multiple_of(8) && size <= strsize, || {
@@ -430,8 +430,7 @@ impl<'a> FunctionCheck<'a> {
             }
             Op::AddElem(var, key, v) => {
                 let var = self.array(*var, key, at)?;
-                let wide = matches!(var.ty, VarTy::Int { size: 8, .. });
-                ensure(wide, || format!("{} has no integers of 64 bits", var.name))?;
+                ensure(var.ty == VarTy::Int, || format!("{} has no integers", var.name))?;
                 self.word(*v, at)?;
                 Some(Ty::Int)
             }
@@ -513,7 +512,7 @@ impl<'a> FunctionCheck<'a> {
     fn store(&self, var: &VarDesc, v: Value, at: (usize, usize)) -> Check {
         match var.ty {
             VarTy::Bytes { .. } => Err(format!("{} is an object", var.name)),
-            VarTy::Int { .. } => self.word(v, at),
+            VarTy::Int => self.word(v, at),
             VarTy::Str => self.string(v, at),
         }
     }
@@ -529,6 +528,7 @@ impl<'a> FunctionCheck<'a> {
         let mut next = || values.next().copied().ok_or_else(|| "a column has no value".to_string());
         match field.datum {
             Datum::Int { .. }
+            | Datum::Whole { .. }
             | Datum::KernelStack { .. }
             | Datum::UserStack { .. }
             | Datum::KernelAddr(_) => self.word(next()?, at),
@@ -649,7 +649,7 @@ impl<'a> FunctionCheck<'a> {
 
 fn value_type(var: &VarDesc) -> Check<Ty> {
     match var.ty {
-        VarTy::Int { .. } => Ok(Ty::Int),
+        VarTy::Int => Ok(Ty::Int),
         VarTy::Str => Ok(Ty::Str),
         VarTy::Bytes { .. } => Err(format!("{} is an object", var.name)),
     }

@@ -416,8 +416,8 @@ fn int(b: &mut Bytes<'_>) -> Read1<Int> {
         return b.wrong("an integer of an unknown size");
     }
     let bits = if signed { b.int()? as u64 } else { b.uint()? };
-    let int = Int::new(bits, size, signed);
-    if int.bits == bits { Ok(int) } else { b.wrong("an integer beyond its size") }
+    let int = Int::whole(bits, size, signed);
+    if int.bits == bits { Ok(int) } else { b.wrong("an integer that is not as its type has it") }
 }
 
 /// The least number of bytes of a symbol.

@@ -36,7 +36,8 @@ impl Packet<'_> {
 /// An integer with its type in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Int {
-    /// The value, extended to 64 bits according to its type.
+    /// The value, extended to 64 bits according to its type. That of a variable may be one that its type does not
+    /// hold ([`Int::whole`]).
     pub bits: u64,
     /// The size in bytes: 1, 2, 4 or 8.
     pub size: u8,
@@ -52,14 +53,26 @@ impl Int {
         Int { bits, size, signed }
     }
 
+    /// The value of a variable, which holds 64 bits: as [`Int::new`] if it is in the range of the type, be that read as
+    /// signed or as unsigned, otherwise as it is.
+    pub fn whole(bits: u64, size: u8, signed: bool) -> Self {
+        let whole = Int { bits, size, signed };
+        if whole.is_beyond() { whole } else { Int::new(bits, size, signed) }
+    }
+
+    /// The value is in the range neither of the signed nor of the unsigned type of its size.
+    pub fn is_beyond(self) -> bool {
+        [true, false].iter().all(|signed| Int::new(self.bits, self.size, *signed).bits != self.bits)
+    }
+
     /// The value as a signed integer of its size.
     pub fn as_signed(self) -> i64 {
-        Int::new(self.bits, self.size, true).bits as i64
+        Int::whole(self.bits, self.size, true).bits as i64
     }
 
     /// The value as an unsigned integer of its size.
     pub fn as_unsigned(self) -> u64 {
-        Int::new(self.bits, self.size, false).bits
+        Int::whole(self.bits, self.size, false).bits
     }
 
     /// The value by its type.

@@ -224,14 +224,14 @@ impl Lowering<'_> {
         }
     }
 
-    /// `+=`, `++` and their like on an element of 64 bits are one operation, which is atomic: no CPU
+    /// `+=`, `++` and their like on an element that is a number are one operation, which is atomic: no CPU
     /// loses what another adds, and of several that count down one counts to 0. `None` for any other
     /// update.
     fn added(&mut self, place: &Place, new: &Expr, post: bool) -> Option<Value> {
         let Place::Elem(id, keys) = place else { return None };
         let var = self.checked.vars.get(id.0 as usize)?;
         let ExprKind::Arith(op @ (BinOp::Add | BinOp::Sub), old, by) = &new.kind else { return None };
-        let fits = matches!(var.repr, Repr::Int { size: 8, .. }) && matches!(old.kind, ExprKind::Old);
+        let fits = matches!(var.repr, Repr::Int { .. }) && matches!(old.kind, ExprKind::Old);
         if !fits {
             return None;
         }

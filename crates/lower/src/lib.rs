@@ -87,7 +87,7 @@ fn variable(v: &check::program::Var) -> ir::VarDesc {
             Scope::Clause => ir::Scope::Clause,
         },
         ty: match v.repr {
-            Repr::Int { size, signed } => VarTy::Int { size, signed },
+            Repr::Int { .. } => VarTy::Int,
             Repr::Str => VarTy::Str,
             Repr::Bytes { size } => VarTy::Bytes { size },
         },

@@ -17,6 +17,14 @@ pub enum Datum {
         /// Two's complement when set.
         signed: bool,
     },
+    /// The value of a variable of an integer type of fewer than 8 bytes: 8 bytes, because a variable holds 64 bits. It is
+    /// shown as a value of its type if it fits, as a signed or as an unsigned one, and whole if not.
+    Whole {
+        /// Of the type: 1, 2 or 4.
+        size: u8,
+        /// Of the type.
+        signed: bool,
+    },
     /// A NUL-terminated, NUL-padded string of `size` bytes (a multiple of 8).
     Str {
         /// Bytes, NUL included.
@@ -84,7 +92,11 @@ impl Datum {
             Datum::Int { size, .. } => u32::from(size),
             Datum::Str { size } | Datum::Name { size } | Datum::Bytes { size } => size,
             Datum::Interned => 4,
-            Datum::Provider | Datum::KernelStack { .. } | Datum::UserStack { .. } | Datum::KernelAddr(_) => 8,
+            Datum::Whole { .. }
+            | Datum::Provider
+            | Datum::KernelStack { .. }
+            | Datum::UserStack { .. }
+            | Datum::KernelAddr(_) => 8,
             Datum::UserAddr(_) | Datum::Address { .. } => 16,
         }
     }

@@ -66,7 +66,7 @@ mod tests {
         module.vars.extend(vars.iter().map(|scope| VarDesc {
             name: "v".into(),
             scope: *scope,
-            ty: VarTy::Int { size: 8, signed: true },
+            ty: VarTy::Int,
             key: None,
             key_size: 0,
         }));

@@ -104,7 +104,7 @@ mod tests {
         for v in 0..arrays {
             let size = if v % 4 == 0 { 256 } else { 8 };
             let key = if v % 4 == 0 { "0:str(256)" } else { "0:u64" };
-            text += &format!("var var{v} = global \"v{v}\" u64 [{key}] size {size}\n");
+            text += &format!("var var{v} = global \"v{v}\" int [{key}] size {size}\n");
         }
         for a in 0..aggs {
             text += &format!("agg agg{a} = \"a{a}\" count [0:u64] size 8\n");

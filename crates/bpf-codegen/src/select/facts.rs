@@ -171,7 +171,7 @@ fn shapes(f: &Function) -> Vec<Option<Shape>> {
 
 /// True for an integer in a register of the program.
 pub fn is_this_int(v: &dif::ir::VarDesc) -> bool {
-    v.scope == dif::ir::Scope::Clause && v.key.is_none() && matches!(v.ty, dif::ir::VarTy::Int { .. })
+    v.scope == dif::ir::Scope::Clause && v.key.is_none() && v.ty == dif::ir::VarTy::Int
 }
 
 /// Calls `f` for each value that a block's terminator uses.

@@ -181,7 +181,7 @@ impl Layout {
         for var in &module.vars {
             let (end, size) = match var.ty {
                 _ if var.scope != Scope::Clause || var.key.is_some() => (None, 0),
-                VarTy::Int { .. } => (ints_too.then_some(&mut this_size), WORD),
+                VarTy::Int => (ints_too.then_some(&mut this_size), WORD),
                 VarTy::Str => (Some(&mut this_size), module.strsize),
                 // One unused word behind it: see `maps::object_space`.
                 VarTy::Bytes { size } => (Some(&mut layout.objects), size.div_ceil(WORD) * WORD + WORD),

@@ -322,7 +322,7 @@ mod tests {
     const TEXT: &str = r#"
 module strsize 32
 string s0 = ""
-var var0 = global "n" i64
+var var0 = global "n" int
 
 clause "long" {
 b0:

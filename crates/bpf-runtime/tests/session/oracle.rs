@@ -163,7 +163,7 @@ pub fn check(module: &Module, state: &mut State, run: &Run) {
     for (i, var) in module.vars.iter().enumerate() {
         let id = VarId(i as u32);
         let size = match var.ty {
-            VarTy::Int { .. } => 8,
+            VarTy::Int => 8,
             VarTy::Str => module.strsize,
             VarTy::Bytes { size } => size.div_ceil(8) * 8,
         };

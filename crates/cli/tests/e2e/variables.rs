@@ -9,7 +9,9 @@ tests! {
     null_strings_are_assigned_compared_and_passed_on global_variables_of_each_type_keep_their_values
     associative_arrays_keep_their_elements
     what_several_cpus_add_to_an_element_at_once_is_all_counted assigning_zero_frees_an_element
-    a_unary_operator_creates_its_operand string_variables_keep_their_values a_self_timestamp_measures_a_call
+    a_unary_operator_creates_its_operand a_variable_holds_64_bits_whatever_its_type
+    keys_of_variables_are_whole
+    what_is_no_variable_is_cut_to_its_type string_variables_keep_their_values a_self_timestamp_measures_a_call
     self_variables_are_separate_in_each_thread self_arrays_are_separate_in_each_thread
     this_variables_are_separate_in_each_firing the_memory_that_is_used_is_reported_when_dynvarsize_exceeds_the_limit
     dynamic_drops_are_reported_when_memory_runs_out
@@ -26,6 +28,87 @@ fn a_unary_operator_creates_its_operand() -> Verdict {
     assert_eq!(o.out, "1 0 -1 1 8 8 -7 text\n\n");
     let o = dtrace(&["-qn", "BEGIN /!plain/ { exit(0); }"]).code(1);
     assert!(o.err.contains("plain"), "{o:?}");
+    Pass
+}
+
+// row variable.whole
+fn a_variable_holds_64_bits_whatever_its_type() -> Verdict {
+    // The first assignment makes an `int`, the later ones store times: what many published scripts do.
+    let o = dtrace(&[
+        "-qn",
+        "BEGIN { self->s = 0; n[\"k\"] = 1; } \
+         BEGIN { self->s = timestamp; this->whole = self->s; n[\"k\"] = timestamp; printf(\"%d %d %d %d\\n\", \
+           timestamp - self->s, self->s == timestamp, n[\"k\"] - timestamp, sizeof(self->s)); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "0 1 0 4\n\n", "{o:?}");
+    // Each scope, declared or not, as an element, and what is computed with it.
+    let o = dtrace(&[
+        "-qn",
+        "int g; self int t; this uint8_t c; int a[int]; int k; enum few { one = 1 } e; \
+         BEGIN { g = 4294967297; self->t = 4294967298; this->c = 300; k = 4294967299; a[k] = 4294967300; a[3] = 1; \
+           a[k]++; a[k] += 4294967296; g <<= 1; e = 4294967295 + 6; \
+           printf(\"%d %d %d %d %d %d %d\\n\", g, self->t, this->c, k, a[k], a[3], e); \
+           printf(\"%x %u %d %d\\n\", g, g, g + 1, pid ? self->t : 0); \
+           printf(\"%d %d %d\\n\", (long)g, (unsigned long)g, (g += 2) / 2); exit(0); }",
+    ])
+    .code(0);
+    let lines = "8589934594 4294967298 300 4294967299 8589934597 1 4294967301\n\
+                 200000002 8589934594 8589934595 4294967298\n8589934594 8589934594 4294967298\n";
+    assert_eq!(o.out, format!("{lines}\n"), "{o:?}");
+    // A value that fits the type, be it read as signed or as unsigned, prints as one of the type; the others whole.
+    let o = dtrace(&[
+        "-qn",
+        "int s; unsigned u; char c; BEGIN { s = 4294967295; u = -1; c = 200; printf(\"%d %u %x %d %u %x %d\\n\", \
+           s, s, s, u, u, u, c); s = -2147483649; printf(\"%d %x\\n\", s, s); print(s); s = 7; print(s); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(
+        o.out,
+        "-1 4294967295 ffffffff 4294967295 4294967295 ffffffff -56\n-2147483649 ffffffff7fffffff\n\
+                int 0xffffffff7fffffff\nint 0x7\n\n",
+        "{o:?}"
+    );
+    // The columns are those of the type.
+    let o = dtrace(&["-n", "int s; BEGIN { s = 7; trace(s); s = 4294967297; trace(s); exit(0); }"]).code(0);
+    assert!(o.out.contains(":BEGIN         7 4294967297\n"), "{o:?}");
+    Pass
+}
+
+// row variable.whole-key
+fn keys_of_variables_are_whole() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "int x; BEGIN { x = 4294967297; @n[x] = count(); @s = sum(x); x = 1; @n[x] = count(); @n[1] = count(); @s = sum(x); \
+           @q = quantize(x); x = 4294967297; @q = quantize(x); exit(0); } \
+         END { printa(\"%d %@d\\n\", @n); printa(\"%@d\\n\", @s); printa(@q); }",
+    ])
+    .code(0);
+    assert!(o.out.starts_with("4294967297 1\n1 2\n4294967298\n"), "{o:?}");
+    assert!(o.out.contains("4294967296 |@@@@@@@@@@@@@@@@@@@@                     1 "), "{o:?}");
+    let o = dtrace(&[
+        "--format",
+        "json",
+        "-qn",
+        "int x; BEGIN { x = 4294967297; trace(x); @[x] = count(); exit(0); }",
+    ])
+    .code(0);
+    assert!(
+        o.out.contains("\"name\":\"x\",\"value\":4294967297}") && o.out.contains("\"key\":[4294967297]"),
+        "{o:?}"
+    );
+    Pass
+}
+
+fn what_is_no_variable_is_cut_to_its_type() -> Verdict {
+    let o = dtrace(&[
+        "-qn",
+        "struct one { short m; char c; }; struct one v; int x; int a[3]; \
+         BEGIN { x = 4294967297; v.m = x; v.c = 300; a[1] = x; a[2] = x + 1; a[2]++; \
+           printf(\"%d %d %d %d %d %d %d\\n\", v.m, v.c, a[1], a[2], (int)x, (char)(x + 299), (short)(int)x); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "1 44 1 3 1 44 1\n\n", "{o:?}");
     Pass
 }
 
@@ -76,7 +159,7 @@ fn global_variables_of_each_type_keep_their_values() -> Verdict {
          printf(\"%d %s %d %d %d\\n\", small, text, x, y, z); exit(0); }",
     ])
     .code(0);
-    assert_eq!(o.out, "44 abc 5 6 1\n\n");
+    assert_eq!(o.out, "300 abc 5 6 1\n\n");
     Pass
 }
 

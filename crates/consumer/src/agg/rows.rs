@@ -122,6 +122,7 @@ impl<'a> Rows<'a> {
         match field.datum {
             // Every key column is a whole word.
             Datum::Int { size, signed } => Raw::Int(Int::new(word(at), size, signed)),
+            Datum::Whole { size, signed } => Raw::Int(Int::whole(word(at), size, signed)),
             Datum::Str { size } => Raw::Str(text(bytes(at, size)), size),
             Datum::Name { size } => Raw::Name(text(bytes(at, size)), size),
             Datum::Interned => {

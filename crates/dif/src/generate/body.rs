@@ -210,20 +210,17 @@ impl Body<'_> {
         self.rng.pick(&fits)
     }
 
-    /// Whether an element of the array has the 64 bits that an addition needs.
-    fn is_wide(&self, var: VarId) -> bool {
+    /// Whether the elements of the array can be added to.
+    fn is_number(&self, var: VarId) -> bool {
         let desc = self.module.vars.get(var.0 as usize);
-        desc.is_some_and(|v| matches!(v.ty, VarTy::Int { size: 8, .. }))
+        desc.is_some_and(|v| v.ty == VarTy::Int)
     }
 
-    /// A value as the variable stores it: extended to the variable's type.
+    /// A value of the variable's type.
     fn value_for(&mut self, var: VarId) -> Value {
         match self.module.vars.get(var.0 as usize).map(|v| v.ty) {
             Some(VarTy::Str) => self.string(1),
-            Some(VarTy::Int { size, signed }) => {
-                let value = self.int(2);
-                self.b.ext(size * 8, signed, value)
-            }
+            Some(VarTy::Int) => self.int(2),
             Some(VarTy::Bytes { .. }) | None => self.int(0),
         }
     }
@@ -245,7 +242,7 @@ impl Body<'_> {
         let key = self.array_key(var);
         if self.rng.one_in(4) {
             self.b.delete_elem(var, key);
-        } else if self.is_wide(var) && self.rng.one_in(3) {
+        } else if self.is_number(var) && self.rng.one_in(3) {
             let by = self.int(2);
             let sum = self.b.add_elem(var, key, by);
             self.ints.push(sum);

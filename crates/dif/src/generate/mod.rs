@@ -202,12 +202,7 @@ fn int_type(rng: &mut Rng) -> (u8, bool) {
 fn variables(rng: &mut Rng, config: &Config, module: &mut Module) {
     for scope in &config.scopes {
         for i in 0..3 {
-            let ty = if config.strings && rng.one_in(3) {
-                VarTy::Str
-            } else {
-                let (size, signed) = int_type(rng);
-                VarTy::Int { size, signed }
-            };
+            let ty = if config.strings && rng.one_in(3) { VarTy::Str } else { VarTy::Int };
             let array = config.arrays && *scope != Scope::Clause && i == 0;
             let (key, key_size) = if array {
                 let (key, size) = key(rng, config);
@@ -268,10 +263,10 @@ fn column(rng: &mut Rng, config: &Config) -> Datum {
         0 if config.strings => Datum::Provider,
         1 if config.strings && rng.one_in(4) => Datum::Address { strsize: config.strsize },
         1 if config.strings => Datum::Str { size: config.strsize },
-        _ => {
-            let (size, signed) = int_type(rng);
-            Datum::Int { size, signed }
-        }
+        _ => match int_type(rng) {
+            (size @ ..8, signed) if rng.one_in(3) => Datum::Whole { size, signed },
+            (size, signed) => Datum::Int { size, signed },
+        },
     }
 }
 

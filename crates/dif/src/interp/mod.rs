@@ -629,7 +629,10 @@ impl Frame<'_> {
         let word = |i: usize| values.get(i).map_or(0, |v| self.int(*v)).to_le_bytes();
         match datum {
             Datum::Int { size, .. } => word(0)[..usize::from(size).min(8)].to_vec(),
-            Datum::KernelStack { .. } | Datum::UserStack { .. } | Datum::KernelAddr(_) => word(0).to_vec(),
+            Datum::Whole { .. }
+            | Datum::KernelStack { .. }
+            | Datum::UserStack { .. }
+            | Datum::KernelAddr(_) => word(0).to_vec(),
             Datum::UserAddr(_) | Datum::Address { .. } => [word(0), word(1)].concat(),
             Datum::Str { size } | Datum::Name { size } => {
                 let mut text = values.first().map_or(&b""[..], |v| self.text(*v)).to_vec();

@@ -5,7 +5,7 @@
 
 use crate::eval;
 use crate::interp::Val;
-use crate::ir::{BinOp, Cond, Module, Op, StrId, Subr, Ty, UnOp, Value, VarTy};
+use crate::ir::{BinOp, Cond, Module, Op, StrId, Subr, Ty, UnOp, Value};
 
 /// What a rule can query and emit.
 pub(super) trait Context {
@@ -285,12 +285,6 @@ fn fits(k: &impl Context, v: Value, bits: u8, signed: bool) -> bool {
         Some(Op::StrLen(_)) => within(32 - k.module().strsize.leading_zeros() as u8, false),
         Some(Op::Ext { bits, signed, .. }) => within(*bits, *signed),
         Some(Op::Load { size, signed, .. }) => within(size * 8, *signed),
-        Some(Op::LoadVar(var) | Op::LoadElem(var, _)) => {
-            match k.module().vars.get(var.0 as usize).map(|d| d.ty) {
-                Some(VarTy::Int { size, signed }) => within(size * 8, signed),
-                _ => false,
-            }
-        }
         Some(Op::Bin(BinOp::And, _, mask)) => match k.def(*mask) {
             Some(Op::Const(n)) if *n >= 0 => within(64 - n.leading_zeros() as u8, false),
             _ => false,

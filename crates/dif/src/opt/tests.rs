@@ -210,7 +210,7 @@ fn same_for_all(what: &dyn std::fmt::Debug, expression: impl FnOnce(&mut Functio
     before.vars.push(VarDesc {
         name: "x".into(),
         scope: Scope::Global,
-        ty: VarTy::Int { size: 8, signed: true },
+        ty: VarTy::Int,
         key: None,
         key_size: 0,
     });

@@ -8,7 +8,7 @@
 //! ```text
 //! module strsize 256
 //! string s0 = ""
-//! var var0 = self "t" u64
+//! var var0 = self "t" int
 //! agg agg0 = "_" quantize [0:str(16)] size 16
 //!
 //! clause "clause_0" record 8 {

@@ -102,11 +102,8 @@ impl Parser {
                 let ty = match t.word()?.as_str() {
                     "str" => VarTy::Str,
                     "bytes" => VarTy::Bytes { size: t.parenthesized()? },
-                    word => {
-                        let (size, signed) =
-                            item_of(INT, word).ok_or_else(|| format!("unknown type {word}"))?;
-                        VarTy::Int { size, signed }
-                    }
+                    "int" => VarTy::Int,
+                    word => return Err(format!("unknown type {word}")),
                 };
                 let (key, key_size) =
                     if t.at_end() { (None, 0) } else { t.key().map(|(k, s)| (Some(k), s))? };
@@ -347,6 +344,10 @@ impl Cursor {
         }
         self.sign('(')?;
         let datum = match word.as_str() {
+            "whole" => {
+                let (size, signed) = self.item(INT)?;
+                Datum::Whole { size, signed }
+            }
             "str" => Datum::Str { size: self.number()? },
             "name" => Datum::Name { size: self.number()? },
             "bytes" => Datum::Bytes { size: self.number()? },

@@ -49,7 +49,7 @@ impl Printer<'_> {
             let (id, scope, name) = (VarId(i as u32), name_of(SCOPE, var.scope), quote(var.name.as_bytes()));
             write!(self.out, "var {id} = {scope} {name} ")?;
             match var.ty {
-                VarTy::Int { size, signed } => self.out.push_str(name_of(INT, (size, signed))),
+                VarTy::Int => self.out.push_str("int"),
                 VarTy::Str => self.out.push_str("str"),
                 VarTy::Bytes { size } => write!(self.out, "bytes({size})")?,
             }
@@ -312,6 +312,7 @@ impl fmt::Display for FieldText {
         write!(f, "{}:", self.0.offset)?;
         match self.0.datum {
             Datum::Int { size, signed } => f.write_str(name_of(INT, (size, signed))),
+            Datum::Whole { size, signed } => write!(f, "whole({})", name_of(INT, (size, signed))),
             Datum::Str { size } => write!(f, "str({size})"),
             Datum::Name { size } => write!(f, "name({size})"),
             Datum::Interned => f.write_str("interned"),

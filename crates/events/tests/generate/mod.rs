@@ -112,7 +112,8 @@ impl Generator {
             7 => Value::Unknown,
             0 | 1 => {
                 let (size, signed) = (self.pick(&[1, 2, 4, 8]), self.flag());
-                Value::Int(Int::new(self.number(), size, signed))
+                let int = if self.flag() { Int::new } else { Int::whole };
+                Value::Int(int(self.number(), size, signed))
             }
             2 => Value::Str { text: self.bytes(), size: self.number() as u32 >> 22 },
             3 => Value::Name { text: self.bytes(), size: self.number() as u32 >> 22 },
