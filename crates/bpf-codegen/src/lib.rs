@@ -70,7 +70,7 @@
 //! select/fetch select/layout
 //! session
 //! select/clause
-//! select/blocks select/fault select/int select/segment select/strings
+//! select/blocks select/fault select/int select/scratch select/segment select/strings
 //! select/builtin select/effect select/memory select/subr/loops
 //! select/subr/*
 //! select/subr/find select/subr/json

@@ -8,7 +8,7 @@
 //! it:
 //!
 //! ```text
-//!  5d01 oooooooooooo   scratch memory of the running clause, at offset o
+//!  5d01 sssssss ooooo   scratch memory, at offset o (22 bits) of the firing with serial number s (26 bits)
 //!  5d02 vvvv oooooooo  this->    variable v at offset o
 //!  5d03 vvvv oooooooo  self->    variable v of the current thread
 //!  5d10 vvvv oooooooo  global    variable v
@@ -16,13 +16,24 @@
 //!  anything else       user memory or invalid: readable by copyin() only
 //! ```
 //!
+//! Scratch memory lives as long as the firing: a clause that leaves an address of it in a variable keeps what it has taken
+//! ([`Module::keeps_scratch`]), and the memory of later clauses follows. What another clause takes is free at its end. A
+//! module of which no clause keeps any has the serial number 0 everywhere, because no address of it outlives its clause.
+//!
 //! An offset from a variable's address must stay within 31 bits. Beyond that, an access faults or,
 //! if the sum happens to be the address of another variable, accesses that variable.
 
-use crate::ir::{Function, Module, Op, Scope, VarId, VarTy};
+use crate::ir::{Function, Module, Op, Scope, Value, VarId, VarTy};
 
 /// The tag of scratch memory, shifted into place.
 pub const SCRATCH: u64 = 0x5d01 << 48;
+
+/// Bits of an offset in scratch memory.
+pub const SCRATCH_BITS: u32 = 22;
+
+/// The most clauses of a module for whose kept memory there is space, beside that of the running clause. Where more keep some,
+/// the last of them may fault for want of it.
+const KEEPERS_MAX: u32 = 7;
 
 /// Maximum number of variables that can have an address: the range of the variable number in an
 /// address.
@@ -37,8 +48,8 @@ pub const SCRATCH_SIZE: u32 = 4096;
 pub enum Place {
     /// Kernel memory.
     Kernel,
-    /// Scratch memory, at this offset.
-    Scratch(u64),
+    /// Scratch memory: serial number and offset.
+    Scratch(u64, u64),
     /// A variable, at this offset.
     Var(Scope, VarId, u64),
     /// Nothing that a load may read.
@@ -62,7 +73,10 @@ pub fn place(addr: u64) -> Place {
     }
     let var = VarId((addr >> 32 & 0xffff) as u32);
     let scope = match addr >> 48 {
-        0x5d01 => return Place::Scratch(addr & ((1 << 48) - 1)),
+        0x5d01 => {
+            let serial = addr << 16 >> (16 + SCRATCH_BITS);
+            return Place::Scratch(serial, addr & ((1 << SCRATCH_BITS) - 1));
+        }
         0x5d02 => Scope::Clause,
         0x5d03 => Scope::Thread,
         0x5d10 => Scope::Global,
@@ -71,9 +85,19 @@ pub fn place(addr: u64) -> Place {
     Place::Var(scope, var, addr & 0xffff_ffff)
 }
 
+/// The address of the scratch memory of the firing with this serial number.
+pub fn scratch(serial: u64) -> u64 {
+    SCRATCH | serial << (16 + SCRATCH_BITS) >> 16
+}
+
 /// The bytes that `alloca()` of this size takes.
 pub fn rounded(bytes: u64) -> u64 {
     bytes.saturating_add(7) & !7
+}
+
+/// Its result is an address of scratch memory.
+fn is_taken(op: &Op) -> bool {
+    matches!(op, Op::Alloca(_) | Op::CopyElem { .. } | Op::CopyObj { .. } | Op::StrAddr { .. })
 }
 
 impl Module {
@@ -83,6 +107,60 @@ impl Module {
             VarTy::Bytes { size } => Some(size),
             VarTy::Int | VarTy::Str => None,
         }
+    }
+
+    /// True if the clause may leave an address of scratch memory in a variable, or in other memory.
+    pub fn keeps_scratch(&self, function: &Function) -> bool {
+        // Whether each value may be such an address. Every edge goes forward.
+        let mut derived = vec![false; function.values.len()];
+        for block in &function.blocks {
+            for inst in &block.insts {
+                let of = |v: &Value| derived.get(v.0 as usize).copied().unwrap_or_default();
+                let is_derived = match &inst.op {
+                    Op::StoreVar(_, v) | Op::StoreElem(_, _, v) | Op::AddElem(_, _, v) if of(v) => {
+                        return true;
+                    }
+                    Op::Store { value, .. } if of(value) => return true,
+                    Op::Bin(_, a, b) => of(a) || of(b),
+                    Op::Un(_, a) | Op::AsPtr(_, a) | Op::AsInt(a) | Op::Ext { value: a, .. } => of(a),
+                    op => is_taken(op),
+                };
+                if let Some(result) = inst.result
+                    && let Some(place) = derived.get_mut(result.0 as usize)
+                {
+                    *place = is_derived;
+                }
+            }
+            block.term.for_each_edge(|to, args| {
+                let params = function.blocks.get(to.0 as usize).map_or(&[][..], |b| &b.params);
+                for (param, arg) in params.iter().zip(args) {
+                    let is_derived = derived.get(arg.0 as usize).copied().unwrap_or_default();
+                    if let Some(place) = derived.get_mut(param.0 as usize) {
+                        *place |= is_derived;
+                    }
+                }
+            });
+        }
+        false
+    }
+
+    /// How many clauses keep scratch memory.
+    pub fn keepers(&self) -> u32 {
+        self.clauses.iter().filter(|c| self.keeps_scratch(&c.func)).count() as u32
+    }
+
+    /// The bytes of scratch memory that each clause has at least.
+    pub fn scratch_frame(&self) -> u32 {
+        let fixed = self.clauses.iter().map(|c| self.fixed_scratch(&c.func)).max().unwrap_or(0);
+        let takes = |op: &Op| matches!(op, Op::Alloca(_) | Op::CopyOut { .. });
+        let dynamic =
+            self.clauses.iter().flat_map(|c| c.func.instructions()).any(|(_, inst)| takes(&inst.op));
+        fixed + if dynamic { self.scratchsize } else { 0 }
+    }
+
+    /// The most bytes that the clauses of a firing keep.
+    pub fn scratch_kept(&self) -> u32 {
+        self.scratch_frame().saturating_mul(self.keepers().min(KEEPERS_MAX))
     }
 
     /// The bytes at the start of a clause's scratch memory that are assigned at compile time:
@@ -109,7 +187,8 @@ mod tests {
             let addr = address(scope, VarId(300)) + 17;
             assert_eq!(place(addr), Place::Var(scope, VarId(300), 17));
         }
-        assert_eq!(place(SCRATCH + 8), Place::Scratch(8));
+        assert_eq!(place(scratch(0) + 8), Place::Scratch(0, 8));
+        assert_eq!(place(scratch((5 << 26) + 3) + 8), Place::Scratch(3, 8));
         assert_eq!(place(u64::MAX), Place::Kernel);
         assert_eq!(place(0), Place::Invalid);
         assert_eq!(place(0x7fff_0000_0000), Place::Invalid);

@@ -9,7 +9,7 @@
 
 use dif::memory::SCRATCH;
 
-use super::{Firing, ThreadStorage, self_vars, slot_at};
+use super::{Firing, ThreadStorage, near, self_vars, slot_at};
 use crate::mir::{Arg, Builder, Helper, Jmp, Label, MapRef, Size, V};
 use crate::plan::Plan;
 
@@ -50,6 +50,8 @@ pub struct AddressSpace {
     pub scratch: u32,
     /// Bytes of scratch memory.
     pub cap: u32,
+    /// Offset of the word with the address of scratch memory; `None` where that is [`SCRATCH`].
+    pub origin: Option<u32>,
 }
 
 /// The state of the firing that a look-up needs.
@@ -82,7 +84,7 @@ pub fn resolve(b: &mut Builder, plan: &Plan, space: &AddressSpace, addr: V, len:
             let other = b.label();
             let tag = b.shr(b.param(0), 48);
             b.br(Jmp::Ne, tag, (SCRATCH >> 48) as u32, other);
-            let base = b.imm(SCRATCH as i64);
+            let base = origin(b, space, slot);
             let off = b.sub(b.param(0), base);
             b.br(Jmp::Gt, off, space.cap, bad);
             let end = b.add(off, len);
@@ -179,13 +181,24 @@ pub fn unstage(
     })
 }
 
+/// The address of the firing's scratch memory.
+fn origin(b: &mut Builder, space: &AddressSpace, slot: V) -> V {
+    match space.origin {
+        Some(at) => {
+            let (base, at) = near(b, slot, at, 8);
+            b.load(Size::B8, base, at)
+        }
+        None => b.imm(SCRATCH as i64),
+    }
+}
+
 /// A pointer to `bytes` bytes of scratch memory, in a function whose first parameter is the address
 /// and whose fourth is the number of bytes taken. Jumps to `other` when the address is not in
 /// scratch memory.
 fn scratch(b: &mut Builder, space: &AddressSpace, slot: V, bytes: u32, (other, bad): (Label, Label)) -> V {
     let tag = b.shr(b.param(0), 48);
     b.br(Jmp::Ne, tag, (SCRATCH >> 48) as u32, other);
-    let base = b.imm(SCRATCH as i64);
+    let base = origin(b, space, slot);
     let off = b.sub(b.param(0), base);
     b.br(Jmp::Gt, off, space.cap - bytes, bad);
     let end = b.add(off, bytes);

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use dif::ir::{Cond, Function, InstData, Op, Space, Term, Ty, Value};
+use dif::memory::SCRATCH;
 
 use super::clause::{Clause, ClauseInstance, Faults, Firing, OpenRecord, Str, Val};
 use super::facts::{Facts, Shape};
@@ -25,7 +26,7 @@ pub fn clause<'e>(
     for block in &f.blocks {
         c.parameters(&block.params);
     }
-    c.start_scratch();
+    c.start_scratch(false);
     c.run(vec![None; f.blocks.len()])?;
     let end = c.end;
     b.bind(end);
@@ -65,6 +66,9 @@ impl<'e, 'b> Clause<'e, 'b> {
             segment: None,
             record: None,
             faults,
+            origin: Operand::Imm(SCRATCH as i64),
+            base: Operand::Imm(0),
+            keeps: false,
             top: Operand::Imm(0),
             at: (0, 0),
         }

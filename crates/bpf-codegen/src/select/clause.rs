@@ -170,6 +170,12 @@ pub(crate) struct Clause<'e, 'b> {
     /// The reserved record.
     pub(crate) record: Option<OpenRecord>,
     pub(crate) faults: Faults,
+    /// The address of the firing's scratch memory.
+    pub(crate) origin: Operand,
+    /// Bytes of scratch memory that earlier clauses of the firing keep.
+    pub(crate) base: Operand,
+    /// What the clause takes of it is kept for the clauses behind it.
+    pub(crate) keeps: bool,
     /// Amount of scratch memory taken: a constant, or a register where the clause takes more at run
     /// time.
     pub(crate) top: Operand,

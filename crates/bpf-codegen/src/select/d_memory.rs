@@ -9,11 +9,54 @@
 //!  objects  of this->, once for the clauses of probes and once for ERROR's
 //!  word     the result of an address look-up: the machine address, and the number of bytes that follow it
 //!  stage    a buffer for an object that is copied to a variable
-//!  scratch  memory of fixed-size copies and of alloca(). Where alloca() is used, as much again follows, because the
-//!           verifier combines the greatest length with the highest offset. copyout() uses that second half as a buffer
+//!  frame    where clauses keep scratch memory for those behind them: the state of the firing's scratch memory
+//!  scratch  memory of fixed-size copies and of alloca(); after what earlier clauses of the firing keep. Where alloca() is used,
+//!           as much again follows, because the verifier combines the greatest length with the highest offset. copyout() uses
+//!           that second half as a buffer
 //! ```
 
 use dif::ir::{Clause, Function, Module, Op, Scope, Space, Ty, Value, VarTy};
+use dif::memory::{SCRATCH, SCRATCH_BITS};
+
+use crate::mir::{Builder, Size, V};
+use crate::routines::{SlotRef, near};
+
+/// Begins the scratch memory of a firing, in the slot with this number: nothing is kept, and it has an address that no
+/// firing had before it, on any CPU, for the time in which 2^26 firings use the slot.
+pub fn begin_scratch(b: &mut Builder, memory: &DMemory, slot: SlotRef) {
+    let Some(frame) = memory.frame else { return };
+    let (words, at) = near(b, slot.address, frame, FRAME_BYTES);
+    let before = b.load(Size::B8, words, at + FRAME_SERIAL as i16);
+    let firings = b.add(before, 1);
+    b.store(Size::B8, words, at + FRAME_SERIAL as i16, firings);
+    // The numbers of slots are far from each other.
+    let slots = b.mul(slot.number, SLOT_DISTANCE);
+    let serial = b.add(firings, slots);
+    let high = b.shl(serial, 16 + SCRATCH_BITS);
+    let shifted = b.shr(high, 16);
+    let tag = b.imm(SCRATCH as i64);
+    let address = b.or(tag, shifted);
+    b.store(Size::B8, words, at + FRAME_ADDRESS as i16, address);
+    b.store(Size::B8, words, at + FRAME_KEPT as i16, 0);
+}
+
+/// The number of bytes that the clauses so far keep. ERROR's clauses keep theirs for each other only: [`keep_scratch`] gives the
+/// firing its own number back.
+pub fn kept_scratch(b: &mut Builder, memory: &DMemory, slot: V) -> Option<V> {
+    let (words, at) = near(b, slot, memory.frame? + FRAME_KEPT, 8);
+    let kept = b.load(Size::B8, words, at);
+    Some(b.copy(kept))
+}
+
+/// See [`kept_scratch`].
+pub fn keep_scratch(b: &mut Builder, memory: &DMemory, slot: V, kept: V) {
+    let Some(frame) = memory.frame else { return };
+    let (words, at) = near(b, slot, frame + FRAME_KEPT, 8);
+    b.store(Size::B8, words, at, kept);
+}
+
+/// An odd number near 2^26 divided by the golden ratio.
+const SLOT_DISTANCE: u32 = 41_475_557;
 
 /// Offsets of D memory in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,9 +67,23 @@ pub struct DMemory {
     pub stage: u32,
     /// Scratch memory.
     pub scratch: u32,
-    /// Bytes of scratch memory that a clause may have at most.
+    /// Bytes of scratch memory, of all clauses of a firing.
     pub cap: u32,
+    /// Bytes up to which clauses may keep scratch memory: behind them there is space for one that takes all it may.
+    pub kept: u32,
+    /// The words of [`FRAME_SERIAL`] and those after it, if a clause keeps scratch memory.
+    pub frame: Option<u32>,
 }
+
+/// Number of the slot's firings.
+pub(crate) const FRAME_SERIAL: u32 = 0;
+/// The address of the firing's scratch memory.
+pub(crate) const FRAME_ADDRESS: u32 = 8;
+/// Bytes that the clauses so far keep.
+pub(crate) const FRAME_KEPT: u32 = 16;
+/// Bytes that the clauses before the running one keep, for the functions of a split clause.
+pub(crate) const FRAME_BASE: u32 = 24;
+const FRAME_BYTES: u32 = 32;
 
 /// The D memory that some clauses need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,15 +215,18 @@ pub(crate) fn lay_out(module: &Module, needs: Needs, this: u32, end: &mut u32) -
     let objects = [take(this), take(this)];
     let word = take(if needs.word { 16 } else { 0 });
     let stage = take(needs.stage);
-    let cap = needs.fixed + if needs.dynamic { module.scratchsize } else { 0 };
+    let each = needs.fixed + if needs.dynamic { module.scratchsize } else { 0 };
+    let kept = module.scratch_kept();
+    let frame = (kept > 0).then(|| take(FRAME_BYTES));
+    let cap = kept.saturating_add(each);
     // One more word: see `maps::object_space`.
     let bytes = if needs.dynamic {
-        2 * cap + 8
+        cap.saturating_mul(2).saturating_add(8)
     } else if cap > 0 {
-        cap + 8
+        cap.saturating_add(8)
     } else {
         0
     };
     let scratch = take(bytes);
-    (DMemory { word, stage, scratch, cap }, objects)
+    (DMemory { word, stage, scratch, cap, kept, frame }, objects)
 }

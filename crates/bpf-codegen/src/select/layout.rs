@@ -164,6 +164,11 @@ impl Layout {
         Layout::divided(module, error, Division::default())
     }
 
+    /// True when the clause reaches D memory.
+    pub(crate) fn reaches_d_memory(&self, module: &Module, clause: usize) -> bool {
+        d_memory::needs(module, self.has_d_memory, module.clauses.get(clause).into_iter()).any()
+    }
+
     /// True when these clauses can reach objects of `this->`.
     pub fn reaches_objects<'m>(&self, module: &Module, clauses: impl Iterator<Item = &'m Clause>) -> bool {
         d_memory::needs(module, self.has_d_memory, clauses).objects
@@ -240,7 +245,7 @@ impl Layout {
         }
         // The size of the `this->` variables does not matter here.
         self.parts(module, &[(clause, &module.clauses[clause])], WORD, &mut end);
-        end > 0 || d_memory::needs(module, self.has_d_memory, module.clauses.get(clause).into_iter()).any()
+        end > 0 || self.reaches_d_memory(module, clause)
     }
 
     /// Lays out the slot for some clauses from `end` on.

@@ -1,4 +1,4 @@
-//! Memory access: loads and stores through pointers, objects, scratch memory.
+//! Memory access: loads and stores through pointers, objects. [`super::scratch`] takes scratch memory.
 //!
 //! Where the code shows which variable contains an address ([`Val::Place`]), an access is a load or
 //! store at the variable's storage, behind one comparison when the offset is computed. An access to
@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::mir::{Alu, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::plan::VarPlan;
 use crate::routines::{self, AddressSpace, InSlot, LookupState, Object, ObjectLocation, ThreadStorage};
+use crate::select::d_memory::FRAME_ADDRESS;
 
 /// In the last addresses, which differ only in so many bits, there are no objects of the kernel, but the
 /// vsyscall page, whose direct load older kernels do not survive.
@@ -30,23 +31,6 @@ struct Source {
 }
 
 impl Clause<'_, '_> {
-    /// Initializes scratch memory at the start of the clause: only the fixed-size copies have
-    /// space.
-    pub(crate) fn start_scratch(&mut self) {
-        let fixed = self.env.module.fixed_scratch(self.f);
-        let takes = |i: &InstData| matches!(i.op, dif::ir::Op::Alloca(_));
-        self.top = if self.f.instructions().any(|(_, i)| takes(i)) {
-            Operand::V(self.b.copy(fixed))
-        } else {
-            Operand::Imm(i64::from(fixed))
-        };
-    }
-
-    /// The end of the scratch memory that this clause may take.
-    fn limit(&self) -> u32 {
-        self.env.module.fixed_scratch(self.f) + self.env.module.scratchsize
-    }
-
     fn address_space(&self) -> AddressSpace {
         let (module, plan, layout) = (self.env.module, self.env.plan, self.env.layout);
         let has_slot = self.firing.slot.is_some();
@@ -73,6 +57,7 @@ impl Clause<'_, '_> {
             stage: layout.d_memory.stage,
             scratch: layout.d_memory.scratch,
             cap: layout.d_memory.cap,
+            origin: layout.d_memory.frame.map(|at| at + FRAME_ADDRESS),
         }
     }
 
@@ -171,7 +156,7 @@ impl Clause<'_, '_> {
     /// A pointer to `bytes` bytes of scratch memory.
     fn scratch_place(&mut self, addr: V, bytes: u32, bad: Label) -> V {
         let (cap, at) = (self.env.layout.d_memory.cap, self.env.layout.d_memory.scratch);
-        let start = self.b.imm(SCRATCH as i64);
+        let start = self.b.reg(self.origin);
         let off = self.b.sub(addr, start);
         if cap < bytes {
             self.never(bad);
@@ -323,7 +308,7 @@ impl Clause<'_, '_> {
             Space::Kernel => Source { at: address, user: false, left: None },
             Space::Scratch => {
                 let (cap, at) = (self.env.layout.d_memory.cap, self.env.layout.d_memory.scratch);
-                let (start, top) = (self.b.imm(SCRATCH as i64), self.top);
+                let (start, top) = (self.b.reg(self.origin), self.top);
                 let off = self.b.sub(address, start);
                 self.b.br(Jmp::Gt, off, cap, bad);
                 // Clamped to the maximum, so that the sum does not overflow.
@@ -454,37 +439,6 @@ impl Clause<'_, '_> {
         self.read(dst, len, &source, bad);
     }
 
-    // ---- scratch memory
-
-    pub(crate) fn alloca(&mut self, inst: &InstData, size: Value) {
-        let full = self.fault(FaultKind::NoScratch, Operand::Imm(0));
-        let limit = self.limit();
-        let Operand::V(top) = self.top else { return };
-        let size = self.reg(size);
-        self.b.br(Jmp::Gt, size, limit, full);
-        let up = self.b.add(size, 7);
-        let taken = self.b.and(up, -8);
-        let end = self.b.add(top, taken);
-        self.b.br(Jmp::Gt, end, limit, full);
-        let start = self.b.imm(SCRATCH as i64);
-        let address = self.b.or(start, top);
-        self.b.set(top, end);
-        self.set(inst, Val::Int(Operand::V(address)));
-    }
-
-    /// The address of fixed scratch memory.
-    fn fixed(&mut self, inst: &InstData, at: u32) {
-        let address = self.b.imm((SCRATCH + u64::from(at)) as i64);
-        self.set(inst, Val::Int(Operand::V(address)));
-    }
-
-    /// A pointer to fixed scratch memory.
-    fn fixed_place(&mut self, at: u32) -> V {
-        let at = self.env.layout.d_memory.scratch + at;
-        let slot = self.slot();
-        self.b.add(slot, at)
-    }
-
     pub(crate) fn str_addr(&mut self, inst: &InstData, value: Value, at: u32) {
         let s = self.string(value);
         let to = self.fixed_place(at);
@@ -519,7 +473,8 @@ impl Clause<'_, '_> {
         let len = Operand::Imm(i64::from(size));
         let source = self.source(addr, len, bad, false);
         self.read(to, len, &source, bad);
-        self.set(inst, Val::Int(Operand::Imm((SCRATCH + u64::from(at)) as i64)));
+        let address = self.fixed_address(at);
+        self.set(inst, Val::Int(address));
     }
 
     /// The offset of the copy that a value is the address of: see [`dif::ir::Op::CopyObj`].
@@ -530,7 +485,7 @@ impl Clause<'_, '_> {
         };
         let at = match self.int(v) {
             Operand::Imm(address) => (address as u64).wrapping_sub(SCRATCH) as u32,
-            // The value was defined in another segment of the clause.
+            // Behind what other clauses keep, or the value was defined in another segment of the clause.
             Operand::V(_) => self.f.instructions().find_map(|(_, i)| made(i)).unwrap_or(0),
         };
         self.fixed_place(at)
@@ -569,7 +524,7 @@ impl Clause<'_, '_> {
         match (self.values[dst.0 as usize], self.space(dst), len) {
             (_, Space::Scratch, len) => {
                 let to = self.reg(dst);
-                let start = self.b.imm(SCRATCH as i64);
+                let start = self.b.reg(self.origin);
                 let off = self.b.sub(to, start);
                 let len = match len {
                     Operand::Imm(0) => return,

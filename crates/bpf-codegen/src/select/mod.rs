@@ -15,7 +15,8 @@
 //!           (the files below add their operations)      strings   compare, measure, load, copy
 //!  int      arithmetic, checks, loads                   effect    records, variables, aggregations, exit
 //!  builtin  arguments, ids, clocks, names               fault     fault stubs and exits
-//!  memory   objects, scratch memory, pointers           d_memory  their layout in a slot
+//!  memory   objects, pointers                           d_memory  their layout in a slot
+//!  scratch  scratch memory
 //!  task     members of the current thread's task        layout    layout of a slot
 //!  split    division of long clauses                    segment   translation of one segment
 //! ```
@@ -31,6 +32,7 @@ mod fetch;
 mod int;
 mod layout;
 mod memory;
+mod scratch;
 mod segment;
 mod split;
 mod strings;
@@ -39,6 +41,7 @@ mod task;
 
 pub use blocks::clause;
 pub use clause::{ClauseInstance, Firing, FiringWalks, Walks};
+pub use d_memory::{begin_scratch, keep_scratch, kept_scratch};
 pub use facts::is_this_int;
 pub use fault::REPORT;
 pub use fetch::{clock_before_reserve, reserves};

@@ -71,7 +71,7 @@ impl Clause<'_, '_> {
                 self.values[v.0 as usize] = Some(Val::Place(*var, 0, Some(self.state(at))));
             }
         }
-        self.start_scratch();
+        self.start_scratch(self.blocks.start > 0);
         if let Operand::V(top) = self.top
             && self.blocks.start > 0
         {

@@ -5,7 +5,8 @@ use bpf_codegen::emit::assemble;
 use bpf_codegen::mir::{Builder, Helper, Label, MapRef, Operand, Param, Size, V};
 use bpf_codegen::routines::{self, Purpose, SlotRef, near};
 use bpf_codegen::select::{
-    ClauseInstance, Firing, FiringWalks, REPORT, Walks, clause, operations, stack_kind,
+    ClauseInstance, Firing, FiringWalks, REPORT, Walks, begin_scratch, clause, keep_scratch, kept_scratch,
+    operations, stack_kind,
 };
 use bpf_codegen::{CodegenError, Result, Session};
 use bpf_sys::AttachType;
@@ -119,6 +120,10 @@ fn firing(
     };
     let this = clear_this(b, session, address, session.layout.main, spec.clauses);
     let walks = expect_walks(b, session, spec, address);
+    let slot_ref = slot.and_then(|s| Some(SlotRef { address: s.address?, number: s.number }));
+    if let Some(slot) = slot_ref {
+        begin_scratch(b, &session.layout.d_memory, slot);
+    }
     let firing = Firing {
         context: spec.context,
         ctx,
@@ -127,7 +132,7 @@ fn firing(
         table: facts,
         cpu,
         clock,
-        slot: slot.and_then(|s| Some(SlotRef { address: s.address?, number: s.number })),
+        slot: slot_ref,
         parts: session.layout.main,
         walks,
         this,
@@ -235,6 +240,7 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>, clocks
             SlotRef { address, number }
         });
         let this = clear_this(b, session, slot.map(|s| s.address), session.layout.error, spec.error.clauses);
+        let kept = slot.and_then(|s| kept_scratch(b, &session.layout.d_memory, s.address));
         let context = ErrorContext { epid, head, value };
         let clock = clocks.error(b, number);
         let firing = Firing {
@@ -261,6 +267,9 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>, clocks
             let made =
                 clause(session, &firing, b, ClauseInstance { number: c.clause, epid_base: c.epid_base });
             result = std::mem::replace(&mut result, Ok(())).and(made);
+        }
+        if let (Some(slot), Some(kept)) = (slot, kept) {
+            keep_scratch(b, &session.layout.d_memory, slot.address, kept);
         }
         b.bind(done);
         b.exit(0);

@@ -11,7 +11,7 @@ tests! {
     structs_are_elements_of_associative_arrays structs_are_copied_from_the_kernel
     pointers_into_variables_read_and_write_them stores_through_pointers_to_scratch_memory
     bcopy_copies_bytes copyin_gets_the_bytes_of_a_write scratch_memory_beyond_its_size_faults
-    scratch_memory_is_freed_at_the_end_of_its_clause
+    scratch_memory_in_a_variable_lives_as_long_as_the_firing an_address_of_scratch_memory_faults_after_its_firing
     an_index_out_of_bounds_faults_in_every_kind_of_probe bad_pointers_fault_in_every_kind_of_probe
     a_store_to_kernel_memory_faults trace_of_an_object_prints_its_bytes
     self_objects_are_separate_in_each_thread keys_of_any_number_and_length_are_distinguished
@@ -194,18 +194,63 @@ fn scratch_memory_beyond_its_size_faults() -> Verdict {
     Pass
 }
 
-fn scratch_memory_is_freed_at_the_end_of_its_clause() -> Verdict {
+fn scratch_memory_in_a_variable_lives_as_long_as_the_firing() -> Verdict {
+    // Each clause has all of its memory, whatever those before it keep.
     let o = begin(
         "int *kept;
-         BEGIN { kept = (int *)alloca(8); *kept = 4; this->k = kept; printf(\"%d\\n\", *kept); }
-         BEGIN { printf(\"%d\\n\", *kept); } BEGIN { *this->k = 1; printf(\"no\\n\"); }
-         BEGIN { this->p = (int *)alloca(8); this->p[2] = 1; printf(\"no\\n\"); }
-         BEGIN { this->p = (int *)alloca(8); this->p[-1] = 1; printf(\"no\\n\"); }
+         BEGIN { kept = (int *)alloca(8); *kept = 4; this->q = (int *)alloca(3000); this->q[749] = 9; }
+         BEGIN { this->r = (int *)alloca(4096); this->r[0] = 1; this->r[1023] = 2; }
+         BEGIN { this->s = (int *)alloca(4096); this->s[0] = 5; }
+         BEGIN { printf(\"%d %d %d %d %d\\n\", *kept, this->q[749], this->r[0], this->r[1023], this->s[0]); *kept = 7; }
+         BEGIN { printf(\"%d\\n\", *kept); } BEGIN { this->p = (int *)alloca(8); this->p[2] = 1; printf(\"no\\n\"); }
          BEGIN { exit(0); }",
     );
-    assert_eq!(o.out, "4\n\n", "{o:?}");
-    assert_eq!(o.err.matches("invalid address (0x5d01").count(), 3, "{o:?}");
-    assert_eq!(o.err.matches("invalid address (0x5d00ffff").count(), 1, "{o:?}");
+    assert_eq!(o.out, "4 9 1 2 5\n7\n\n", "{o:?}");
+    assert_eq!(o.err.matches("invalid address (0x5d01").count(), 1, "{o:?}");
+    // A clause without an address in a variable keeps nothing: a hundred of them fit.
+    let script =
+        format!("{} BEGIN {{ exit(0); }}", "BEGIN { trace(*(int *)alloca(4000) * 0); } ".repeat(100));
+    let o = begin(&script);
+    assert_eq!((o.out.matches('0').count(), &*o.err), (100, ""), "{o:?}");
+    // What ERROR keeps is gone behind it, and what the clauses of the firing keep is not.
+    let o = begin(
+        "BEGIN { this->p = (int *)alloca(8); *this->p = 4; trace(*(int *)0); } BEGIN { trace(*(int *)0); }
+         BEGIN { printf(\"%d\\n\", *this->p); exit(0); }
+         ERROR { this->e = (int *)alloca(4096); this->e[0] = 77; } ERROR { printf(\"E%d \", this->e[0]); }",
+    );
+    assert_eq!(o.out, "E77 E77 4\n\n", "{o:?}");
+    // What scripts do with the memory of a process: read in one clause, used in the next ones.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        "/bin/echo abcdefgh",
+        "-n",
+        "syscall::write:entry /pid == $target && arg2 == 9/ { this->p = (char *)copyin(arg1, arg2); this->n = arg2; }
+         syscall::write:entry /pid == $target && this->n == 9/ { this->x = (char *)alloca(64); this->x[0] = 'x';
+            printf(\"<%c%c%c>\\n\", this->p[0], this->p[7], this->x[0]); }",
+    ])
+    .code(0);
+    assert!(o.out.contains("<ahx>\n"), "{o:?}");
+    Pass
+}
+
+fn an_address_of_scratch_memory_faults_after_its_firing() -> Verdict {
+    // Also where the next firing has taken memory at the same place.
+    let o = dtrace(&[
+        "-q",
+        "-c",
+        &workload("getppid", 5),
+        "-n",
+        "int *kept; int n;
+         syscall::getppid:entry /pid == $target && n/ { this->z = (int *)alloca(64); *this->z = 1; *kept = 2; printf(\"no\\n\"); }
+         syscall::getppid:entry /pid == $target/ { n++; kept = (int *)alloca(8); *kept = 1; self->kept = kept; }
+         syscall::getppid:return /pid == $target/ { this->z = (int *)alloca(64); *this->z = 1; *self->kept = 2; printf(\"no\\n\"); }
+         END { printf(\"%d\\n\", n); }",
+    ])
+    .code(0);
+    assert_eq!(o.out.trim(), "5", "{o:?}");
+    assert_eq!(o.err.matches("getppid:entry): invalid address (0x5d01").count(), 4, "{o:?}");
+    assert_eq!(o.err.matches("getppid:return): invalid address (0x5d01").count(), 5, "{o:?}");
     Pass
 }
 

@@ -1,6 +1,6 @@
 //! Generates the code of a random clause.
 
-use super::memory::DPtr;
+use super::memory::{DPtr, KEPT};
 use super::{Config, Rng};
 use crate::builder::FunctionBuilder;
 use crate::ir::{
@@ -203,7 +203,7 @@ impl Body<'_> {
     fn variable(&mut self, array: bool, text: Option<bool>) -> Option<VarId> {
         let fits: Vec<VarId> = (0u32..)
             .zip(&self.module.vars)
-            .filter(|(_, v)| !matches!(v.ty, VarTy::Bytes { .. }))
+            .filter(|(_, v)| !matches!(v.ty, VarTy::Bytes { .. }) && v.name != KEPT)
             .filter(|(_, v)| v.key.is_some() == array && text.is_none_or(|t| t == (v.ty == VarTy::Str)))
             .map(|(i, _)| VarId(i))
             .collect();

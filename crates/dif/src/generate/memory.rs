@@ -1,10 +1,11 @@
 //! Generates objects, scratch memory and pointers.
 //!
 //! The generated code reads only memory with defined content: it fills `alloca()` memory at once,
-//! and its offsets are either within the object or so far outside that the access must fault.
+//! and its offsets are either within the object or so far outside that the access must fault. The variables named [`KEPT`] lead to
+//! memory that an earlier clause of the firing has taken, or nowhere.
 
 use super::body::Body;
-use crate::ir::{BinOp, Space, Value, VarId};
+use crate::ir::{BinOp, Space, Ty, Value, VarId};
 
 /// A pointer to D memory, with the number of bytes from there that have defined content.
 #[derive(Clone, Copy)]
@@ -13,7 +14,19 @@ pub(super) struct DPtr {
     size: u32,
 }
 
+/// The variable that clauses leave addresses of scratch memory in.
+pub(super) const KEPT: &str = "kept";
+
+/// Bytes that an address in [`KEPT`] leads to.
+const KEPT_SIZE: u32 = 8;
+
 impl Body<'_> {
+    fn kept(&mut self) -> Option<VarId> {
+        let all = (0u32..).map(VarId).zip(&self.module.vars);
+        let kept: Vec<VarId> = all.filter(|(_, v)| v.name == KEPT).map(|(id, _)| id).collect();
+        self.rng.pick(&kept)
+    }
+
     fn object(&mut self, array: bool) -> Option<(VarId, u32)> {
         let module = self.module;
         let fits: Vec<(VarId, u32)> = (0u32..)
@@ -33,8 +46,17 @@ impl Body<'_> {
                 return Some(d_ptr);
             }
         }
-        let (var, size) = self.object(false)?;
-        let d_ptr = DPtr { value: self.b.addr_var(var), size };
+        let d_ptr = match self.kept() {
+            Some(kept) if self.rng.one_in(6) => {
+                let bits = self.b.load_var(kept, Ty::Int);
+                DPtr { value: self.b.as_ptr(Space::Unknown, bits), size: KEPT_SIZE }
+            }
+            _ => {
+                let (var, size) = self.object(false)?;
+                DPtr { value: self.b.addr_var(var), size }
+            }
+        };
+        let size = d_ptr.size;
         self.d_ptrs.push(d_ptr);
         (size >= least).then_some(d_ptr)
     }
@@ -174,6 +196,13 @@ impl Body<'_> {
             let mask = self.b.int(7);
             len = self.b.bin(BinOp::And, any, mask);
             self.b.copy(value, from, len);
+        }
+        if let Some(kept) = self.kept()
+            && size >= KEPT_SIZE
+            && self.rng.one_in(2)
+        {
+            let bits = self.b.as_int(value);
+            self.b.store_var(kept, bits);
         }
         self.d_ptrs.push(DPtr { value, size });
     }

@@ -15,6 +15,7 @@ mod memory;
 
 use plane::desc::{Action, AggDesc, AggFunc, Datum, Field, LayoutBuilder, RecordDesc};
 
+use self::memory::KEPT;
 use crate::ir::{Clause, IntBuiltin, Module, Scope, Space, StrBuiltin, VarDesc, VarTy};
 pub use testing::rng::Rng;
 
@@ -234,6 +235,7 @@ fn objects(rng: &mut Rng, config: &Config, module: &mut Module, scope: Scope) {
     if config.arrays && scope != Scope::Clause {
         add(rng, "oa", true);
     }
+    module.vars.push(VarDesc { name: KEPT.into(), scope, ty: VarTy::Int, key: None, key_size: 0 });
 }
 
 fn aggregations(rng: &mut Rng, config: &Config, module: &mut Module) {

@@ -2,7 +2,7 @@
 
 use super::{Fault, Frame, State, Stop, Val, World};
 use crate::ir::{FaultKind, IntBuiltin, Module, Scope, Space, StrBuiltin, Ty, Value, VarId};
-use crate::memory::{Place, SCRATCH, address, place, rounded};
+use crate::memory::{Place, address, place, rounded, scratch};
 use crate::subr::PathOf;
 
 /// Memory access of a running clause: D memory, and the memory that the [`World`] has.
@@ -10,8 +10,8 @@ pub(super) struct Memory<'a> {
     module: &'a Module,
     locals: &'a mut Vec<Option<Val>>,
     state: &'a mut State,
-    /// The scratch memory allocated so far.
-    scratch: &'a mut [u8],
+    /// The scratch memory taken so far, and the serial number of the firing.
+    scratch: (&'a mut [u8], u64),
     world: &'a mut dyn World,
 }
 
@@ -41,7 +41,9 @@ impl Memory<'_> {
     /// contains it.
     fn d_memory(&mut self, space: Space, addr: u64) -> Option<&mut [u8]> {
         let (bytes, at): (&mut [u8], u64) = match (place(addr), space) {
-            (Place::Scratch(at), Space::Scratch | Space::Unknown) => (self.scratch, at),
+            (Place::Scratch(serial, at), Space::Scratch | Space::Unknown) if serial == self.scratch.1 => {
+                (self.scratch.0, at)
+            }
             (Place::Var(scope, var, at), Space::Static | Space::Unknown) => {
                 (self.variable(scope, var)?.as_mut_slice(), at)
             }
@@ -158,12 +160,12 @@ fn bad<T>(addr: u64) -> Step<T> {
 
 impl Frame<'_> {
     pub(super) fn memory(&mut self) -> Memory<'_> {
-        let top = self.top.min(self.scratch.len());
+        let top = self.top.min(self.scratch.memory.len());
         Memory {
             module: self.module,
             locals: self.locals,
             state: self.state,
-            scratch: &mut self.scratch[..top],
+            scratch: (&mut self.scratch.memory[..top], self.scratch.serial),
             world: self.world,
         }
     }
@@ -230,12 +232,15 @@ impl Frame<'_> {
     pub(super) fn alloca(&mut self, size: Value) -> Step<i64> {
         let taken = rounded(self.int(size) as u64);
         let end = (self.top as u64).saturating_add(taken);
-        if end > self.scratch.len() as u64 {
+        if end > self.scratch.memory.len() as u64 || self.keeps && end > self.scratch.keeps_at_most {
             return Err(Stop::Fault(FaultKind::NoScratch, 0));
         }
         let at = self.top;
         self.top = end as usize;
-        Ok((SCRATCH + at as u64) as i64)
+        if self.keeps {
+            self.scratch.kept = self.top;
+        }
+        Ok((scratch(self.scratch.serial) + at as u64) as i64)
     }
 
     pub(super) fn copy(&mut self, dst: Value, src: Value, len: Value) -> Step {
@@ -255,10 +260,11 @@ impl Frame<'_> {
 
     /// Writes to fixed scratch memory. Returns the address.
     pub(super) fn put_scratch(&mut self, at: u32, bytes: &[u8]) -> i64 {
-        if let Some(to) = self.scratch.get_mut(at as usize..).and_then(|s| s.get_mut(..bytes.len())) {
+        let at = self.base + at as usize;
+        if let Some(to) = self.scratch.memory.get_mut(at..).and_then(|s| s.get_mut(..bytes.len())) {
             to.copy_from_slice(bytes);
         }
-        (SCRATCH + u64::from(at)) as i64
+        (scratch(self.scratch.serial) + at as u64) as i64
     }
 
     pub(super) fn copy_elem(&mut self, var: VarId, key: &[Value], at: u32) -> i64 {
@@ -296,7 +302,7 @@ impl Frame<'_> {
         if len == 0 {
             return Ok(());
         }
-        if len > self.scratch.len() as u64 {
+        if len > (self.scratch.memory.len() - self.base) as u64 {
             return Err(Stop::Fault(FaultKind::NoScratch, 0));
         }
         let bytes = self.bytes_at(src, len as usize)?;

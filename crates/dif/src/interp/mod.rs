@@ -190,12 +190,14 @@ impl<'m> Interpreter<'m> {
     pub fn fire(&self, clauses: &[usize], state: &mut State, world: &mut dyn World) -> Vec<Outcome> {
         state.prepare(self.module);
         let (mut locals, mut rest) = (self.locals(), None);
+        let mut scratch = self.scratch(state);
         let mut outcomes = Vec::with_capacity(clauses.len());
         for index in clauses {
             if self.ending_at_exit && state.exit.is_some() {
                 break;
             }
-            let Some(outcome) = self.run(*index, (&mut locals, &mut rest), state, world, false) else {
+            let own = (&mut locals, &mut rest, &mut scratch);
+            let Some(outcome) = self.run(*index, own, state, world, false) else {
                 continue;
             };
             world.ended(&outcome, false, state);
@@ -203,17 +205,27 @@ impl<'m> Interpreter<'m> {
                 && !self.error.is_empty()
             {
                 world.error(Some(fault));
-                let (mut own, mut own_rest) = (self.locals(), None);
+                let (mut own, mut own_rest, kept) = (self.locals(), None, scratch.kept);
                 for index in &self.error {
-                    if let Some(outcome) = self.run(*index, (&mut own, &mut own_rest), state, world, true) {
+                    let own = (&mut own, &mut own_rest, &mut scratch);
+                    if let Some(outcome) = self.run(*index, own, state, world, true) {
                         world.ended(&outcome, true, state);
                     }
                 }
+                scratch.kept = kept;
                 world.error(None);
             }
             outcomes.push(outcome);
         }
         outcomes
+    }
+
+    /// The scratch memory of the next firing.
+    fn scratch(&self, state: &mut State) -> Scratch {
+        state.firings += 1;
+        let serial = if self.module.keepers() > 0 { state.firings } else { 0 };
+        let keeps_at_most = u64::from(self.module.scratch_kept());
+        Scratch { serial, memory: Vec::new(), kept: 0, keeps_at_most }
     }
 
     fn locals(&self) -> Vec<Option<Val>> {
@@ -223,7 +235,7 @@ impl<'m> Interpreter<'m> {
     fn run(
         &self,
         index: usize,
-        (locals, rest): (&mut Vec<Option<Val>>, &mut Option<Vec<u8>>),
+        (locals, rest, scratch): (&mut Vec<Option<Val>>, &mut Option<Vec<u8>>, &mut Scratch),
         state: &mut State,
         world: &mut dyn World,
         in_error: bool,
@@ -231,8 +243,13 @@ impl<'m> Interpreter<'m> {
         let clause = self.module.clauses.get(index)?;
         let values = vec![Val::Int(0); clause.func.values.len()];
         let module = self.module;
-        let top = module.fixed_scratch(&clause.func) as usize;
-        let scratch = vec![0; top + module.scratchsize as usize];
+        let (base, fixed) = (scratch.kept, module.fixed_scratch(&clause.func) as usize);
+        let top = base + fixed;
+        scratch.memory.resize(top + module.scratchsize as usize, 0);
+        let keeps = module.keeps_scratch(&clause.func);
+        if keeps {
+            scratch.kept = top;
+        }
         let frame = Frame {
             module,
             clause,
@@ -247,10 +264,22 @@ impl<'m> Interpreter<'m> {
             record: None,
             offset: 0,
             scratch,
+            base,
+            keeps,
             top,
         };
         Some(frame.run())
     }
+}
+
+/// The scratch memory of a firing.
+struct Scratch {
+    serial: u64,
+    memory: Vec<u8>,
+    /// Bytes that the clauses so far keep.
+    kept: usize,
+    /// A clause that keeps memory faults beyond this.
+    keeps_at_most: u64,
 }
 
 /// Why a clause stops before its end.
@@ -276,9 +305,12 @@ struct Frame<'a> {
     record: Option<Record>,
     /// Position of the running instruction in block order.
     offset: u32,
-    /// Scratch memory, at its maximum size.
-    scratch: Vec<u8>,
-    /// Bytes of scratch memory allocated so far.
+    scratch: &'a mut Scratch,
+    /// Bytes of scratch memory that earlier clauses of the firing keep.
+    base: usize,
+    /// What the clause takes is kept for those behind it.
+    keeps: bool,
+    /// Bytes of scratch memory taken so far.
     top: usize,
 }
 

@@ -103,6 +103,8 @@ pub struct State {
     pub interned: Vec<Vec<u8>>,
     /// For each aggregation, words by key bytes.
     pub aggregations: Vec<BTreeMap<Vec<u8>, Vec<u64>>>,
+    /// The number of firings.
+    pub(super) firings: u64,
     pub(super) globals: BTreeMap<VarId, Val>,
     pub(super) threads: BTreeMap<((u64, u8), VarId), Val>,
     pub(super) elements: BTreeMap<ElementId, Val>,
