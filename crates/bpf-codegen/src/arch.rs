@@ -47,6 +47,8 @@ pub const SYSCALL_ARGS: [i16; 6] = [112, 104, 96, 56, 72, 64];
 pub const SYSCALL_ARGS_32: [i16; 6] = [40, 88, 96, 104, 112, 32];
 /// Offsets of the arguments of a kernel or user function: di, si, dx, cx, r8, r9.
 pub const FUNCTION_ARGS: [i16; 6] = [112, 104, 96, 88, 72, 64];
+/// Offsets of the integers that a function of Go is passed and returns (its ABIInternal): ax, bx, cx, di, si, r8 to r11.
+pub const GO_ARGS: [i16; 9] = [80, 40, 88, 112, 104, 72, 64, 56, 48];
 
 /// `thread_info.status` bit of a task in a 32-bit system call (`TS_COMPAT`, asm/thread_info.h).
 pub const TS_COMPAT: i32 = 0x0002;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use diagnostics::{Span, Tag};
 use probes::{ArgType, Args, ProbeInfo, TypeRef};
 use syntax::ast;
-use types::{Kind, TypeId};
+use types::{IntClass, Kind, TypeId};
 
 use crate::program::{Builtin, ClausePattern, Expr, ExprKind};
 use crate::session::{CheckResult, Checker, ErrorReported};
@@ -147,6 +147,7 @@ impl Checker<'_> {
         a == b
             || (a.from, a.userland, a.translated.is_some(), a.definition)
                 == (b.from, b.userland, b.translated.is_some(), b.definition)
+                && a.parts == b.parts
                 && same(a.native_type(self.types), b.native_type(self.types))
                 && same(a.shown_type(self.types), b.shown_type(self.types))
     }
@@ -228,12 +229,18 @@ impl Checker<'_> {
         if let Some(value) = self.derived_arg(arg.from, ty, span) {
             return Ok(value);
         }
+        if let Some(parts) = &arg.parts {
+            let object = self.object_of_parts(parts, ty, span);
+            return Ok(object);
+        }
         let raw = Expr { kind: ExprKind::Builtin(Builtin::Arg(arg.from)), ty: TypeId::LONG, span };
         let in_kernel = |ty| Expr { kind: ExprKind::Builtin(Builtin::KernelArg(arg.from)), ty, span };
         match self.types.base_kind(ty) {
             Kind::Pointer { userland: true, .. } => Ok(Expr { ty, ..raw }),
             Kind::Pointer { .. } => Ok(in_kernel(ty)),
             Kind::Int(int) | Kind::Enum { int, .. } if int.size <= 8 => {
+                // Of a truth value the register has one byte.
+                let raw = if int.class == IntClass::Bool { self.convert(raw, TypeId::UCHAR) } else { raw };
                 Ok(Expr { ty, ..self.convert(raw, ty) })
             }
             Kind::Sou { .. } | Kind::String | Kind::Array { .. } if arg.userland => {

@@ -10,6 +10,7 @@ use diagnostics::{Span, Tag};
 use plane::desc::{Action, Datum};
 use plane::packet;
 use plane::shape::{DEPTH, Form, Member, Shape};
+use probes::ArgPart;
 use syntax::ast;
 use types::{BitAccess, IntClass, Kind, TypeId};
 
@@ -354,14 +355,34 @@ impl Checker<'_> {
     /// `memref(address, size)`: stores both in scratch memory.
     pub(crate) fn memref(&mut self, values: Vec<Expr>, span: Span) -> Expr {
         let ty = self.types.pointer(self.types.find("uintptr_t").unwrap_or(TypeId::ULONG));
+        let stores = values.into_iter().zip([0, 8]).map(|(value, at)| (at, 8, value)).collect();
+        self.stored(16, stores, ty, span)
+    }
+
+    /// An object whose parts are arguments: a copy in scratch memory.
+    pub(crate) fn object_of_parts(&mut self, parts: &[ArgPart], ty: TypeId, span: Span) -> Expr {
+        let value = |part: &ArgPart| {
+            let kind = ExprKind::Builtin(Builtin::Arg(part.from));
+            (i64::from(part.offset), part.size, Expr { kind, ty: TypeId::LONG, span })
+        };
+        let bytes = self.types.size(ty).unwrap_or(0);
+        let inside = |part: &&ArgPart| u64::from(part.offset) + u64::from(part.size) <= bytes;
+        let stores = parts.iter().filter(inside).map(value).collect();
+        let pointer = self.types.user_pointer(ty);
+        let addr = Box::new(self.stored(bytes, stores, pointer, span));
+        Expr { kind: ExprKind::Deref { addr, user: true }, ty, span }
+    }
+
+    /// Takes scratch memory, stores values (offset, size, value) in it, and gives its address.
+    fn stored(&mut self, bytes: u64, values: Vec<(i64, u8, Expr)>, ty: TypeId, span: Span) -> Expr {
         let id = self.next_bound;
         self.next_bound += 1;
-        let both = self.int(16, TypeId::ULONG, span);
-        let allocation = ExprKind::MemoryCall { call: MemoryCall::Alloca, args: vec![both], user: false };
+        let size = self.int(i64::try_from(bytes).unwrap_or(i64::MAX), TypeId::ULONG, span);
+        let allocation = ExprKind::MemoryCall { call: MemoryCall::Alloca, args: vec![size], user: false };
         let reference = Expr { kind: ExprKind::Bound(id), ty, span };
-        let stores = values.into_iter().zip([0, 8]).map(|(value, at)| {
+        let stores = values.into_iter().map(|(at, size, value)| {
             let addr = Box::new(self.displace(reference.clone(), at, span));
-            let place = Place::Memory(Memory { addr, form: PlaceForm::Int { size: 8, signed: false } });
+            let place = Place::Memory(Memory { addr, form: PlaceForm::Int { size, signed: false } });
             Expr { kind: ExprKind::Assign(place, Box::new(value)), ty: TypeId::ULONG, span }
         });
         let stores: Vec<Expr> = stores.collect();

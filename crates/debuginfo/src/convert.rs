@@ -11,10 +11,14 @@ use gimli::{AttributeValue, DwTag, constants as dw};
 
 use crate::blob::{self, Kind, MAX_PARTS, Member};
 use crate::convention::{Convention, Rules};
+use crate::go::GoConvention;
 use crate::graph::Graph;
 use crate::index::Index;
 use crate::query::{Answer, Error, MAX_CANDIDATES, NameKind, Place, Query, in_order};
 use crate::units::{At, Entry, Units};
+
+/// What the compiler of Go calls the parameter that a generic function has for its types.
+const DICTIONARY: &str = ".dict";
 
 /// Answers a question.
 pub(crate) fn answer(units: &Units<'_>, index: &Index, query: &Query) -> Result<Answer, Error> {
@@ -23,7 +27,15 @@ pub(crate) fn answer(units: &Units<'_>, index: &Index, query: &Query) -> Result<
     match query {
         Query::Function { address, name } => {
             let Some(key) = index.function(units, *address, name) else { return Ok(answer) };
-            let (found, places) = converter.function(&units.at(key)?)?;
+            let at = units.at(key)?;
+            let (found, places) = match at.unit.language {
+                Some(dw::DW_LANG_Go) => {
+                    let (found, places, results) = converter.go_function(&at)?;
+                    answer.results = results;
+                    (found, places)
+                }
+                _ => converter.function(&at)?,
+            };
             (answer.found, answer.places) = (Some(found), places);
         }
         Query::Name(NameKind::Variable, name) => {
@@ -142,6 +154,10 @@ impl<'a> Converter<'_, 'a> {
                 self.sou(at, entry, id)?
             }
             dw::DW_TAG_enumeration_type => self.enumeration(at, entry, id)?,
+            // The address of a closure.
+            dw::DW_TAG_subroutine_type if at.unit.language == Some(dw::DW_LANG_Go) => {
+                self.graph.blob.simple(id, Kind::Ptr, "", 0);
+            }
             dw::DW_TAG_subroutine_type => {
                 let ret = self.type_of(at, entry)?;
                 let mut params = Vec::new();
@@ -394,6 +410,51 @@ impl<'a> Converter<'_, 'a> {
         let ret = result.map_or(0, |key| self.graph.id(key));
         self.graph.blob.prototype(id, ret, &list);
         Ok((id, places))
+    }
+
+    /// The same of a function of Go, and how many of the places are those of results, which are the last ones.
+    fn go_function(&mut self, at: &At<'a>) -> Result<(u32, Vec<Place>, u32), Error> {
+        let id = self.graph.blob.reserve();
+        let entry = at.entry()?;
+        let address = self.units.low_pc(&at.unit, &entry);
+        let origin = |entry: &Entry<'a>| {
+            let value = entry.attr_value(dw::DW_AT_abstract_origin)?;
+            self.units.target(&at.unit, &value)
+        };
+        // That of a function which is put inline elsewhere has the names.
+        let declared = origin(&entry).map(|declared| self.units.at(declared)).transpose()?;
+        let is_value = |child: &Entry<'a>| child.tag() == dw::DW_TAG_formal_parameter;
+        let own: Vec<Entry<'a>> = at.children(MAX_PARTS)?.into_iter().filter(is_value).collect();
+        let mut values = Vec::new();
+        match &declared {
+            None => values.extend(own.iter().map(|child| (at, child.clone(), Some(child)))),
+            Some(declared) => {
+                for child in declared.children(MAX_PARTS)?.into_iter().filter(is_value) {
+                    let key = At { unit: declared.unit.clone(), offset: child.offset() }.key();
+                    let located = own.iter().find(|own| origin(own) == Some(key));
+                    values.push((declared, child, located));
+                }
+            }
+        }
+        let mut convention = GoConvention::new(self.units);
+        let (mut params, mut results) = (Vec::new(), Vec::new());
+        for (at_value, child, located) in values {
+            let (name, ty) = self.parameter(at_value, &child)?;
+            let spots = |address| located.map_or(Vec::new(), |own| self.units.spots(&at.unit, own, address));
+            if flag(&child, dw::DW_AT_variable_parameter) {
+                results.push((name, ty, convention.result(ty, &spots(None))?));
+            } else if name != DICTIONARY {
+                params.push((name, ty, convention.parameter(ty, &spots(address))?));
+            }
+        }
+        let count = results.len() as u32;
+        let (mut list, mut places) = (Vec::new(), Vec::new());
+        for (name, ty, place) in params.into_iter().chain(results) {
+            list.push((name, ty.map_or(0, |key| self.graph.id(key))));
+            places.push(place);
+        }
+        self.graph.blob.prototype(id, 0, &list);
+        Ok((id, places, count))
     }
 
     /// Why the places of the parameters of a function cannot be told from their types.

@@ -5,7 +5,7 @@
 //!                              │                (index: hash of a name, address of a function ──► entry)
 //!  a question (Query) ──► DebugTypes::answer ──► convert: the entry, and the types that it reaches ──► a blob of BTF
 //!                              │
-//!                              └── convention: where the arguments of a function are
+//!                              └── convention, go: where the arguments of a function are
 //!
 //!  .BTF of a file ──► DebugTypes::of_btf ──► its bytes, and the places of parameters by their types
 //!  .ctf of a file ──► DebugTypes::of_ctf ──► as from DWARF: a type and what it reaches, as BTF
@@ -33,9 +33,9 @@
 //! blob query
 //! bytes ctf/one graph shapes split
 //! ctf/dict rust_layout
-//! convention
+//! convention go
 //! ctf/archive ctf/symbols lines programs units+index
-//! ctf+ctf/convert parameters
+//! ctf+ctf/convert parameters spots
 //! convert
 //! ```
 
@@ -46,6 +46,7 @@ mod bytes;
 mod convention;
 mod convert;
 mod ctf;
+mod go;
 mod graph;
 mod index;
 mod lines;
@@ -55,12 +56,13 @@ mod query;
 mod rust_layout;
 mod shapes;
 mod split;
+mod spots;
 mod units;
 
 use gimli::DwarfSections;
 
 pub use lines::{LINE_SECTIONS, Lines, MAX_INLINED, SourceFrame};
-pub use query::{Answer, Error, Load, MAX_NAME, NameKind, Place, Query};
+pub use query::{Answer, Error, Load, MAX_NAME, NameKind, ObjectPart, Place, Query};
 pub use split::{NoSplitFiles, Read, SplitFiles, SplitUnit, Take};
 
 use ctf::Ctf;
@@ -96,8 +98,8 @@ pub const BTF: &str = ".BTF";
 /// The names of the sections of a file with types as CTF: the types, and the tables of symbols that they refer to.
 pub const CTF_SECTIONS: [&str; 5] = ctf::SECTIONS;
 
-/// The names of the sections that are read. Location lists are not: the arguments are where the calling convention has them.
-pub const SECTIONS: [&str; 9] = [
+/// The names of the sections that are read.
+pub const SECTIONS: [&str; 11] = [
     ".debug_info",
     ".debug_types",
     ".debug_abbrev",
@@ -107,7 +109,12 @@ pub const SECTIONS: [&str; 9] = [
     ".debug_addr",
     ".debug_ranges",
     ".debug_rnglists",
+    LOCATIONS[0],
+    LOCATIONS[1],
 ];
+
+/// Those of them that are read of files of Go alone. In other languages the arguments are where the calling convention has them.
+pub const LOCATIONS: [&str; 2] = [".debug_loc", ".debug_loclists"];
 
 fn load<E>(from: Load<'_, E>) -> Result<DwarfSections<Vec<u8>>, E> {
     DwarfSections::load(|id| match SECTIONS.contains(&id.name()) {

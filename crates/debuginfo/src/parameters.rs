@@ -51,8 +51,8 @@ impl Shapes for Units<'_> {
             dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
                 let is_trivial = match entry.attr_value(dw::DW_AT_calling_convention) {
                     Some(AttributeValue::CallingConvention(is)) => Some(is != dw::DW_CC_pass_by_reference),
-                    // Rust moves every object as bytes.
-                    _ if at.unit.language == Some(dw::DW_LANG_Rust) => Some(true),
+                    // Rust and Go move every object as bytes.
+                    _ if matches!(at.unit.language, Some(dw::DW_LANG_Rust | dw::DW_LANG_Go)) => Some(true),
                     // GCC does not say it.
                     _ => is_trivial(self, ty, &mut MAX_PARTS.clone())?,
                 };

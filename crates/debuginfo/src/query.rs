@@ -90,8 +90,21 @@ pub enum Place {
     Argument(u8),
     /// It is the object at the address `argN`.
     Object(u8),
+    /// It is an object whose parts are arguments.
+    Parts(Vec<ObjectPart>),
     /// It is nowhere where a program in the kernel can read it, and why.
     Unreadable(String),
+}
+
+/// A number or pointer of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ObjectPart {
+    /// From the beginning of the object.
+    pub offset: u32,
+    /// 1, 2, 4 or 8 bytes.
+    pub size: u8,
+    /// It is `argN`.
+    pub argument: u8,
 }
 
 /// The answer to a question.
@@ -103,8 +116,10 @@ pub struct Answer {
     pub found: Option<u32>,
     /// The types in `btf` that are only named, with the numbers of their entries.
     pub cuts: Vec<(u32, u64)>,
-    /// Of a function, the places of its parameters.
+    /// Of a function, the places of its parameters. Those of a language with several results follow.
     pub places: Vec<Place>,
+    /// So many of the places, the last ones, are of results when the function returns. They are parameters of the prototype.
+    pub results: u32,
     /// Of a variable, its address in the file.
     pub address: Option<u64>,
     /// Names, if they were asked for.

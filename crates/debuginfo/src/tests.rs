@@ -175,6 +175,10 @@ impl Given {
         let place = |place: &Place| match place {
             Place::Argument(n) => format!("arg{n}"),
             Place::Object(n) => format!("at arg{n}"),
+            Place::Parts(parts) => {
+                let part = |part: &ObjectPart| format!("{}+{}=arg{}", part.offset, part.size, part.argument);
+                parts.iter().map(part).collect::<Vec<_>>().join(" ")
+            }
             Place::Unreadable(why) => why.split(' ').take(3).collect::<Vec<_>>().join(" "),
         };
         let places = self.answer.places.iter().map(place).collect();
@@ -458,7 +462,7 @@ fn types_in_btf_have_their_members_and_parameters() {
     let of = |place: &Place| match place {
         Place::Argument(n) => n.to_string(),
         Place::Object(n) => format!("object {n}"),
-        Place::Unreadable(_) => "-".into(),
+        Place::Parts(_) | Place::Unreadable(_) => "-".into(),
     };
     let all = |name: &str| places(name).iter().map(of).collect::<Vec<_>>().join(" ");
     assert_eq!(all("take"), "0 - 1 - - 4 5 - 15");

@@ -187,6 +187,11 @@ impl<'a> Units<'a> {
         }
     }
 
+    /// The sections that a unit is in.
+    pub(crate) fn dwarf_of(&self, of: &InFile<'a>) -> Option<&Dwarf<'a>> {
+        self.dwarf(of.file)
+    }
+
     /// Every unit, without keeping it.
     pub(crate) fn each(&self) -> impl Iterator<Item = InFile<'a>> + '_ {
         let of = move |(file, starts): (usize, &'a Vec<u64>)| {

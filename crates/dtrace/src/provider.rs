@@ -15,9 +15,9 @@ pub use bpf_codegen::{arch, context, mir};
 pub use bpf_sys;
 pub use diagnostics::Tag;
 pub use probes::{
-    ArgType, Args, Attributes, Calls, Catalog, Definition, DescError, Family, MatchError, Matches, Pattern,
-    ProbeDesc, ProbeId, ProbeInfo, ProviderFacts, ProviderStability, TypeRef, UserObject, UserVariable,
-    VariablePlace,
+    ArgPart, ArgType, Args, Attributes, Calls, Catalog, Definition, DescError, Family, MatchError, Matches,
+    Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderFacts, ProviderStability, TypeRef, UserObject,
+    UserVariable, VariablePlace,
 };
 pub use proc::Selection;
 pub use providers::{

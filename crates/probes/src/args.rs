@@ -65,10 +65,23 @@ pub struct ArgType {
     pub translated: Option<TypeRef>,
     /// True for a pointer to user memory, and for an object there.
     pub userland: bool,
+    /// The object is not in memory: its numbers and pointers are arguments.
+    pub parts: Option<Arc<[ArgPart]>>,
     /// Why the argument has no value that a program in the kernel can read.
     pub unreadable: Option<Arc<str>>,
     /// The number of the [`crate::Definition`] whose translators make it.
     pub definition: Option<u32>,
+}
+
+/// A number or pointer of an object that is passed in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ArgPart {
+    /// From the beginning of the object.
+    pub offset: u32,
+    /// 1, 2, 4 or 8 bytes.
+    pub size: u8,
+    /// It is `argN`.
+    pub from: u8,
 }
 
 /// The arguments of a probe, in order. `Err`: why they are unknown (in lower case, without a full
@@ -83,6 +96,7 @@ impl ArgType {
             from: n,
             translated: None,
             userland: false,
+            parts: None,
             unreadable: None,
             definition: None,
         }
@@ -91,7 +105,15 @@ impl ArgType {
     /// Argument `n`, untranslated, by its BTF id.
     pub fn btf(n: u8, btf: &Arc<Btf>, id: u32) -> Self {
         let native = TypeRef::Btf(btf.clone(), id);
-        Self { native, from: n, translated: None, userland: false, unreadable: None, definition: None }
+        Self {
+            native,
+            from: n,
+            translated: None,
+            userland: false,
+            parts: None,
+            unreadable: None,
+            definition: None,
+        }
     }
 
     /// An argument of a known type without a value that can be read.
@@ -104,6 +126,12 @@ impl ArgType {
     #[must_use]
     pub fn in_process(self) -> Self {
         Self { userland: true, ..self }
+    }
+
+    /// An object of a process whose numbers and pointers are arguments.
+    #[must_use]
+    pub fn in_parts(self, parts: impl Into<Arc<[ArgPart]>>) -> Self {
+        Self { userland: true, parts: Some(parts.into()), ..self }
     }
 
     /// The same argument, translated to a type.

@@ -32,7 +32,7 @@ mod misnamed;
 mod stability;
 mod version;
 
-pub use args::{ArgType, Args, TypeRef};
+pub use args::{ArgPart, ArgType, Args, TypeRef};
 pub use catalog::{
     Calls, Catalog, Definition, ListCatalog, MatchError, Matches, ProbeId, ProbeInfo, ProviderFacts,
     UserObject, UserVariable, VariablePlace,

@@ -126,6 +126,18 @@ impl FunctionName {
     }
 }
 
+/// Whose calling convention a function has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Calling {
+    /// That of C.
+    #[default]
+    C,
+    /// That of Go since 1.17, whose arguments and results are in registers of its own (ABIInternal).
+    Go,
+    /// It is in a file of Go, and its arguments are elsewhere or may be, and why.
+    Unknown(String),
+}
+
 /// A function of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Function {
@@ -142,6 +154,8 @@ pub struct Function {
     /// Why the implementation of an indirect function is not known. Address, size and places are those of the
     /// implementation if it is known, else those of the resolver.
     pub unresolved: Option<String>,
+    /// Whose calling convention it has.
+    pub calling: Calling,
     /// The entry probe for each of [`FunctionQuery::entries`], or why there is none.
     pub entries: Vec<Result<EntryProbe, String>>,
     /// Where it returns, or why there are no return probes. `None`: not asked.

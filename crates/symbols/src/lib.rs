@@ -44,7 +44,7 @@
 //! wire
 //! reader/demangle reader/elf
 //! reader/compressed reader/debug reader/elf/code reader/elf/contents reader/elf/relocations reader/perfmap
-//! reader/functions/chosen reader/functions/decode
+//! reader/functions/chosen reader/functions/decode reader/functions/go
 //! reader/elf/places
 //! reader/frames reader/functions reader/observe reader/usdt
 //! reader/describing
@@ -80,10 +80,13 @@ mod wire;
 
 pub use crate::usdt::{DescribedProbes, ProbeSite, ProviderText};
 pub use client::{Interrupted, set_debug_servers};
-pub use debuginfo::{Answer as TypesAnswer, NameKind, Place as ParameterPlace, Query as TypesQuery};
+pub use debuginfo::{
+    Answer as TypesAnswer, NameKind, ObjectPart, Place as ParameterPlace, Query as TypesQuery,
+};
 pub use frames::{CodeLoad, FrameTable};
 pub use functions::{
-    FileFunctions, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select, SymbolSource,
+    Calling, FileFunctions, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select,
+    SymbolSource,
 };
 pub use kernel::{Kernel, KernelStatus, KernelSymbol};
 pub use name::Name;

@@ -30,6 +30,11 @@ impl Condition {
         self.0
     }
 
+    /// The condition that holds where this one does not.
+    pub(crate) fn negated(self) -> Condition {
+        Condition(self.0 ^ 1)
+    }
+
     /// True if a jump with this condition jumps with these flags (`rflags`).
     pub fn holds(self, flags: u64) -> bool {
         let bit = |at: u32| flags >> at & 1 != 0;

@@ -27,6 +27,7 @@ use iced_x86::{
     Mnemonic, OpAccess, Register, UsedMemory,
 };
 
+use crate::condition::Condition;
 use crate::function::Function;
 use crate::refusal::Refusal;
 use crate::uprobe::{self, Kernel, Step};
@@ -61,6 +62,11 @@ impl Uses {
         Uses { stack: true, ..self }
     }
 
+    /// True if the clauses read nothing.
+    pub(crate) fn is_nothing(self) -> bool {
+        self == Uses::NOTHING
+    }
+
     /// Also all registers: `uregs[]`.
     pub fn and_registers(self) -> Uses {
         Uses { registers: true, stack: true, ..self }
@@ -91,6 +97,15 @@ pub struct EntryProbe {
     pub offset: u64,
     /// What the probe costs.
     pub step: Step,
+    /// The function is entered only where this holds: the instruction is a jump that leads back to the beginning later.
+    pub condition: Option<Condition>,
+}
+
+impl EntryProbe {
+    /// A place that every entry reaches once.
+    pub fn at(offset: u64, step: Step) -> EntryProbe {
+        EntryProbe { offset, step, condition: None }
+    }
 }
 
 /// Instructions that the probe is moved past at most.
@@ -115,10 +130,10 @@ impl Function<'_> {
             let is_endbr = decoded.mnemonic() == Mnemonic::Endbr64;
             match uprobe::decoded_step(code, &decoded, kernel) {
                 Ok(Step::Single) if single.is_none_or(|(_, is_endbr)| is_endbr) => {
-                    single = Some((EntryProbe { offset: offset as u64, step: Step::Single }, is_endbr));
+                    single = Some((EntryProbe::at(offset as u64, Step::Single), is_endbr));
                 }
                 Ok(Step::Single) => {}
-                Ok(step) => return Ok(EntryProbe { offset: offset as u64, step }),
+                Ok(step) => return Ok(EntryProbe::at(offset as u64, step)),
                 Err(e) if n == 0 || offset == 4 => refusal = e,
                 Err(_) => {}
             }

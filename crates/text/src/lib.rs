@@ -9,6 +9,7 @@
 //! ```text
 //!  bytes, address, entries ──► Function ──► entry(kernel, uses)   the place of the entry probe
 //!                                │    │
+//!                                │    ├───► go_entry(kernel, uses) the same for a function of Go
 //!                                │    ├───► returns(kernel)       each `ret`, each jump out of the function
 //!                                │    └───► offset(kernel, n)     the probe at an offset
 //!                                └─ instructions, branch targets, jump tables
@@ -49,6 +50,7 @@
 //! uprobe
 //! function resolver
 //! entry returns
+//! go
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -57,6 +59,7 @@ mod condition;
 mod encoding;
 pub mod entry;
 mod function;
+mod go;
 mod refusal;
 pub mod resolver;
 pub mod returns;

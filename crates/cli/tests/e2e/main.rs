@@ -60,6 +60,7 @@ mod packets;
 mod pcap;
 mod pid;
 mod pid_chosen;
+mod pid_go;
 mod pid_hard;
 mod pid_later;
 mod pid_odd;
@@ -173,6 +174,7 @@ const GROUPS: &[&[Test]] = &[
     usdt_languages::TESTS,
     usdt_later::TESTS,
     pid_chosen::TESTS,
+    pid_go::TESTS,
     pid_hard::TESTS,
     lines::TESTS,
     user_types::TESTS,

@@ -5,8 +5,9 @@
 //! ```text
 //!  bits  0–31   the index of the probe
 //!       32–55   at an entry: the bytes from the function's beginning to the place; at a return: the offset of the instruction
-//!       56–59   the condition under which a jump leaves the function
+//!       56–59   the condition under which the probe fires: a jump leaves the function, or its stack is large enough
 //!       60      there is a condition
+//!       61      the function is one of Go
 //! ```
 //!
 //! ARCH(x86-64): the registers of arguments and of results, and the flags.
@@ -17,13 +18,14 @@ use bpf_codegen::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
 use text::Condition;
 
 /// What a cookie says of a place, above the index.
-pub(super) fn place_bits(offset: u64, condition: Option<Condition>) -> u32 {
+pub(super) fn place_bits(offset: u64, condition: Option<Condition>, is_go: bool) -> u32 {
     let condition = condition.map_or(0, |c| u32::from(c.bits()) << 24 | CONDITIONAL);
-    (offset as u32 & OFFSET_MASK) | condition
+    (offset as u32 & OFFSET_MASK) | condition | if is_go { GO } else { 0 }
 }
 
 const OFFSET_MASK: u32 = (1 << 24) - 1;
 const CONDITIONAL: u32 = 1 << 28;
+const GO: u32 = 1 << 29;
 
 /// When the programs of a unit run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +35,25 @@ pub(super) enum When {
     /// At an instruction, before it is executed.
     Instruction,
     /// At an instruction that leaves a function.
-    Leaving {
-        /// Some of them are conditional.
-        conditional: bool,
-    },
+    Leaving,
     /// After a function has returned.
     Returned,
+}
+
+/// Whose calling conventions the functions of places have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Callings {
+    /// That of C.
+    pub(super) c: bool,
+    /// That of Go.
+    pub(super) go: bool,
+}
+
+impl Callings {
+    /// Those of both.
+    pub(super) fn or(self, other: Callings) -> Callings {
+        Callings { c: self.c || other.c, go: self.go || other.go }
+    }
 }
 
 /// The context of all of them: the registers of the process.
@@ -46,6 +61,10 @@ pub(super) struct Place {
     pub(super) when: When,
     /// Some entry probes are behind the first instruction.
     pub(super) moved: bool,
+    /// Some places have a condition.
+    pub(super) conditional: bool,
+    /// Whose functions they are in.
+    pub(super) callings: Callings,
     /// The sets of processes that it serves, one bit each, where the kernel runs it in all.
     pub(super) sets: Option<u64>,
     /// Which process fires is known when it does.
@@ -62,10 +81,10 @@ impl Place {
 impl Context for Place {
     fn index(&self, b: &mut Builder, ctx: V, miss: Label) -> Index {
         let cookie = b.call(Helper::GET_ATTACH_COOKIE, &[ctx]);
-        if self.when == (When::Leaving { conditional: true }) {
-            let stays = b.copy(cookie);
-            b.update(Alu::Rsh, stays, 32);
-            jump_if_it_stays(b, ctx, stays, miss);
+        if self.conditional {
+            let place = b.copy(cookie);
+            b.update(Alu::Rsh, place, 32);
+            jump_unless_it_holds(b, ctx, place, miss);
         }
         Index::V(b.low32(cookie))
     }
@@ -79,25 +98,29 @@ impl Context for Place {
     }
 
     fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {
-        match (self.when, n) {
-            (When::Entry | When::Instruction, n) => match arch::FUNCTION_ARGS.get(usize::from(n)) {
-                Some(register) => b.load(Size::B8, ctx, *register),
-                None => argument_on_the_stack(b, ctx, n),
-            },
-            (When::Leaving { .. }, 0) => {
+        match self.callings {
+            Callings { go: false, .. } => self.arg_of_c(b, ctx, n),
+            Callings { c: false, .. } => self.arg_of_go(b, ctx, n),
+            Callings { .. } => {
                 let bits = Place::bits(b, ctx);
-                b.and(bits, i64::from(OFFSET_MASK))
+                let is_go = b.and(bits, i64::from(GO));
+                let (go, end) = (b.label(), b.label());
+                let value = b.copy(0);
+                b.br(Jmp::Ne, is_go, 0, go);
+                let of_c = self.arg_of_c(b, ctx, n);
+                b.set(value, of_c);
+                b.jmp(end);
+                b.bind(go);
+                let of_go = self.arg_of_go(b, ctx, n);
+                b.set(value, of_go);
+                b.bind(end);
+                value
             }
-            (When::Leaving { .. } | When::Returned, 1) => b.load(Size::B8, ctx, regs::AX),
-            _ => b.imm(0),
         }
     }
 
     fn moved_by(&self, b: &mut Builder, ctx: V) -> Option<V> {
-        (self.moved && self.when == When::Entry).then(|| {
-            let bits = Place::bits(b, ctx);
-            b.and(bits, i64::from(OFFSET_MASK))
-        })
+        (self.moved && self.when == When::Entry).then(|| offset(b, ctx))
     }
 
     /// Behind a return the innermost frame is the caller's.
@@ -111,10 +134,41 @@ impl Context for Place {
     }
 }
 
-/// `argN` from the seventh on, which the caller has pushed: behind the return address.
-fn argument_on_the_stack(b: &mut Builder, ctx: V, n: u8) -> V {
+impl Place {
+    fn arg_of_c(&self, b: &mut Builder, ctx: V, n: u8) -> V {
+        match (self.when, n) {
+            (When::Entry | When::Instruction, n) => register_or_stack(b, ctx, &arch::FUNCTION_ARGS, n),
+            (When::Leaving, 0) => offset(b, ctx),
+            (When::Leaving | When::Returned, 1) => b.load(Size::B8, ctx, regs::AX),
+            _ => b.imm(0),
+        }
+    }
+
+    /// Results are in the registers of arguments, behind the place of the return.
+    fn arg_of_go(&self, b: &mut Builder, ctx: V, n: u8) -> V {
+        match (self.when, n) {
+            (When::Entry | When::Instruction, n) => register_or_stack(b, ctx, &arch::GO_ARGS, n),
+            (When::Leaving, 0) => offset(b, ctx),
+            (When::Leaving, n) => register_or_stack(b, ctx, &arch::GO_ARGS, n - 1),
+            // No return of Go is probed so.
+            (When::Returned, _) => b.imm(0),
+        }
+    }
+}
+
+/// The offset of a place in its function.
+fn offset(b: &mut Builder, ctx: V) -> V {
+    let bits = Place::bits(b, ctx);
+    b.and(bits, i64::from(OFFSET_MASK))
+}
+
+/// A value in one of these registers, or in the words on the stack that follow them: behind the return address.
+fn register_or_stack(b: &mut Builder, ctx: V, registers: &[i16], n: u8) -> V {
+    if let Some(register) = registers.get(usize::from(n)) {
+        return b.load(Size::B8, ctx, *register);
+    }
     let sp = b.load(Size::B8, ctx, regs::SP);
-    let behind = usize::from(n).saturating_sub(arch::FUNCTION_ARGS.len()) + 1;
+    let behind = usize::from(n).saturating_sub(registers.len()) + 1;
     let from = b.add(sp, 8 * behind as i64);
     let to = b.stack(8);
     b.slot_store(Size::B8, to, 0, 0);
@@ -123,14 +177,14 @@ fn argument_on_the_stack(b: &mut Builder, ctx: V, n: u8) -> V {
     b.slot_load(Size::B8, to, 0)
 }
 
-/// Goes to `stays` where a conditional jump does not leave the function.
-fn jump_if_it_stays(b: &mut Builder, ctx: V, bits: V, stays: Label) {
+/// Goes to `miss` where the condition of a place does not hold.
+fn jump_unless_it_holds(b: &mut Builder, ctx: V, bits: V, miss: Label) {
     const ZERO: u32 = 6;
     const SIGN: u32 = 7;
     const OVERFLOW: u32 = 11;
-    let leaves = b.label();
+    let holds = b.label();
     let conditional = b.and(bits, i64::from(CONDITIONAL));
-    b.br(Jmp::Eq, conditional, 0, leaves);
+    b.br(Jmp::Eq, conditional, 0, holds);
     let flags = b.load(Size::B8, ctx, regs::FLAGS);
     let bit = |b: &mut Builder, at: u32| {
         let shifted = b.shr(flags, i64::from(at));
@@ -155,6 +209,6 @@ fn jump_if_it_stays(b: &mut Builder, ctx: V, bits: V, stays: Label) {
     let negated = b.shr(bits, 24);
     let taken = b.xor(test, negated);
     let taken = b.and(taken, 1);
-    b.br(Jmp::Eq, taken, 0, stays);
-    b.bind(leaves);
+    b.br(Jmp::Eq, taken, 0, miss);
+    b.bind(holds);
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bpf_sys::NestedReturns;
 use probes::{Pattern, ProbeDesc, ProbeId};
+use symbols::Calling;
 use text::{EntryProbe, ReturnSite};
 
 use crate::method::{Detached, HeldFile, HeldProcess};
@@ -20,6 +21,8 @@ pub(super) struct Target {
     pub(super) offset: u64,
     /// The places in the function.
     pub(super) at: At,
+    /// Where its arguments and results are.
+    pub(super) calling: Calling,
 }
 
 /// Places in a function.

@@ -293,7 +293,7 @@ impl Provider for Pid {
         self.probes.with_known(|known| {
             known.can = Abilities { multi, sets: how(env).has_sets() };
             let mut refused = std::mem::take(&mut known.left_out);
-            let mut means = BTreeMap::new();
+            let (mut means, mut unknown) = (BTreeMap::new(), BTreeMap::new());
             let mut groups = Vec::new();
             for (group, probes) in Group::all(probes, known, how(env)) {
                 if group.set.as_ref().is_some_and(|(set, _)| *set >= SETS_MAX) {
@@ -312,10 +312,16 @@ impl Provider for Pid {
                     known.by_address.entry(pid).or_default().insert(id, desc);
                 }
                 refused.append(&mut sides.refused);
+                unknown.append(&mut sides.unknown);
                 means.append(&mut sides.means);
                 let members = group.set.as_ref().map(|set| members(set, known, env).processes.len());
                 groups.push((members, group, sides));
             }
+            // What is asked of them cannot be answered at all.
+            if let Some((desc, why)) = unknown.iter().next().filter(|_| unknown.len() == probes.len()) {
+                return Err(format!("{}`{} has no such arguments: {why}", desc.module, desc.function));
+            }
+            known.warnings.extend(left_out(&unknown));
             let mut notes = left_out(&refused);
             notes.extend(means.iter().map(|(pid, means)| match pid {
                 Some(pid) => format!("returns in process {pid} are probed by {means}"),
@@ -325,10 +331,9 @@ impl Provider for Pid {
             let mut units = Vec::new();
             for (members, group, sides) in groups {
                 // Of several programs at one place the kernel runs the newest first, and a function is entered before it returns.
-                let leaving = When::Leaving { conditional: sides.leaving.conditional };
                 let all = [
                     (sides.returned, "pid_return", When::Returned),
-                    (sides.leaving, "pid_ret", leaving),
+                    (sides.leaving, "pid_ret", When::Leaving),
                     (sides.instructions, "pid_offset", When::Instruction),
                     (sides.entries, "pid_entry", When::Entry),
                 ];
@@ -350,13 +355,12 @@ impl Provider for Pid {
         self.probes.with_known(|known| {
             let (mut entered, mut leaving, mut returned) =
                 (Side::default(), Side::default(), Side::default());
-            let (mut conditional, mut union) = (false, None::<Group>);
+            let mut union = None::<Group>;
             for (group, probes) in Group::all(probes, known, how(env)) {
                 let sides = Sides::of(&group, &probes, known, env.returns);
                 // The programs at entries and at instructions find their arguments in the same way.
                 entered.join(sides.entries);
                 entered.join(sides.instructions);
-                conditional |= sides.leaving.conditional;
                 leaving.join(sides.leaving);
                 returned.join(sides.returned);
                 union = Some(union.map_or(group.clone(), |union| union.or(group)));
@@ -364,7 +368,7 @@ impl Provider for Pid {
             let Some(union) = union else { return Vec::new() };
             let all = [
                 (entered, "pid_pages", When::Entry),
-                (leaving, "pid_ret_pages", When::Leaving { conditional }),
+                (leaving, "pid_ret_pages", When::Leaving),
                 (returned, "pid_return_pages", When::Returned),
             ];
             let unit =

@@ -18,11 +18,12 @@ use std::sync::Arc;
 
 use bpf_sys::features::{Facility, Features};
 use probes::{ProbeDesc, ProbeId};
+use symbols::Calling;
 use text::returns::Departure;
 use text::{EntryProbe, ReturnSite, Step};
 
 use super::Returns;
-use super::context::{Place, When, place_bits};
+use super::context::{Callings, Place, When, place_bits};
 use super::known::{At, Known, Target};
 use super::source::FEW_PROCESSES;
 use crate::method::{HeldFile, HeldProcess, UprobeFile, UprobeSite, Uprobes};
@@ -113,8 +114,6 @@ struct Chosen<'a> {
     /// The only process, if the link is that of a process.
     process: Option<&'a Arc<HeldProcess>>,
     probe: EntryProbe,
-    /// What the program has to know of it.
-    place: u32,
 }
 
 /// Places of one kind.
@@ -127,6 +126,7 @@ pub(super) struct Side {
     sites: usize,
     pub(super) moved: bool,
     pub(super) conditional: bool,
+    callings: Callings,
 }
 
 impl Side {
@@ -148,6 +148,8 @@ impl Side {
         }
         self.probes.extend(other.probes.into_iter().map(|(index, p)| (base + index, p)));
         self.moved |= other.moved;
+        self.conditional |= other.conditional;
+        self.callings = self.callings.or(other.callings);
         self.sites += other.sites;
         self.single += other.single;
     }
@@ -158,12 +160,16 @@ impl Side {
         }
         let index = self.probes.len() as u32;
         self.probes.push((index, probe.clone()));
-        for Chosen { target, process, probe: at, place } in chosen {
+        for Chosen { target, process, probe: at } in chosen {
+            let place = place_bits(at.offset, at.condition, target.calling == Calling::Go);
             let offset = target.offset.saturating_add(at.offset);
-            let site = UprobeSite { index, offset, semaphore: 0, place: *place, probe: probe.desc.clone() };
+            let site = UprobeSite { index, offset, semaphore: 0, place, probe: probe.desc.clone() };
             self.of(*process, &target.file).sites.push(site);
             self.sites += 1;
             self.single += usize::from(at.step == Step::Single);
+            self.conditional |= at.condition.is_some();
+            let go = target.calling == Calling::Go;
+            self.callings = self.callings.or(Callings { c: !go, go });
         }
     }
 
@@ -190,7 +196,14 @@ impl Side {
             role: Role::Probe,
             probes: self.probes,
             space,
-            context: Arc::new(Place { when, moved: self.moved, sets: group.sets, several: group.several }),
+            context: Arc::new(Place {
+                when,
+                moved: self.moved,
+                conditional: self.conditional,
+                callings: self.callings,
+                sets: group.sets,
+                several: group.several,
+            }),
             method: Arc::new(Uprobes {
                 files: self.files.into_values().collect(),
                 at_return,
@@ -242,6 +255,8 @@ pub(super) struct Sides {
     pub(super) leaving: Side,
     pub(super) returned: Side,
     pub(super) refused: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
+    /// Probes whose clauses read arguments that nobody knows.
+    pub(super) unknown: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
     /// How returns are probed, by process. In a set they are all probed in one way.
     pub(super) means: BTreeMap<Option<u32>, String>,
     /// The probes of functions whose return addresses the kernel keeps, by process.
@@ -290,13 +305,19 @@ impl Sides {
         returns: Returns,
         places: &mut Places<'a>,
     ) {
-        let chosen = |probe, place| Chosen { target, process, probe, place };
+        let chosen = |probe| Chosen { target, process, probe };
+        if let Calling::Unknown(why) = &target.calling
+            && probe.args != 0
+        {
+            self.unknown.insert(probe.desc.clone(), why.as_str().into());
+            return;
+        }
         match &target.at {
-            At::Offset(at) => places.instructions.push(chosen(*at, 0)),
+            At::Offset(at) => places.instructions.push(chosen(*at)),
             At::Entry(at) => match &at[class(probe)] {
                 Ok(at) => {
                     self.entries.moved |= at.offset != 0;
-                    places.entries.push(chosen(*at, place_bits(at.offset, None)));
+                    places.entries.push(chosen(*at));
                 }
                 Err(why) => drop(self.refused.insert(probe.desc.clone(), why.clone())),
             },
@@ -315,12 +336,15 @@ impl Sides {
                     (Returns::Auto, Some(why)) => format!("the instructions that return: {why}"),
                     (Returns::Instructions, _) => "the instructions that return".into(),
                 };
-                let by_uretprobe = wanted == "uretprobe" && returns_by_the_stack(probe, sites);
+                // The runtime of Go moves stacks.
+                let by_uretprobe = wanted == "uretprobe"
+                    && target.calling == Calling::C
+                    && returns_by_the_stack(probe, sites);
                 self.means.insert(pid, wanted);
                 match entry {
                     Ok(at) if by_uretprobe => {
                         self.by_address.extend(pid.map(|pid| (pid, probe.id, probe.desc.clone())));
-                        places.returned.push(chosen(*at, 0));
+                        places.returned.push(chosen(*at));
                     }
                     _ => {
                         for site in sites {
@@ -328,9 +352,8 @@ impl Sides {
                                 Departure::Branch(condition) => Some(condition),
                                 Departure::Return | Departure::Jump | Departure::IndirectJump => None,
                             };
-                            self.leaving.conditional |= condition.is_some();
-                            let at = EntryProbe { offset: site.offset, step: site.step };
-                            places.leaving.push(chosen(at, place_bits(site.offset, condition)));
+                            let at = EntryProbe { offset: site.offset, step: site.step, condition };
+                            places.leaving.push(chosen(at));
                         }
                     }
                 }

@@ -503,7 +503,7 @@ impl<'a> Match<'a> {
             let places = [place(0), place(1), place(2), place(3)];
             match places.iter().find_map(|p| p.as_ref().err()).cloned() {
                 Some(why) if places.iter().all(Result::is_err) => self.leave_out(object, shown, "entry", why),
-                _ => self.add(object, shown, "entry", function.offset, At::Entry(places)),
+                _ => self.add(object, shown, "entry", function, At::Entry(places)),
             }
         }
         if self.wanted.returns {
@@ -513,7 +513,7 @@ impl<'a> Match<'a> {
                 }
                 Some(Ok(sites)) => {
                     let at = At::Return { entry: place(WITH_STACK), sites: sites.clone() };
-                    self.add(object, shown, "return", function.offset, at);
+                    self.add(object, shown, "return", function, at);
                 }
                 Some(Err(why)) => self.leave_out(object, shown, "return", why.as_str().into()),
                 None => {}
@@ -551,8 +551,8 @@ impl<'a> Match<'a> {
             let site = sites.iter().find(|site| u64::from(site.offset) == offset);
             return match site.map(|site| site.step) {
                 Some(Some(step)) => {
-                    let at = At::Offset(EntryProbe { offset, step });
-                    self.add(object, shown, &format!("{wanted:x}"), function.offset, at);
+                    let at = At::Offset(EntryProbe::at(offset, step));
+                    self.add(object, shown, &format!("{wanted:x}"), function, at);
                 }
                 Some(None) => {
                     let why = MatchError::new(format!("the kernel takes no probe at {name}+{offset:#x}"));
@@ -577,8 +577,8 @@ impl<'a> Match<'a> {
         for site in sites {
             let text = format!("{:x}", site.offset);
             if let Some(step) = site.step.filter(|_| glob_matches(&self.pattern.name, &text)) {
-                let at = At::Offset(EntryProbe { offset: site.offset.into(), step });
-                self.add(object, shown, &text, function.offset, at);
+                let at = At::Offset(EntryProbe::at(site.offset.into(), step));
+                self.add(object, shown, &text, function, at);
             }
         }
     }
@@ -587,12 +587,13 @@ impl<'a> Match<'a> {
         Arc::new(ProbeDesc::new(self.provider.clone(), object.name.clone(), function, name))
     }
 
-    fn add(&mut self, object: &Listed<'_>, function: &str, name: &str, offset: u64, at: At) {
+    fn add(&mut self, object: &Listed<'_>, shown: &str, name: &str, function: &Function, at: At) {
         let (processes, file) = (self.processes.clone(), object.file.clone());
-        let target = Target { processes, file, offset, at };
+        let (offset, calling) = (function.offset, function.calling.clone());
+        let target = Target { processes, file, offset, at, calling };
         let number = self.found.len();
         let (_, targets) =
-            self.found.entry(self.desc(object, function, name)).or_insert_with(|| (number, Vec::new()));
+            self.found.entry(self.desc(object, shown, name)).or_insert_with(|| (number, Vec::new()));
         targets.push(target);
     }
 

@@ -1,6 +1,7 @@
 //! The places that are chosen for the probes of known functions.
 
 use probes::ProbeId;
+use symbols::Calling;
 use text::returns::Departure;
 use text::{Condition, EntryProbe, ReturnSite, Step};
 
@@ -19,7 +20,9 @@ fn known(desc: &Arc<ProbeDesc>, at: At, unwinds: Option<&str>) -> Known {
     let pid = std::process::id();
     let processes = [Arc::new(HeldProcess::open(pid).unwrap())].into();
     let file = HeldFile::at("/x".into(), "x".into()).into();
-    known.targets.insert(desc.clone(), vec![Target { processes, file, offset: 0x1000, at }]);
+    known
+        .targets
+        .insert(desc.clone(), vec![Target { processes, file, offset: 0x1000, at, calling: Calling::C }]);
     known.unwinds.insert(pid, unwinds.map(String::from));
     known
 }
@@ -34,7 +37,7 @@ fn places(side: &Side) -> Vec<(u64, u32)> {
 
 #[test]
 fn the_place_of_an_entry_depends_on_what_clauses_use() {
-    let at = |offset| Ok(EntryProbe { offset, step: Step::Emulated });
+    let at = |offset| Ok(EntryProbe::at(offset, Step::Emulated));
     for (args, stack, registers, place) in [
         (0, false, false, 9),
         (1, false, false, 5),
@@ -54,7 +57,7 @@ fn the_place_of_an_entry_depends_on_what_clauses_use() {
 #[test]
 fn an_entry_that_no_probe_can_be_at_is_left_out() {
     let probe = probe(0, true, false);
-    let at = Ok(EntryProbe { offset: 0, step: Step::Emulated });
+    let at = Ok(EntryProbe::at(0, Step::Emulated));
     let why: Arc<str> = "why".into();
     let known = known(&probe.desc, At::Entry([at.clone(), at.clone(), Err(why.clone()), at]), None);
     let sides = Sides::of(&Group::default(), std::slice::from_ref(&probe), &known, Returns::Auto);
@@ -66,7 +69,7 @@ fn an_entry_that_no_probe_can_be_at_is_left_out() {
 fn returns_are_probed_by_uretprobe_only_where_nothing_unwinds() {
     let sites = vec![site(8, Departure::Return), site(3, Departure::Branch(Condition::from_bits(5)))];
     let probe = probe(0, false, false);
-    let entry = Ok(EntryProbe { offset: 1, step: Step::Emulated });
+    let entry = Ok(EntryProbe::at(1, Step::Emulated));
     let at = At::Return { entry, sites };
     let by = |unwinds, returns| {
         let sides = Sides::of(
@@ -77,12 +80,44 @@ fn returns_are_probed_by_uretprobe_only_where_nothing_unwinds() {
         );
         (places(&sides.returned), places(&sides.leaving), sides.leaving.conditional)
     };
-    let uretprobe = (vec![(0x1001, 0)], vec![], false);
+    let uretprobe = (vec![(0x1001, 1)], vec![], false);
     let instructions = (vec![], vec![(0x1008, 8), (0x1003, 3 | 5 << 24 | 1 << 28)], true);
     assert_eq!(by(None, Returns::Auto), uretprobe);
     assert_eq!(by(Some("libgcc_s"), Returns::Auto), instructions);
     assert_eq!(by(Some("libgcc_s"), Returns::Uretprobe), uretprobe);
     assert_eq!(by(None, Returns::Instructions), instructions);
+}
+
+/// The same target, of a function of Go or of one whose arguments are not known.
+fn called(calling: Calling, probe: &EnabledProbe, at: At) -> Sides {
+    let mut known = known(&probe.desc, at, None);
+    known.targets.values_mut().flatten().for_each(|target| target.calling = calling.clone());
+    Sides::of(&Group::default(), std::slice::from_ref(probe), &known, Returns::Auto)
+}
+
+#[test]
+fn a_function_of_go_is_entered_where_its_stack_is_large_enough_and_returns_at_its_instructions() {
+    let probe = probe(1, false, false);
+    let at = Ok(EntryProbe { condition: Some(Condition::from_bits(7)), ..EntryProbe::at(4, Step::Emulated) });
+    let entered = called(Calling::Go, &probe, At::Entry([at.clone(), at.clone(), at.clone(), at.clone()]));
+    assert_eq!(places(&entered.entries), [(0x1004, 4 | 7 << 24 | 1 << 28 | 1 << 29)]);
+    assert!(entered.entries.conditional);
+    let returned = || At::Return { entry: at.clone(), sites: vec![site(8, Departure::Return)] };
+    let sides = called(Calling::Go, &probe, returned());
+    assert_eq!((places(&sides.returned), places(&sides.leaving)), (vec![], vec![(0x1008, 8 | 1 << 29)]));
+    assert_eq!(places(&called(Calling::C, &probe, returned()).leaving), []);
+}
+
+#[test]
+fn arguments_that_are_not_known_have_no_probe_and_entries_without_them_have() {
+    let at = Ok(EntryProbe::at(0, Step::Emulated));
+    let entry = || At::Entry([at.clone(), at.clone(), at.clone(), at.clone()]);
+    let calling = Calling::Unknown("why".into());
+    let reads = probe(1, false, false);
+    let sides = called(calling.clone(), &reads, entry());
+    assert!(places(&sides.entries).is_empty());
+    assert_eq!(left_out(&sides.unknown), ["left out: 1 (m`f:entry): why"]);
+    assert_eq!(places(&called(calling, &probe(0, false, false), entry()).entries), [(0x1000, 0)]);
 }
 
 #[test]

@@ -15,9 +15,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use files::FileId;
-use probes::{ArgType, Args, FIELD_LIMITS, ProbeDesc, UserObject, UserVariable, VariablePlace, is_glob};
+use probes::{
+    ArgPart, ArgType, Args, FIELD_LIMITS, ProbeDesc, UserObject, UserVariable, VariablePlace, is_glob,
+};
 use symbols::{
-    FunctionQuery, MappedText, NameKind, ParameterPlace, Processes, Select, TypesAnswer, TypesQuery,
+    Calling, FunctionQuery, MappedText, NameKind, ParameterPlace, Processes, Select, TypesAnswer, TypesQuery,
 };
 use types::TagKind;
 use types::btf::{Btf, Def, Origin};
@@ -68,7 +70,15 @@ const FEW_FUNCTIONS: u32 = 4;
 struct Functions {
     asked: u32,
     /// Address and name in the table of symbols, by the name of the probe.
-    all: Option<HashMap<String, Vec<(u64, String)>>>,
+    all: Option<HashMap<String, Vec<Symbol>>>,
+}
+
+/// A function in the table of symbols.
+#[derive(Clone)]
+struct Symbol {
+    address: u64,
+    name: String,
+    calling: Calling,
 }
 
 /// An answer, as types.
@@ -143,7 +153,10 @@ impl UserTypes {
         };
         let run = self.run(pid, &probe.module)?;
         let mut prototypes: Vec<Arc<[ArgType]>> = Vec::new();
-        for (address, name) in self.functions(&run, &probe.function)? {
+        for Symbol { address, name, calling } in self.functions(&run, &probe.function)? {
+            if let Calling::Unknown(why) = calling {
+                return Err(why);
+            }
             // Copies of a function that the compiler has made for some of its callers.
             let is_copy = [".isra.", ".constprop.", ".part."].iter().any(|mark| name.contains(mark));
             if is_copy {
@@ -163,8 +176,8 @@ impl UserTypes {
         }
     }
 
-    /// The functions of a file that have the name of a probe: addresses and names in the table of symbols.
-    fn functions(&self, run: &Run, name: &str) -> Result<Vec<(u64, String)>, String> {
+    /// The functions of a file that have the name of a probe.
+    fn functions(&self, run: &Run, name: &str) -> Result<Vec<Symbol>, String> {
         let mut reading = lock(&self.reading);
         let known = reading.functions.entry(run.number).or_default();
         known.asked += 1;
@@ -175,15 +188,16 @@ impl UserTypes {
         let is_one = known.asked <= FEW_FUNCTIONS && !is_glob(name);
         let select = if is_one { Select::Matching(vec![name.to_owned()]) } else { Select::All };
         let listed = reading.symbols().functions(run.text.file, &FunctionQuery::names(select))?;
-        let mut all: HashMap<String, Vec<(u64, String)>> = HashMap::new();
+        let mut all: HashMap<String, Vec<Symbol>> = HashMap::new();
         for function in &listed.functions {
-            let raw = function.names.first().map_or("", |name| &name.raw);
+            let raw = function.names.first().map(|name| name.raw.clone()).unwrap_or_default();
             let names = function.names.iter().flat_map(|name| [name.shown(), &name.raw]);
             let mut names: Vec<&str> = names.map(|name| cut(name, FIELD_LIMITS[2])).collect();
             names.sort_unstable();
             names.dedup();
             for name in names {
-                all.entry(name.to_owned()).or_default().push((function.address, raw.to_owned()));
+                let (address, calling) = (function.address, function.calling.clone());
+                all.entry(name.to_owned()).or_default().push(Symbol { address, name: raw.clone(), calling });
             }
         }
         let found = all.get(name).cloned().unwrap_or_default();
@@ -273,20 +287,40 @@ fn entry(found: &Found) -> Arc<[ArgType]> {
     let Some(Def::FuncProto { params, .. }) = found.answer.found.and_then(|id| found.btf.def(id)) else {
         return Arc::new([]);
     };
-    let args = params.zip(&found.answer.places).map(|(param, place)| match place {
-        ParameterPlace::Argument(n) => ArgType::btf(*n, &found.btf, param.ty),
-        ParameterPlace::Object(n) => ArgType::btf(*n, &found.btf, param.ty).in_process(),
-        ParameterPlace::Unreadable(why) => ArgType::btf(0, &found.btf, param.ty).unreadable(why.as_str()),
-    });
-    args.collect()
+    let results = found.answer.results as usize;
+    let places = &found.answer.places;
+    let count = places.len().saturating_sub(results);
+    params.zip(places).take(count).map(|(param, place)| argument(found, param.ty, place)).collect()
+}
+
+/// An argument of a type, at a place.
+fn argument(found: &Found, ty: u32, place: &ParameterPlace) -> ArgType {
+    let of = |n| ArgType::btf(n, &found.btf, ty);
+    match place {
+        ParameterPlace::Argument(n) => of(*n),
+        ParameterPlace::Object(n) => of(*n).in_process(),
+        ParameterPlace::Parts(parts) => {
+            let part = |p: &symbols::ObjectPart| ArgPart { offset: p.offset, size: p.size, from: p.argument };
+            of(0).in_parts(parts.iter().map(part).collect::<Vec<_>>())
+        }
+        ParameterPlace::Unreadable(why) => of(0).unreadable(why.as_str()),
+    }
 }
 
 /// The arguments of a return: the offset, and what the function returns.
 fn result(found: &Found) -> Arc<[ArgType]> {
     let offset = ArgType::text(0, OFFSET);
-    let Some(Def::FuncProto { ret, .. }) = found.answer.found.and_then(|id| found.btf.def(id)) else {
+    let Some(Def::FuncProto { ret, params, .. }) = found.answer.found.and_then(|id| found.btf.def(id)) else {
         return Arc::new([offset]);
     };
+    let results = found.answer.results as usize;
+    if results > 0 {
+        let places = &found.answer.places;
+        let before = places.len().saturating_sub(results);
+        let results = params.zip(places).skip(before);
+        let results = results.map(|(param, place)| argument(found, param.ty, place));
+        return std::iter::once(offset).chain(results).collect();
+    }
     if ret == 0 {
         return Arc::new([offset]);
     }

@@ -17,16 +17,18 @@ use super::demangle;
 use super::elf::code::{CodeSymbol, Region, SymbolKind, SymbolTable, TableKind};
 use super::elf::{Elf, ElfError, shortened};
 use crate::functions::{
-    FileFunctions, Function, FunctionName, FunctionQuery, Select, Selector, SymbolSource,
+    Calling, FileFunctions, Function, FunctionName, FunctionQuery, Select, Selector, SymbolSource,
 };
 use crate::wire::functions::{Instructions, MAX_NAMES, MAX_RETURNS, Running};
 
 mod chosen;
 mod decode;
+mod go;
 mod unwind;
 
 use chosen::Chosen;
 use decode::{Decoder, Place};
+use go::GoTable;
 
 /// Symbols before an address that are looked at for one that covers it.
 const NEAR: usize = 64;
@@ -60,6 +62,10 @@ pub(crate) struct Listing<'a> {
     /// The addresses of functions and global labels.
     starts: Vec<u64>,
     file: FileFunctions,
+    /// The functions of Go.
+    go: Option<GoTable>,
+    /// There is a function with the arguments of Go before 1.17 beside one with those of today.
+    go_registers: bool,
     /// See [`decode::EXTRA`].
     extra: u64,
 }
@@ -79,7 +85,8 @@ impl<'a> Listing<'a> {
     pub(crate) fn memory(sources: &Sources) -> u64 {
         let tables = Listing::tables(sources);
         // The symbols are copied once, and their addresses a second time.
-        tables.map(|(elf, kind)| elf.functions_size(kind).saturating_mul(3)).fold(0, u64::saturating_add)
+        let sizes = tables.map(|(elf, kind)| elf.functions_size(kind).saturating_mul(3));
+        sizes.fold(GoTable::size(sources.own), u64::saturating_add)
     }
 
     fn tables<'b>(sources: &Sources<'b>) -> impl Iterator<Item = (&'b Elf, TableKind)> {
@@ -106,6 +113,8 @@ impl<'a> Listing<'a> {
             symbols: Vec::new(),
             starts: Vec::new(),
             file: FileFunctions { entry: own.entry_point(), ..FileFunctions::default() },
+            go: None,
+            go_registers: false,
             extra: decode::EXTRA,
         };
         for (number, (elf, kind)) in (0..).zip(Listing::tables(sources)) {
@@ -128,9 +137,36 @@ impl<'a> Listing<'a> {
         listing.symbols.sort_unstable_by_key(|s| (s.symbol.addr, s.table, s.symbol.name));
         listing.starts = listing.symbols.iter().filter(|s| is_start(s)).map(|s| s.symbol.addr).collect();
         listing.starts.dedup();
+        if GoTable::size(own) > 0 {
+            listing.read_go(most);
+        }
         listing.symbols.retain(|s| s.symbol.kind != SymbolKind::Label);
         listing.file.total = groups(&listing.symbols).count() as u64;
         Ok(listing)
+    }
+
+    fn read_go(&mut self, most: u64) {
+        let mut text = None;
+        for s in &self.symbols {
+            let Some(table) = self.tables.get(usize::from(s.table)) else { continue };
+            let name = table.name(s.symbol.name);
+            self.go_registers |= name.ends_with(go::ON_THE_STACK.as_bytes());
+            if name == go::TEXT {
+                text = Some(s.symbol.addr);
+            }
+        }
+        self.go = GoTable::read(self.own, text, most);
+    }
+
+    /// Whose calling convention a function has.
+    fn calling(&self, function: &Function) -> Calling {
+        let Some(go) = &self.go else { return Calling::C };
+        if function.names.iter().any(|name| name.raw.ends_with(go::ON_THE_STACK)) {
+            return Calling::Unknown(
+                "it has its arguments on the stack, as functions in assembly have them (ABI0)".into(),
+            );
+        }
+        go.calling(function.address, self.go_registers)
     }
 
     /// What is known of the file.
@@ -166,6 +202,7 @@ impl<'a> Listing<'a> {
                 let resolved = chosen::resolve(&mut function, chosen.as_ref(), self.own, region, size_of);
                 function.unresolved = resolved.err();
             }
+            function.calling = self.calling(&function);
             let mut instructions = None;
             if !query.entries.is_empty() || query.returns || query.instructions {
                 let inside = self.inside(function.address, function.size);
@@ -308,7 +345,11 @@ fn analyse(
         }
     };
     let kernel = query.kernel;
-    let entry = |uses: &text::Uses| code.entry(kernel, *uses).map_err(|e| e.to_string());
+    let is_of_c = function.calling == Calling::C;
+    let entry = |uses: &text::Uses| {
+        let found = if is_of_c { code.entry(kernel, *uses) } else { code.go_entry(kernel, *uses) };
+        found.map_err(|e| e.to_string())
+    };
     function.entries = query.entries.iter().map(entry).collect();
     if query.returns {
         let found = code.returns(kernel).map_err(|e| e.to_string());

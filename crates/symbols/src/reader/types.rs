@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use debuginfo::{BTF, CTF_SECTIONS, DebugTypes, SECTIONS, SplitFiles};
+use debuginfo::{BTF, CTF_SECTIONS, DebugTypes, LOCATIONS, SECTIONS, SplitFiles};
 
 use super::elf::{Elf, ElfError};
 
@@ -66,7 +66,8 @@ pub(crate) fn has_compact(elf: &Elf) -> bool {
 /// Bytes that a file's sections need, compressed or not.
 pub(crate) fn size(elf: &Elf) -> u64 {
     let sum = |names: &[&str]| {
-        names.iter().map(|name| elf.section_size(name.as_bytes())).fold(0, u64::saturating_add)
+        let names = names.iter().filter(|name| is_read(elf, name));
+        names.map(|name| elf.section_size(name.as_bytes())).fold(0, u64::saturating_add)
     };
     match elf.section_size(INFO) {
         0 if elf.section_size(BTF.as_bytes()) > 0 => sum(&[BTF]),
@@ -74,6 +75,11 @@ pub(crate) fn size(elf: &Elf) -> u64 {
         0 => 0,
         _ => sum(&SECTIONS),
     }
+}
+
+/// False for sections that matter in files of Go alone.
+fn is_read(elf: &Elf, name: &str) -> bool {
+    !LOCATIONS.contains(&name) || elf.is_of_go()
 }
 
 /// Reads the types of a file that has them, in at most `most` bytes of memory, of which `left` are left.
@@ -84,6 +90,9 @@ pub(crate) fn read(
     (left, most): (&Cell<u64>, u64),
 ) -> Result<Rc<DebugTypes>, NoTypes> {
     let take = |elf: &Elf, name: &str| -> Result<Vec<u8>, NoTypes> {
+        if !is_read(elf, name) {
+            return Ok(Vec::new());
+        }
         let bytes = elf.contents(name.as_bytes(), left.get())?;
         left.set(left.get().saturating_sub(bytes.len() as u64));
         Ok(bytes)

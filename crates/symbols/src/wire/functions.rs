@@ -7,7 +7,8 @@ use text::{Condition, EntryProbe, Kernel, ReturnSite, Step, Uses};
 
 use super::codec::{MAX_NAME, Reader, Writer};
 use crate::functions::{
-    FileFunctions, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select, SymbolSource,
+    Calling, FileFunctions, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select,
+    SymbolSource,
 };
 
 /// The bytes of the instructions in one packet.
@@ -16,6 +17,8 @@ pub(crate) const INSTRUCTIONS: usize = 32 << 10;
 pub(crate) const MAX_NAMES: usize = 3 * MAX_NAME;
 /// The places where a function returns; with more it has no return probes.
 pub(crate) const MAX_RETURNS: usize = 4096;
+/// The bit beside those of a condition.
+const CONDITIONAL: u8 = 0x10;
 /// Bytes of the patterns of a query.
 pub(crate) const MAX_PATTERNS: usize = 32 << 10;
 
@@ -140,10 +143,19 @@ impl Writer {
         self.u64(f.size);
         self.u8(f.indirect.into());
         self.optional(f.unresolved.as_deref());
+        match &f.calling {
+            Calling::C => self.u8(0),
+            Calling::Go => self.u8(1),
+            Calling::Unknown(why) => {
+                self.u8(2);
+                self.text(why);
+            }
+        }
         self.list(&f.entries, |w, entry| {
             w.result(entry, |w, probe| {
                 w.u64(probe.offset);
                 w.u8(step_bits(Some(probe.step)));
+                w.u8(probe.condition.map_or(0, |condition| CONDITIONAL | condition.bits()));
             });
         });
         self.u8(f.returns.is_some().into());
@@ -155,7 +167,7 @@ impl Writer {
                         Departure::Return => 0,
                         Departure::Jump => 1,
                         Departure::IndirectJump => 2,
-                        Departure::Branch(condition) => 0x10 | condition.bits(),
+                        Departure::Branch(condition) => CONDITIONAL | condition.bits(),
                     });
                     w.u8(step_bits(Some(site.step)));
                 });
@@ -230,7 +242,13 @@ impl Reader<'_> {
         })?;
         let (address, offset, size) = (self.u64()?, self.u64()?, self.u64()?);
         let (indirect, unresolved) = (self.flag()?, self.optional()?);
-        let entries = self.list(|r| r.result(|r| Some(EntryProbe { offset: r.u64()?, step: r.step()? })))?;
+        let calling = match self.u8()? {
+            0 => Calling::C,
+            1 => Calling::Go,
+            2 => Calling::Unknown(self.text()?),
+            _ => return None,
+        };
+        let entries = self.list(|r| r.result(Self::entry))?;
         let departure = |byte| match byte {
             0 => Some(Departure::Return),
             1 => Some(Departure::Jump),
@@ -244,7 +262,28 @@ impl Reader<'_> {
         };
         let returns = if self.flag()? { Some(self.result(|r| r.list(site))?) } else { None };
         let instructions = if self.flag()? { Some(self.result(|_| Some(Vec::new()))?) } else { None };
-        Some(Function { names, address, offset, size, indirect, unresolved, entries, returns, instructions })
+        Some(Function {
+            names,
+            address,
+            offset,
+            size,
+            indirect,
+            unresolved,
+            calling,
+            entries,
+            returns,
+            instructions,
+        })
+    }
+
+    fn entry(&mut self) -> Option<EntryProbe> {
+        let (offset, step) = (self.u64()?, self.step()?);
+        let condition = match self.u8()? {
+            0 => None,
+            bits @ CONDITIONAL..=0x1f => Some(Condition::from_bits(bits)),
+            _ => return None,
+        };
+        Some(EntryProbe { offset, step, condition })
     }
 
     pub(super) fn file(&mut self) -> Option<FileFunctions> {
@@ -346,7 +385,12 @@ mod tests {
             size: 3,
             indirect: true,
             unresolved: Some("x".into()),
-            entries: vec![Ok(EntryProbe { offset: 4, step: Step::Call }), Err("no".into())],
+            calling: Calling::Go,
+            entries: vec![
+                Ok(EntryProbe::at(4, Step::Call)),
+                Ok(EntryProbe { condition: Some(Condition::from_bits(7)), ..EntryProbe::at(5, Step::Call) }),
+                Err("no".into()),
+            ],
             returns: Some(Ok(vec![
                 site(Departure::Return),
                 site(Departure::Jump),
@@ -355,7 +399,12 @@ mod tests {
             ])),
             instructions: Some(Ok(Vec::new())),
         };
-        let other = Function { returns: Some(Err("why".into())), instructions: None, ..one.clone() };
+        let other = Function {
+            returns: Some(Err("why".into())),
+            instructions: None,
+            calling: Calling::Unknown("a".into()),
+            ..one.clone()
+        };
         let response = Response::Functions(vec![one.clone(), other]);
         assert_eq!(Response::decode(&response.encode()), Some(response.clone()));
         assert!(response.encode().len() <= 2 * size(&one));

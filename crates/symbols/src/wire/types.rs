@@ -1,6 +1,6 @@
 //! Questions about types, and answers, on the wire. An answer is cut into packets, and put together before it is decoded.
 
-use debuginfo::{Answer, NameKind, Place, Query};
+use debuginfo::{Answer, NameKind, ObjectPart, Place, Query};
 
 use super::codec::{MAX_NAME, Reader, Writer, decode_all};
 
@@ -75,7 +75,16 @@ pub(crate) fn encode(answer: &Answer, base: Option<u64>) -> Vec<u8> {
             w.u8(2);
             w.bytes(why.as_bytes());
         }
+        Place::Parts(parts) => {
+            w.u8(3);
+            w.list(parts, |w, part| {
+                w.u32(part.offset);
+                w.u8(part.size);
+                w.u8(part.argument);
+            });
+        }
     });
+    w.u32(answer.results);
     w.u8(answer.address.is_some().into());
     w.u64(answer.address.unwrap_or(0));
     w.list(&answer.names, |w, name| w.bytes(name.as_bytes()));
@@ -94,9 +103,14 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Answer, Option<u64>)> {
                 0 => Place::Argument(r.u8()?),
                 1 => Place::Object(r.u8()?),
                 2 => Place::Unreadable(r.text()?),
+                3 => Place::Parts(r.list(|r| {
+                    let part = ObjectPart { offset: r.u32()?, size: r.u8()?, argument: r.u8()? };
+                    matches!(part.size, 1 | 2 | 4 | 8).then_some(part)
+                })?),
                 _ => return None,
             })
         })?;
+        let results = r.u32()?;
         let (has_address, address) = (r.flag()?, r.u64()?);
         let names = r.list(Reader::text)?;
         let answer = Answer {
@@ -104,6 +118,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Answer, Option<u64>)> {
             found: is_found.then_some(found),
             cuts,
             places,
+            results,
             address: has_address.then_some(address),
             names,
         };
@@ -129,7 +144,13 @@ mod tests {
             btf: vec![1, 2, 3],
             found: Some(4),
             cuts: vec![(5, 6)],
-            places: vec![Place::Argument(1), Place::Object(2), Place::Unreadable("why".into())],
+            places: vec![
+                Place::Argument(1),
+                Place::Object(2),
+                Place::Unreadable("why".into()),
+                Place::Parts(vec![ObjectPart { offset: 8, size: 4, argument: 3 }]),
+            ],
+            results: 1,
             address: Some(7),
             names: vec!["a".into(), "b".into()],
         };

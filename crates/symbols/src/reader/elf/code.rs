@@ -190,6 +190,13 @@ impl Elf {
         name == b".plt" || name.starts_with(b".plt.") || name == b".iplt"
     }
 
+    /// True if code of Go was linked into the file, perhaps beside that of other languages.
+    pub(crate) fn is_of_go(&self) -> bool {
+        let all: [&[u8]; 4] =
+            [b".gopclntab", b".data.rel.ro.gopclntab", b".go.buildinfo", b".note.go.buildid"];
+        all.iter().any(|section| self.has_section(section))
+    }
+
     /// True if the file has a section with this name.
     pub(crate) fn has_section(&self, name: &[u8]) -> bool {
         self.section_named(name).is_some()

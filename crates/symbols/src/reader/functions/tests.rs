@@ -126,7 +126,7 @@ fn code_is_decoded_by_the_query() {
     let bytes = test_elf(&code, &[("f", 0, 6, GLOBAL_FUNCTION), ("bad", 6, 2, GLOBAL_FUNCTION)]).bytes();
     let (functions, _) = list(bytes, &everything(Select::All)).unwrap();
     let [f, bad] = &functions[..] else { panic!("{functions:?}") };
-    let entry = text::EntryProbe { offset: 0, step: Step::Emulated };
+    let entry = text::EntryProbe::at(0, Step::Emulated);
     assert_eq!(f.entries, [Ok(entry), Ok(entry)]);
     let returns = f.returns.as_ref().unwrap().as_ref().unwrap();
     assert_eq!(returns.iter().map(|r| r.offset).collect::<Vec<_>>(), [5]);

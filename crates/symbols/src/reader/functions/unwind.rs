@@ -28,8 +28,7 @@ impl Listing<'_> {
         if let Some((_, why)) = LIBRARIES.iter().find(|(library, _)| name.starts_with(library)) {
             return Some((*why).into());
         }
-        let is_go = |section: &&[u8]| self.own.has_section(section);
-        if [b".gopclntab".as_slice(), b".go.buildinfo", b".note.go.buildid"].iter().any(is_go) {
+        if self.own.is_of_go() {
             return Some("the Go runtime walks the stacks of its goroutines".into());
         }
         let raises = self.symbols.iter().any(|s| {
