@@ -50,8 +50,8 @@ pub(crate) struct Objects {
     no_read_ahead: bool,
     /// Bytes of the stored names.
     bytes: usize,
-    /// Lookup results by offset from the start of the vdso.
-    vdso: HashMap<u64, Lookup>,
+    /// Lookup results by offset from the start of the vdso, and the hash of an image.
+    vdso: HashMap<(u64, Option<u64>), Lookup>,
 }
 
 impl Objects {
@@ -276,17 +276,19 @@ impl Objects {
     }
 
     /// The symbol at an offset of the vdso. Every 64-bit process has the same vdso, so the reader
-    /// uses its own.
-    pub(crate) fn vdso(&mut self, offset: u64, reader: &mut Reader) -> Lookup {
-        if let Some(known) = self.vdso.get(&offset) {
+    /// uses its own. Of others it is given the image, and what distinguishes it.
+    pub(crate) fn vdso(&mut self, offset: u64, image: Option<(u64, &[u8])>, reader: &mut Reader) -> Lookup {
+        let key = (offset, image.map(|(hash, _)| hash));
+        if let Some(known) = self.vdso.get(&key) {
             return known.clone();
         }
-        let request = Request::Vdso { raw: self.raw_names, offsets: vec![offset] };
+        let image = image.map_or(Vec::new(), |(_, image)| image.to_vec());
+        let request = Request::Vdso { raw: self.raw_names, image, offsets: vec![offset] };
         let (responses, _) = reader.query(&request, &[]).ok()?;
         let found = symbols(responses).into_iter().next().flatten().map(|(delta, name)| (name.into(), delta));
         // The image has a few pages, so this limit only guards against wrong offsets.
         if self.vdso.len() < 1 << 16 {
-            self.vdso.insert(offset, found.clone());
+            self.vdso.insert(key, found.clone());
         }
         found
     }

@@ -169,6 +169,8 @@ pub struct Processes {
     roots: NamespaceRoots,
     real: RealFiles,
     mappings: usize,
+    /// The vdsos of processes of 32 bits, by hashes of them.
+    vdsos: HashMap<u64, Vec<u8>>,
     batch: u64,
     /// Functions and source lines are looked up.
     with_sources: bool,
@@ -200,6 +202,7 @@ impl Processes {
             roots: NamespaceRoots::default(),
             real: RealFiles::default(),
             mappings: 0,
+            vdsos: HashMap::new(),
             batch: 0,
             with_sources: false,
         }
@@ -375,6 +378,10 @@ impl Processes {
         self.mappings = self.mappings - before + mappings.len();
         (process.mappings, process.objects) = (mappings, objects);
         (process.read, process.used) = (batch, batch);
+        // Later it may have ended. Only processes that change theirs have another one than the kernel's.
+        if self.vdsos.is_empty() {
+            self.read_narrow_vdso(pid);
+        }
     }
 
     /// Reads the process if it is not known yet, or if its identity changed.
@@ -534,8 +541,8 @@ impl Processes {
             None => Name::unknown(addr),
             Some(Place::Vdso(offset)) => {
                 let found = match addr {
-                    0..END_OF_32_BIT => None,
-                    _ => self.objects.vdso(offset, &mut self.reader),
+                    0..END_OF_32_BIT => self.narrow_vdso_symbol(pid, offset),
+                    _ => self.objects.vdso(offset, None, &mut self.reader),
                 };
                 named(addr, Some("[vdso]".into()), found)
             }

@@ -185,6 +185,10 @@ impl Server {
                     Err(why) => return Ok(Some(why)),
                 }
             }
+            Request::ImageFrames(image) => match self.indexes.image_frames(image) {
+                Ok(found) => self.frames(found)?,
+                Err(why) => return Ok(Some(why)),
+            },
             Request::Sites(file) => {
                 let (handle, root) = match self.descriptors(&file, &mut fds) {
                     Ok(both) => both,
@@ -209,7 +213,7 @@ impl Server {
                 let found = self.described.processes(&provider, first, &pids);
                 self.send(&Response::Describing(found), None)?;
             }
-            Request::Vdso { raw, offsets } => match self.indexes.vdso(raw, &offsets) {
+            Request::Vdso { raw, image, offsets } => match self.indexes.vdso(raw, image, &offsets) {
                 Ok(found) => self.symbols(found)?,
                 Err(why) => return Ok(Some(why)),
             },

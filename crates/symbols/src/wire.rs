@@ -77,10 +77,13 @@ pub(crate) enum Request {
     /// Which of these processes run a file that describes probes of a provider, which may be a glob. `first`: files may have changed since the
     /// last request.
     Describing { provider: String, first: bool, pids: Vec<u32> },
-    /// The symbols at offsets from the start of the vdso.
-    Vdso { raw: bool, offsets: Vec<u64> },
+    /// The symbols at offsets from the start of the vdso: of an image that was read from the memory of a process, or, where that is
+    /// empty, of the reader's own.
+    Vdso { raw: bool, image: Vec<u8>, offsets: Vec<u64> },
     /// The table by which stacks are walked through a file; of the vdso without one.
     Frames(Option<FileRef>),
+    /// The same of an image that was read from the memory of a process.
+    ImageFrames(Vec<u8>),
     /// The symbols of JIT code at addresses of a process. The session sends the perf map, if it
     /// holds it.
     Jit { pid: u32, start: u64, addrs: Vec<u64> },
@@ -225,9 +228,10 @@ impl Request {
                 w.u8((*raw).into());
                 w.numbers(offsets);
             }
-            Request::Vdso { raw, offsets } => {
+            Request::Vdso { raw, image, offsets } => {
                 w.u8(4);
                 w.u8((*raw).into());
+                w.bytes(image);
                 w.numbers(offsets);
             }
             Request::Jit { pid, start, addrs } => {
@@ -251,6 +255,10 @@ impl Request {
             Request::Frames(file) => {
                 w.u8(9);
                 w.list(file.as_slice(), Writer::file_ref);
+            }
+            Request::ImageFrames(image) => {
+                w.u8(13);
+                w.bytes(image);
             }
             Request::Sites(file) => {
                 w.u8(10);
@@ -283,7 +291,7 @@ impl Request {
                 1 => Request::Identities(r.list(Reader::u32)?),
                 2 => Request::Process(r.u32()?),
                 3 => Request::Symbols { file: r.file_ref()?, raw: r.flag()?, offsets: r.numbers()? },
-                4 => Request::Vdso { raw: r.flag()?, offsets: r.numbers()? },
+                4 => Request::Vdso { raw: r.flag()?, image: r.bytes()?.into(), offsets: r.numbers()? },
                 5 => Request::Jit { pid: r.u32()?, start: r.u64()?, addrs: r.numbers()? },
                 7 => Request::Functions { file: r.file_ref()?, running: r.running()?, query: r.query()? },
                 8 => Request::Types { file: r.file_ref()?, offset: r.u64()?, query: r.types_query()? },
@@ -293,6 +301,7 @@ impl Request {
                     files.is_empty().then_some(Request::Frames(file))?
                 }
                 10 => Request::Sites(r.file_ref()?),
+                13 => Request::ImageFrames(r.bytes()?.into()),
                 11 => Request::Lines { file: r.file_ref()?, raw: r.flag()?, offsets: r.numbers()? },
                 12 => {
                     Request::Describing { provider: r.text()?, first: r.flag()?, pids: r.list(Reader::u32)? }
@@ -507,9 +516,10 @@ mod tests {
             Request::Symbols { file: file.clone(), raw: true, offsets: vec![0, u64::MAX] },
             Request::Lines { file: file.clone(), raw: false, offsets: vec![7] },
             Request::Frames(None),
+            Request::ImageFrames(vec![1, 2]),
             Request::Frames(Some(file)),
             Request::Describing { provider: "postgresql*".into(), first: true, pids: vec![1, u32::MAX] },
-            Request::Vdso { raw: false, offsets: vec![] },
+            Request::Vdso { raw: false, image: vec![3], offsets: vec![] },
             Request::Jit { pid: 3, start: 4, addrs: vec![5] },
             Request::Forget { closed: vec![7, 1 << 40], without_path: vec![9] },
         ]

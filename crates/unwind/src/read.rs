@@ -9,7 +9,7 @@ use gimli::{
 
 use plane::unwind::Rule;
 
-use crate::rule::{Bytes, rule};
+use crate::rule::{Bytes, Machine, rule};
 use crate::table::{Builder, Table};
 
 /// The most rules of a file: five times those of the largest programs.
@@ -29,27 +29,30 @@ pub struct Sections<'a> {
     pub text: u64,
     /// The address of `.got`, which some entries are relative to.
     pub got: u64,
+    /// The file is one of 32 bits.
+    pub is_narrow: bool,
 }
 
 /// Reads the rules. What is malformed is left out: the rules before it remain.
 pub fn read(sections: &Sections<'_>) -> Option<Table> {
     let mut builder = Builder::default();
+    let machine = if sections.is_narrow { &Machine::NARROW } else { &Machine::WIDE };
     if let Some((addr, bytes)) = sections.eh_frame {
         let mut section = EhFrame::new(bytes, LittleEndian);
-        section.set_address_size(8);
+        section.set_address_size(machine.word);
         let bases = BaseAddresses::default().set_eh_frame(addr).set_text(sections.text).set_got(sections.got);
-        entries(&section, &bases, &mut builder);
+        entries(&section, &bases, machine, &mut builder);
     }
     if let Some(bytes) = sections.debug_frame {
         let mut section = DebugFrame::new(bytes, LittleEndian);
-        section.set_address_size(8);
-        entries(&section, &BaseAddresses::default(), &mut builder);
+        section.set_address_size(machine.word);
+        entries(&section, &BaseAddresses::default(), machine, &mut builder);
     }
     builder.finish()
 }
 
 /// Adds the rules of all functions of a section.
-fn entries<'a, S>(section: &S, bases: &BaseAddresses, builder: &mut Builder)
+fn entries<'a, S>(section: &S, bases: &BaseAddresses, machine: &Machine, builder: &mut Builder)
 where
     S: UnwindSection<EndianSlice<'a, LittleEndian>>,
     S::Offset: UnwindOffset<usize> + std::hash::Hash,
@@ -76,12 +79,15 @@ where
         }
         let Ok(mut rows) = function.rows(section, bases, &mut context) else { continue };
         let mut at = function.initial_address();
+        // The handler of a signal returns to the first byte, and a program looks before return addresses.
+        let mut before = u64::from(function.is_signal_trampoline());
         loop {
             // The end of a row may be beyond that of the function, in a file that is malformed.
             match rows.next_row() {
                 Ok(Some(row)) => {
                     let end = row.end_address().min(function.end_address());
-                    builder.add(row.start_address(), end, rule(section, row));
+                    let start = row.start_address().saturating_sub(std::mem::take(&mut before));
+                    builder.add(start, end, rule(section, row, machine));
                     at = end;
                 }
                 Ok(None) => break,

@@ -46,6 +46,7 @@ fn of<'a>(file: &'a [u8]) -> Sections<'a> {
         debug_frame: all.get(".debug_frame").map(|(_, bytes)| *bytes),
         text: all.get(".text").map_or(0, |s| s.0),
         got: all.get(".got").map_or(0, |s| s.0),
+        is_narrow: false,
     }
 }
 

@@ -104,7 +104,8 @@ pub fn walk(b: &mut Builder, place: V, what: &Walk<'_>) {
     let entry = what.context.return_address(b, what.ctx).is_some();
     let state = behind_frames(what.frames);
     let calls = what.calls();
-    let frames = Frames { place, pcs: FRAMES, state, most: what.frames, entry, offsets, calls };
+    let frames =
+        Frames { place, pcs: FRAMES, state, most: what.frames, entry, narrow: false, offsets, calls };
     b.store(Size::B8, place, OWN, 0);
     unwind::walk(b, &frames, what.target, what.plan, other);
     if let Some(moved) = what.context.moved_by(b, what.ctx) {

@@ -21,6 +21,7 @@
 //!
 //! ARCH(x86-64): a return address is below the canonical frame address; the registers of signal frames.
 
+mod returns;
 mod rows;
 
 use plane::unwind::{
@@ -37,6 +38,7 @@ use crate::arch::{self, regs};
 use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::plan::Plan;
 use crate::target::{ReturnOffsets, Target, UnwindOffsets};
+use returns::find_return;
 use rows::{find_row, search};
 
 /// Offsets in the state.
@@ -61,8 +63,10 @@ const TRAMPOLINE: u32 = 96;
 const SPACE: u32 = 104;
 /// The address of the state of the process's interpreter, 0 if it has none that is known.
 const INTERPRETER: u32 = 112;
+/// Bytes of an address of the process: 8, or 4.
+const WORD: u32 = 120;
 /// The window, which a function gets.
-const WINDOW: u32 = 120;
+const WINDOW: u32 = 128;
 
 /// Bytes of the state.
 pub(super) const STATE: u32 = WINDOW + WINDOW_SIZE;
@@ -79,8 +83,6 @@ const UNKNOWN_END: i64 = -1;
 
 /// A trampoline that there is none of is nowhere.
 const NOWHERE: i64 = i64::MIN;
-/// The most returns that the kernel probes in a thread at once.
-const RETURNS_MAX: i64 = 64;
 /// Lower addresses are never those of code or of a stack.
 const LOWEST: i64 = 4096;
 
@@ -97,6 +99,8 @@ pub(super) struct Frames {
     pub(super) most: u32,
     /// The process is at the first instruction of a function.
     pub(super) entry: bool,
+    /// The process runs code of 32 bits. The turns are generated for both, because each frame would pay for the difference.
+    pub(super) narrow: bool,
     /// Where the kernel has the members that a walk needs.
     pub(super) offsets: UnwindOffsets,
     /// Where the frames of an interpreter come to, if they are followed.
@@ -108,10 +112,25 @@ impl Frames {
     fn window(&self) -> (V, u32) {
         (self.place, self.state + WINDOW)
     }
+
+    /// Bytes of an address, as a power of two.
+    fn word_shift(&self) -> i64 {
+        if self.narrow { 2 } else { 3 }
+    }
+
+    /// Bytes of an address.
+    fn word(&self) -> i64 {
+        1 << self.word_shift()
+    }
+
+    /// A register or a word of the process as an address.
+    fn address(&self, b: &mut Builder, value: V) -> V {
+        if self.narrow { b.low32(value) } else { value }
+    }
 }
 
 /// Walks the stack of the current process. Falls through with the frames and their number stored; the last
-/// frame is [`INCOMPLETE`] where others are missing. Jumps to `other` if the process does not run 64-bit code.
+/// frame is [`INCOMPLETE`] where others are missing. Jumps to `other` if the process runs neither 64-bit code nor 32-bit code.
 pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Plan, other: Label) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let (place, offsets) = (frames.place, frames.offsets);
@@ -126,7 +145,12 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     let key = key(b, mm, stack, offsets);
     let saved = b.call(Helper::TASK_PT_REGS, &[task]);
     let code = b.load(Size::B2, saved, regs::CS);
-    b.br(Jmp::Ne, code, arch::USER_CS, other);
+    let (sized, word) = (b.label(), b.copy(8));
+    b.br(Jmp::Eq, code, arch::USER_CS, sized);
+    b.br(Jmp::Ne, code, arch::USER32_CS, other);
+    b.set(word, 4);
+    b.bind(sized);
+    b.store(Size::B8, place, at(WORD), word);
     for (register, to) in [(regs::IP, PC), (regs::SP, SP), (regs::BP, BP)] {
         let value = b.load(Size::B8, saved, register);
         b.store(Size::B8, place, at(to), value);
@@ -181,7 +205,14 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     let space = b.mul(state, KEY_FACTOR as i64);
     let space = b.xor(space, key);
     b.store(Size::B8, place, at(SPACE), space);
+    let (narrow, walked) = (b.label(), b.label());
+    let word = b.load(Size::B8, place, at(WORD));
+    b.br(Jmp::Ne, word, 8, narrow);
     turns(b, frames, done);
+    b.jmp(walked);
+    b.bind(narrow);
+    turns(b, &Frames { narrow: true, ..*frames }, done);
+    b.bind(walked);
     // What was used has not changed meanwhile.
     let (changed, status) = (b.label(), b.load(Size::B8, place, at(STATUS)));
     b.br(Jmp::Eq, status, WANTING, stable);
@@ -322,7 +353,8 @@ fn turns(b: &mut Builder, frames: &Frames, none: Label) {
     b.slot_store(Size::B8, given, 0, frames.place);
     b.slot_store(Size::B8, given, 8, found);
     let frames = *frames;
-    let step = b.sub_addr("dt_unwind_step", 2, |b| {
+    let name = if frames.narrow { "dt_unwind_step_32" } else { "dt_unwind_step" };
+    let step = b.sub_addr(name, 2, |b| {
         let given = b.param(1);
         let place = b.load(Size::B8, given, 0);
         let found = b.load(Size::B8, given, 8);
@@ -342,6 +374,7 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let count = b.load(Size::B8, place, 0);
     b.br(Jmp::Ge, count, frames.most, stop);
     let pc = b.load(Size::B8, place, at(PC));
+    let pc = frames.address(b, pc);
     let offset = b.shl(count, 3);
     let frame = b.add(place, offset);
     b.store(Size::B8, frame, frames.pcs as i16, pc);
@@ -395,8 +428,7 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     b.store(Size::B8, memory, FOUND_ROW as i16, row);
     b.bind(has_row);
 
-    let sp = b.load(Size::B8, place, at(SP));
-    let bp = b.load(Size::B8, place, at(BP));
+    let (sp, bp) = stack_pointers(b, frames);
     let kind = b.shr(row, i64::from(KIND_SHIFT));
     let kind = b.and(kind, KINDS as i64);
     let offset = b.sar(row, i64::from(OFFSET_SHIFT));
@@ -429,35 +461,36 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let beyond = b.sub(offset, low);
     let beyond = b.sub(beyond, 1);
     let more = b.shr(beyond, 63);
-    let more = b.shl(more, 3);
-    let sum = b.add(sp, 8);
+    let more = b.shl(more, frames.word_shift());
+    let sum = b.add(sp, frames.word());
     let sum = b.add(sum, more);
     b.set(cfa, sum);
     b.jmp(found);
     b.bind(saved);
     let there = b.add(sp, offset);
-    let entry = read(b, frames.window(), there, false, broken);
-    let above = b.add(entry, 8);
+    let entry = address(b, frames, there, false, broken);
+    let above = b.add(entry, frames.word());
     b.set(cfa, above);
     b.jmp(found);
     b.bind(by_register);
     // The registers of callers are not known.
     b.br(Jmp::Ne, count, 1, broken);
     let value = saved_register(b, offset, broken);
+    let value = frames.address(b, value);
     let above = b.sar(offset, 4);
     let sum = b.add(value, above);
     b.set(cfa, sum);
     b.jmp(found);
     b.bind(realigned);
     let there = b.add(bp, offset);
-    let aligned = read(b, frames.window(), there, false, broken);
+    let aligned = address(b, frames, there, false, broken);
     b.set(cfa, aligned);
     b.bind(found);
     let mode = b.shr(row, i64::from(BP_MODE_SHIFT));
     let mode = b.and(mode, BP_MODES as i64);
     let words = b.shl(row, 64 - 8 - i64::from(BP_SHIFT));
     let words = b.sar(words, 64 - 8);
-    let words = b.shl(words, 3);
+    let words = b.shl(words, frames.word_shift());
     let (from_bp, has_place) = (b.label(), b.label());
     b.set(bp_at, 0);
     b.br(Jmp::Eq, mode, 0, has_place);
@@ -482,18 +515,17 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
         let entry = b.load(Size::B8, place, at(ENTRY));
         b.br(Jmp::Ne, entry, 0, called);
     }
-    let sp = b.load(Size::B8, place, at(SP));
-    let bp = b.load(Size::B8, place, at(BP));
+    let (sp, bp) = stack_pointers(b, frames);
     b.br(Jmp::Eq, bp, 0, stop);
     b.br(Jmp::Lt, bp, sp, broken);
-    let above = b.add(bp, 16);
+    let above = b.add(bp, 2 * frames.word());
     b.set(cfa, above);
     b.set(bp_at, bp);
     next(b, frames, frame, (sp, cfa, bp_at), (stop, broken));
 
     b.bind(called);
-    let sp = b.load(Size::B8, place, at(SP));
-    let above = b.add(sp, 8);
+    let (sp, _) = stack_pointers(b, frames);
+    let above = b.add(sp, frames.word());
     b.set(cfa, above);
     b.set(bp_at, 0);
     next(b, frames, frame, (sp, cfa, bp_at), (stop, broken));
@@ -519,6 +551,20 @@ fn saved_register(b: &mut Builder, offset: V, broken: Label) -> V {
     let failed = b.call(Helper::PROBE_READ_KERNEL, &[address, size, from]);
     b.br(Jmp::Ne, failed, 0, broken);
     b.slot_load(Size::B8, to, 0)
+}
+
+/// A word of the process that is an address. See [`read`].
+fn address(b: &mut Builder, frames: &Frames, at: V, moves: bool, broken: Label) -> V {
+    let value = read(b, frames.window(), at, moves, broken);
+    frames.address(b, value)
+}
+
+/// The stack pointer and the frame pointer. What the kernel has saved of a 32-bit process may have more bits.
+fn stack_pointers(b: &mut Builder, frames: &Frames) -> (V, V) {
+    let at = |offset: u32| (frames.state + offset) as i16;
+    let sp = b.load(Size::B8, frames.place, at(SP));
+    let bp = b.load(Size::B8, frames.place, at(BP));
+    (frames.address(b, sp), frames.address(b, bp))
 }
 
 /// Finds the range of an address and stores it. Jumps to `none` if there is none.
@@ -572,8 +618,8 @@ fn next(
     let kept = b.label();
     b.br(Jmp::Le, cfa, sp, broken);
     ends_at(b, frames, frame, cfa);
-    let there = b.sub(cfa, 8);
-    let pc = read(b, frames.window(), there, true, broken);
+    let there = b.sub(cfa, frames.word());
+    let pc = address(b, frames, there, true, broken);
     if let Some(offsets) = frames.offsets.returns {
         true_address(b, frames, offsets, pc, there);
     }
@@ -584,7 +630,7 @@ fn next(
         b.store(Size::B8, place, at(ENTRY), 0);
     }
     b.br(Jmp::Eq, bp_at, 0, kept);
-    let bp = read(b, frames.window(), bp_at, false, broken);
+    let bp = address(b, frames, bp_at, false, broken);
     b.store(Size::B8, place, at(BP), bp);
     b.bind(kept);
     b.br(Jmp::Eq, pc, 0, stop);
@@ -611,47 +657,15 @@ fn true_address(b: &mut Builder, frames: &Frames, offsets: ReturnOffsets, pc: V,
     });
 }
 
-/// Reads the return address that was at an address before its function was probed into the window's value.
-/// Returns 0 if the kernel knows it.
-fn find_return(b: &mut Builder, offsets: ReturnOffsets) {
-    let (window, addr) = (b.param(0), b.param(1));
-    let (again, found, none) = (b.label(), b.label(), b.label());
-    let word = b.stack(8);
-    let member = |b: &mut Builder, instance: V, offset: i16| {
-        b.slot_store(Size::B8, word, 0, 0);
-        let from = b.add(instance, i32::from(offset));
-        let (to, size) = (b.slot_addr(word, 0), b.imm(8));
-        b.call(Helper::PROBE_READ_KERNEL, &[to, size, from]);
-        b.slot_load(Size::B8, word, 0)
-    };
-    let instance = b.load(Size::B8, window, RETURNS);
-    let turn = b.copy(0);
-    b.bind(again);
-    b.br(Jmp::Eq, instance, 0, none);
-    let place = member(b, instance, offsets.stack);
-    b.br(Jmp::Eq, place, addr, found);
-    let outer = member(b, instance, offsets.next);
-    b.set(instance, outer);
-    b.update(Alu::Add, turn, 1);
-    b.br(Jmp::Lt, turn, RETURNS_MAX, again);
-    b.bind(none);
-    b.exit(1);
-    b.bind(found);
-    let address = member(b, instance, offsets.address);
-    b.store(Size::B8, window, VALUE, address);
-    let outer = member(b, instance, offsets.next);
-    b.store(Size::B8, window, RETURNS, outer);
-    b.exit(0);
-}
-
 /// Ends a turn at the frame of a signal handler: the interrupted stack pointer is at `saved`, the frame
 /// pointer and the program counter around it.
 fn signal_frame(b: &mut Builder, frames: &Frames, frame: V, saved: V, broken: Label) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let place = frames.place;
-    for (from, to) in [(-40, BP), (8, PC), (0, SP)] {
+    let (bp_at, pc_at) = if frames.narrow { (-4, 28) } else { (-40, 8) };
+    for (from, to) in [(bp_at, BP), (pc_at, PC), (0, SP)] {
         let there = b.add(saved, from);
-        let value = read(b, frames.window(), there, false, broken);
+        let value = address(b, frames, there, false, broken);
         b.store(Size::B8, place, at(to), value);
         if to == SP {
             ends_at(b, frames, frame, value);

@@ -107,6 +107,7 @@ mod toolkit_net;
 mod tracepoints;
 mod translators;
 mod unwinding;
+mod unwinding_narrow;
 mod usdt;
 mod usdt_definitions;
 mod usdt_dynamic;
@@ -197,6 +198,7 @@ const GROUPS: &[&[Test]] = &[
     python::TESTS,
     stacks::TESTS,
     unwinding::TESTS,
+    unwinding_narrow::TESTS,
     options::TESTS,
     order::TESTS,
     ending::TESTS,

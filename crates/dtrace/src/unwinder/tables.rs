@@ -191,11 +191,7 @@ impl Tables {
 
     /// Makes the table of a file. Returns the address spaces that have got something by it.
     pub(super) fn load(&mut self, source: CodeSource) -> Vec<u64> {
-        let table = match source {
-            CodeSource::Anonymous => Ok(None),
-            CodeSource::Vdso => self.processes.frames(None),
-            CodeSource::File(id) => self.processes.frames(Some(id)),
-        };
+        let table = self.processes.frames(source);
         self.settle(source, table.ok())
     }
 

@@ -243,6 +243,12 @@ impl Elf {
         self.is_64 && self.machine == 62
     }
 
+    /// The same, of a process of 32 bits.
+    pub(crate) fn is_native_32(&self) -> bool {
+        // ARCH(x86-64): EM_386.
+        !self.is_64 && self.machine == 3
+    }
+
     pub(super) fn section_named(&self, name: &[u8]) -> Option<&Section> {
         let named = |s: &&Section| {
             let rest = self.names.get(s.name as usize..).unwrap_or_default();

@@ -11,7 +11,7 @@ const PART: u64 = 8;
 
 /// The table of a file. `None`: it has no call frame information, or is not of this processor.
 pub(super) fn table(elf: &Elf, memory: u64) -> Option<FrameTable> {
-    if !elf.is_native() {
+    if !elf.is_native() && !elf.is_native_32() {
         return None;
     }
     let section = |name: &[u8]| elf.section(name, memory / PART);
@@ -24,6 +24,7 @@ pub(super) fn table(elf: &Elf, memory: u64) -> Option<FrameTable> {
         debug_frame: debug_frame.as_deref(),
         text: address(b".text"),
         got: address(b".got"),
+        is_narrow: !elf.is_64,
     };
     let table = unwind::read(&sections).filter(|table| !table.is_empty())?;
     let load = |(offset, size, addr)| CodeLoad { offset, size, addr };

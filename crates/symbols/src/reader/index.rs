@@ -389,6 +389,12 @@ impl Indexes {
         Ok(frames::table(&elf, self.most))
     }
 
+    /// The same of an image that was read from the memory of a process.
+    pub(super) fn image_frames(&mut self, image: Vec<u8>) -> Result<Option<FrameTable>, Failure> {
+        let elf = Elf::open(Rc::new(image)).map_err(of_elf)?;
+        Ok(frames::table(&elf, self.most))
+    }
+
     /// The probes that a file describes, with the functions that contain them.
     pub(super) fn sites(
         &mut self,
@@ -416,17 +422,28 @@ impl Indexes {
         Ok(DescribedProbes { sites, providers })
     }
 
-    /// The symbols at offsets of the vdso.
-    pub(super) fn vdso(&mut self, raw: bool, offsets: &[u64]) -> Result<Vec<Lookup>, Failure> {
+    /// The symbols at offsets of the vdso: see [`Request::Vdso`](crate::wire::Request::Vdso).
+    pub(super) fn vdso(
+        &mut self,
+        raw: bool,
+        image: Vec<u8>,
+        offsets: &[u64],
+    ) -> Result<Vec<Lookup>, Failure> {
+        let read = |indexes: &mut Self, image: Vec<u8>| -> Result<FileIndex, Failure> {
+            let elf = Elf::open(Rc::new(image)).map_err(of_elf)?;
+            Ok(FileIndex { own: indexes.table(&elf)?, elf, debug: Debug::None })
+        };
+        let find = |index: &FileIndex| -> Vec<Lookup> {
+            offsets.iter().map(|o| index.own.find(index.elf.address(*o)?)).collect()
+        };
+        if !image.is_empty() {
+            return Ok(shown(find(&read(self, image)?), raw));
+        }
         let index = match self.take(Key::Vdso) {
             Some(Index::File(index)) => index,
-            _ => {
-                let image = own_vdso().ok_or("there is none")?;
-                let elf = Elf::open(Rc::new(image)).map_err(of_elf)?;
-                FileIndex { own: self.table(&elf)?, elf, debug: Debug::None }
-            }
+            _ => read(self, own_vdso().ok_or("there is none")?)?,
         };
-        let found = offsets.iter().map(|o| index.own.find(index.elf.address(*o)?)).collect();
+        let found = find(&index);
         self.insert(Key::Vdso, Index::File(index));
         Ok(shown(found, raw))
     }
