@@ -12,6 +12,7 @@ use crate::tool::{Output, dtrace, finish, printed, start, under};
 tests! {
     arguments_and_results_have_the_types_of_the_program
     names_are_scoped_to_the_file_that_has_them
+    a_truth_value_has_one_byte_of_its_register
     types_of_separate_and_shared_debug_files_are_read
     types_lines_and_inlined_functions_of_split_debug_information_are_read
     debug_files_of_a_server_are_fetched_once_if_the_option_names_it
@@ -198,6 +199,20 @@ fn names_are_scoped_to_the_file_that_has_them() -> Verdict {
     assert!(o.err.contains("a variable of a process is read in clauses of its own probes"), "{o:?}");
     let o = dtrace(&["-qc", &program, "-n", "BEGIN { trace(sizeof (struct a.out`conn)); }"]).code(1);
     assert!(o.err.contains("failed to resolve type struct a.out`conn: Unknown type name"), "{o:?}");
+    Pass
+}
+
+fn a_truth_value_has_one_byte_of_its_register() -> Verdict {
+    const FLAGS: &str = "#include <stdbool.h>\n\
+        __attribute__((noinline, noclone)) void flag(bool b) { __asm__ volatile(\"\" :: \"r\"(b) : \"memory\"); }\n\
+        int main(void) { void (*call)(long) = (void (*)(long))flag; __asm__(\"\" : \"+r\"(call)); \
+            for (long n = 0; n < 10; n++) call(n % 5 == 0 | 0x5500 * n); return 0; }\n";
+    let dir = built!(Dir::new("flags"));
+    std::fs::write(dir.0.join("flags.c"), FLAGS).unwrap();
+    built!(dir.run(&["cc", "-g", "-O2", "-o", "flags", "flags.c"]));
+    let script = "pid$target:a.out:flag:entry { @[args[0]] = count(); }";
+    let o = dtrace(&["-qc", &dir.path("flags"), "-n", script]).code(0);
+    assert_eq!((o.value_of("0"), o.value_of("1")), (8, 2), "{o:?}");
     Pass
 }
 
