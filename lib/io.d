@@ -16,7 +16,7 @@ inline int B_ASYNC = 0x400;
 typedef struct bufinfo {
 	int b_flags;			/* B_READ or B_WRITE; B_ASYNC, B_PAGEIO, B_PHYS, B_ERROR */
 	size_t b_bcount;		/* bytes; 0 in a bio that is complete */
-	caddr_t b_addr;			/* 0: the memory is pages */
+	caddr_t b_addr;			/* address of the bio or request: the memory is pages */
 	uint64_t b_lblkno;		/* the same as b_blkno */
 	uint64_t b_blkno;		/* first block on b_edev, in blocks of 512 bytes */
 	size_t b_resid;			/* 0 */
@@ -100,7 +100,7 @@ translator bufinfo_t < struct bio *B > {
 	b_flags = _io_direction[B->bi_opf] | _io_async[B->bi_opf] | _vec_flags[_io_vec[B]] |
 	    (B->bi_status != 0 ? B_ERROR : 0);
 	b_bcount = B->bi_iter.bi_size;
-	b_addr = 0;
+	b_addr = (caddr_t)B;
 	b_lblkno = _bio_block[B];
 	b_blkno = _bio_block[B];
 	b_resid = 0;
@@ -118,7 +118,7 @@ translator bufinfo_t < struct request *R > {
 	b_flags = _io_direction[R->cmd_flags] | _io_async[R->cmd_flags] |
 	    (R->bio == NULL ? 0 : _vec_flags[_io_vec[R->bio]]);
 	b_bcount = R->__data_len;
-	b_addr = 0;
+	b_addr = (caddr_t)R;
 	b_lblkno = _request_block[R];
 	b_blkno = _request_block[R];
 	b_resid = 0;
@@ -344,6 +344,7 @@ translator fileinfo_t < struct dentry *D > {
 
 struct _io_done {
 	struct bio *bio;
+	struct block_device *device;
 	size_t bytes;
 	uint64_t block;
 	int status;
@@ -352,21 +353,27 @@ struct _io_done {
 translator bufinfo_t < struct _io_done *D > {
 	b_flags = xlate <bufinfo_t> (D->bio).b_flags | (D->status != 0 ? B_ERROR : 0);
 	b_bcount = D->bytes;
-	b_addr = 0;
+	b_addr = (caddr_t)D->bio;
 	b_lblkno = D->block;
 	b_blkno = D->block;
 	b_resid = 0;
 	b_bufsize = D->bytes;
 	b_iodone = (caddr_t)D->bio->bi_end_io;
 	b_error = _io_errno[D->status];
-	b_edev = _bdev_dev[D->bio->bi_bdev];
+	b_edev = _bdev_dev[D->device];
 };
 
+/*
+ * The bio is the first argument of each probe: scripts find the start of a request by arg0. In flight it is of one
+ * request.
+ */
 provider io {
 	probe start(struct bio *B : bufinfo_t *B, devinfo_t *B, fileinfo_t *B);
-	probe done(struct _io_done *D, struct bio *B : bufinfo_t *D, devinfo_t *B, fileinfo_t *B);
+	probe done(struct bio *B, struct _io_done *D, struct block_device *DEVICE :
+	    bufinfo_t *D, devinfo_t *DEVICE, fileinfo_t *B);
 	probe wait__start(struct bio *B : bufinfo_t *B, devinfo_t *B, fileinfo_t *B);
-	probe wait__done(struct _io_done *D, struct bio *B : bufinfo_t *D, devinfo_t *B, fileinfo_t *B);
+	probe wait__done(struct bio *B, struct _io_done *D, struct block_device *DEVICE :
+	    bufinfo_t *D, devinfo_t *DEVICE, fileinfo_t *B);
 };
 
 #pragma D attributes Evolving/Evolving/ISA provider io provider
@@ -383,6 +390,7 @@ this int over;
 
 uint64_t bytes[struct bio *];
 uint64_t block[struct bio *];
+struct block_device *device[struct bio *];
 int64_t parts[struct bio *];
 
 rawtp:block::block_bio_queue { start(args[0]); }
@@ -411,11 +419,15 @@ inline int _bio_is_split_off[struct bio *B] = _bio_is_part[B] && (B->bi_flags & 
 /* A bio of size 0 (a flush) is kept too. */
 inline uint64_t _bio_size[struct bio *B] = (uint64_t)B->bi_iter.bi_size + 1;
 
-/* A driver without requests may advance the bio before it is complete. */
+/*
+ * A driver without requests may advance the bio before it is complete, and pass it on to a device below (md, the paths
+ * of NVMe). It is done on the device on which it started.
+ */
 rawtp:block::block_bio_queue /args[0]->bi_bdev->bd_disk->fops->submit_bio != NULL/
 {
 	bytes[args[0]] = _bio_size[args[0]];
 	block[args[0]] = _bio_block[args[0]];
+	device[args[0]] = args[0]->bi_bdev;
 }
 
 /* In a chain, a part is submitted before the whole. */
@@ -475,8 +487,10 @@ bio:block::complete
 	this->done.bio = this->bio;
 	this->done.bytes = this->size ? this->size - 1 : this->bio->bi_iter.bi_size;
 	this->done.block = this->size ? block[this->bio] : _bio_block[this->bio];
+	this->done.device = this->size ? device[this->bio] : NULL;
+	this->done.device = this->done.device != NULL ? this->done.device : this->bio->bi_bdev;
 	this->done.status = args[2] != 0 ? args[2] : this->bio->bi_status;
-	done(&this->done, this->bio);
+	done(this->bio, &this->done, this->done.device);
 }
 
 rawtp:block::block_bio_complete
@@ -490,14 +504,17 @@ rawtp:block::block_bio_complete /!_bio_is_split_off[this->bio]/
 	this->done.bio = this->bio;
 	this->done.bytes = this->size ? this->size - 1 : this->bio->bi_iter.bi_size;
 	this->done.block = this->size ? block[this->bio] : _bio_block[this->bio];
+	this->done.device = this->size ? device[this->bio] : NULL;
+	this->done.device = this->done.device != NULL ? this->done.device : this->bio->bi_bdev;
 	this->done.status = this->bio->bi_status;
-	done(&this->done, this->bio);
+	done(this->bio, &this->done, this->done.device);
 }
 
 bio:block::complete, rawtp:block::block_bio_complete /this->over && this->size/
 {
 	bytes[this->bio] = 0;
 	block[this->bio] = 0;
+	device[this->bio] = 0;
 }
 bio:block::complete, rawtp:block::block_bio_complete /this->over && _bio_has_parts[this->bio]/
 {
@@ -515,13 +532,15 @@ bio:block::complete, rawtp:block::block_bio_complete /this->over && !_bio_is_spl
 	this->done.bio = this->bio;
 	this->done.bytes = bytes[this->bio] - 1;
 	this->done.block = block[this->bio];
+	this->done.device = device[this->bio] != NULL ? device[this->bio] : this->bio->bi_bdev;
 	this->done.status = this->bio->bi_status != 0 ? this->bio->bi_status : this->done.status;
-	done(&this->done, this->bio);
+	done(this->bio, &this->done, this->done.device);
 }
 bio:block::complete, rawtp:block::block_bio_complete /this->over/
 {
 	bytes[this->bio] = 0;
 	block[this->bio] = 0;
+	device[this->bio] = 0;
 	parts[this->bio] = 0;
 }
 
@@ -536,13 +555,15 @@ bio:block::complete, rawtp:block::block_bio_complete /this->over && !_bio_is_spl
 	this->done.bio = this->bio;
 	this->done.bytes = bytes[this->bio] - 1;
 	this->done.block = block[this->bio];
+	this->done.device = device[this->bio] != NULL ? device[this->bio] : this->bio->bi_bdev;
 	this->done.status = this->bio->bi_status != 0 ? this->bio->bi_status : this->done.status;
-	done(&this->done, this->bio);
+	done(this->bio, &this->done, this->done.device);
 }
 bio:block::complete, rawtp:block::block_bio_complete /this->over/
 {
 	bytes[this->bio] = 0;
 	block[this->bio] = 0;
+	device[this->bio] = 0;
 	parts[this->bio] = 0;
 }
 
@@ -551,6 +572,7 @@ fbt::submit_bio_wait:entry
 	self->waits = args[0];
 	self->bytes = args[0]->bi_iter.bi_size;
 	self->block = _bio_block[args[0]];
+	self->device = args[0]->bi_bdev;
 	wait__start(args[0]);
 }
 
@@ -559,9 +581,11 @@ fbt::submit_bio_wait:return /self->waits != NULL/
 	this->done.bio = self->waits;
 	this->done.bytes = self->bytes;
 	this->done.block = self->block;
+	this->done.device = self->device;
 	this->done.status = self->waits->bi_status;
-	wait__done(&this->done, self->waits);
+	wait__done(self->waits, &this->done, self->device);
 	self->waits = NULL;
 	self->bytes = 0;
 	self->block = 0;
+	self->device = NULL;
 }

@@ -109,17 +109,10 @@ translator pktinfo_t < struct sk_buff *S > {
 
 typedef struct csinfo {
 	uintptr_t cs_addr;		/* address of the socket */
-	uint64_t cs_cid;		/* its cookie, as getsockopt(SO_COOKIE) gives it; 0 before somebody asked for it */
+	uint64_t cs_cid;		/* number of the connection (TCP), address of the socket (others); 0 for none */
 	pid_t cs_pid;			/* 0: the kernel does not know whose a socket is */
 	zoneid_t cs_zoneid;		/* 0 */
 } csinfo_t;
-
-translator csinfo_t < struct sock *S > {
-	cs_addr = (uintptr_t)S;
-	cs_cid = S == NULL ? 0 : S->__sk_common.skc_cookie.counter;
-	cs_pid = 0;
-	cs_zoneid = 0;
-};
 
 typedef struct conninfo {
 	string ci_local;		/* local address */
@@ -153,4 +146,37 @@ translator conninfo_t < struct sock *S > {
 	ci_local = _sock_laddr[S];
 	ci_remote = _sock_raddr[S];
 	ci_protocol = _sock_family[S] == AF_INET ? "ipv4" : _sock_family[S] == AF_INET6 ? "ipv6" : "<unknown>";
+};
+
+/*
+ * The number of a connection of TCP. It has several structs, one after the other: one for the handshake, the socket, one
+ * for TIME_WAIT; and a segment may have none. What all of them have are the network and the two ends. So the number is
+ * computed from these: it is the same for all, is not 0, and no two connections of a machine have one at a time, but for a
+ * chance of 2^-63. (The kernel's cookie is 0 until somebody asks for it.) An address of IPv4 in one of IPv6 is the same
+ * address.
+ */
+inline uint64_t _number_of_ipv4[uint64_t L, uint64_t R] = (L << 32 | R) * 0x1e3779b97f4a7c15;
+inline uint64_t _number_of_ipv6[uintptr_t L, uintptr_t R] = *(uint64_t *)L * 0x3f58476d1ce4e5b9 +
+    *(uint64_t *)(L + 8) * 0x14d049bb133111eb + *(uint64_t *)R * 0x56e8feb86659fd93 +
+    *(uint64_t *)(R + 8) * 0x7f51afd7ed558ccd;
+inline uint64_t _number_of[uint64_t ADDRESSES, uint64_t LPORT, uint64_t RPORT, uint64_t NET] =
+    (ADDRESSES + (LPORT << 16 | RPORT) * 0x44ceb9fe1a85ec53 + NET * 0x2545f4914f6cdd1d) | 1;
+
+/* A socket of IPv6 has the addresses of IPv4 too, where it uses that. */
+inline int _uses_ipv6[struct sock *S] = S->__sk_common.skc_family == AF_INET6 &&
+    *((uint32_t *)&S->__sk_common.skc_v6_daddr + 2) != htonl(0xffff);
+inline uint64_t _number_of_sock[struct sock *S] = _number_of[_uses_ipv6[S] ?
+    _number_of_ipv6[(uintptr_t)&S->__sk_common.skc_v6_rcv_saddr, (uintptr_t)&S->__sk_common.skc_v6_daddr] :
+    _number_of_ipv4[(uint64_t)S->__sk_common.skc_rcv_saddr, (uint64_t)S->__sk_common.skc_daddr],
+    S->__sk_common.skc_num != 0 ? S->__sk_common.skc_num : ntohs(((struct inet_sock *)S)->inet_sport),
+    ntohs(S->__sk_common.skc_dport), (uint64_t)S->__sk_common.skc_net.net];
+
+inline int _sock_connects[struct sock *S] = (_sock_family[S] == AF_INET || _sock_family[S] == AF_INET6) &&
+    (!_sock_is_full[S] || S->sk_protocol == 6 /* IPPROTO_TCP */);
+
+translator csinfo_t < struct sock *S > {
+	cs_addr = (uintptr_t)S;
+	cs_cid = _sock_connects[S] ? _number_of_sock[S] : (uint64_t)S;
+	cs_pid = 0;
+	cs_zoneid = 0;
 };

@@ -108,7 +108,7 @@ typedef struct psinfo {
 	uint_t pr_euid;			/* effective */
 	uint_t pr_gid;			/* real group id */
 	uint_t pr_egid;			/* effective */
-	uintptr_t pr_addr;		/* address of the task */
+	uintptr_t pr_addr;		/* address of the first thread's task: one for all threads of a process */
 	size_t pr_size;			/* address space, KB */
 	size_t pr_rssize;		/* resident KB, without pages that CPUs have not yet reported */
 	uint_t pr_ttydev;		/* controlling terminal, or -1 */
@@ -208,7 +208,7 @@ translator psinfo_t < struct task_struct *T > {
 	pr_euid = T->cred->euid.val;
 	pr_gid = T->cred->gid.val;
 	pr_egid = T->cred->egid.val;
-	pr_addr = (uintptr_t)T;
+	pr_addr = (uintptr_t)T->group_leader;
 	pr_size = T->mm == NULL ? 0 : T->mm->total_vm * (_pagesize / 1024);
 	pr_rssize = T->mm == NULL ? 0 : _rss[T->mm] * (_pagesize / 1024);
 	pr_ttydev = _ttydev[T->signal->tty];

@@ -237,9 +237,13 @@ inline uintptr_t _with_tag[uintptr_t A, int TAG] = A ^ (uintptr_t)TAG << 56;
 inline int _tag[uintptr_t A] = ~A >> 56;
 inline uintptr_t _without_tag[uintptr_t A] = A | (uintptr_t)0xff << 56;
 inline int _other = 0x40;
+inline int _outgoing = 0x41;
 
-/* A connection is a socket, with the state that it is about to have, or a segment that was received for none. */
-inline int _is_segment[struct _tcp_conn *C] = _tag[(uintptr_t)C] == _other;
+/*
+ * A connection is a socket, with the state that it is about to have, or a segment that was received or is sent for none.
+ */
+inline int _is_segment[struct _tcp_conn *C] = _tag[(uintptr_t)C] >= _other;
+inline int _is_outgoing[struct _tcp_conn *C] = _tag[(uintptr_t)C] == _outgoing;
 inline int _has_state[struct _tcp_conn *C] = _tag[(uintptr_t)C] != 0 && _tag[(uintptr_t)C] < _other;
 inline struct sk_buff *_segment[struct _tcp_conn *C] = (struct sk_buff *)_without_tag[(uintptr_t)C];
 inline struct sock *_tcp_sock[struct _tcp_conn *C] =
@@ -251,14 +255,42 @@ inline struct _tcp_conn *_no_conn[struct sk_buff *P] = (struct _tcp_conn *)_with
 inline int _segment_is_local[struct sk_buff *S] = _skb_version[S] == 4 ? _skb_ipv4[S]->saddr == _skb_ipv4[S]->daddr :
     _skb_version[S] == 6 ? _same_ipv6[&_skb_ipv6[S]->saddr, &_skb_ipv6[S]->daddr] : 0;
 
+/* The local end of a segment is the destination, and the source of what is sent. The headers are read by offset. */
+inline uint16_t _segment_port[struct sk_buff *S, int DESTINATION] = ntohs(*(uint16_t *)(DESTINATION * 2 +
+    (defined(fbt::tcp_v4_do_rcv:entry) ? _skb_transport[S] : (uintptr_t)_skb_tcp[S])));
+inline uintptr_t _at_address[struct sk_buff *S, int DESTINATION, int FIRST, int BYTES] =
+    _skb_network[S] + FIRST + DESTINATION * BYTES;
+
+/* What is sent may have no device yet, and no route any more. */
+inline struct net_device *_segment_device[struct sk_buff *S, int OUTGOING] =
+    OUTGOING && _skb_route[S] != NULL ? _skb_route[S]->dev : S->dev;
+
+inline uint64_t _number_of_segment[struct sk_buff *S, int OUTGOING] = _number_of[_skb_version[S] == 4 ?
+    _number_of_ipv4[*(uint32_t *)_at_address[S, !OUTGOING, 12, 4], *(uint32_t *)_at_address[S, OUTGOING, 12, 4]] :
+    _number_of_ipv6[_at_address[S, !OUTGOING, 8, 16], _at_address[S, OUTGOING, 8, 16]],
+    _segment_port[S, !OUTGOING], _segment_port[S, OUTGOING],
+    (uint64_t)_segment_device[S, OUTGOING]->nd_net.net];
+
+translator csinfo_t < struct _tcp_conn *C > {
+	cs_addr = (uintptr_t)_tcp_sock[C];
+	cs_cid = _is_segment[C] ? _number_of_segment[_segment[C], _is_outgoing[C]] :
+	    _number_of_sock[(struct sock *)_without_tag[(uintptr_t)C]];
+	cs_pid = 0;
+	cs_zoneid = 0;
+};
+
 translator tcpsinfo_t < struct _tcp_conn *C > {
 	tcps_addr = xlate <tcpsinfo_t> (_tcp_sock[C]).tcps_addr;
 	tcps_local = _is_segment[C] ? _segment_is_local[_segment[C]] : xlate <tcpsinfo_t> (_tcp_sock[C]).tcps_local;
 	tcps_active = xlate <tcpsinfo_t> (_tcp_sock[C]).tcps_active;
-	tcps_lport = _is_segment[C] ? xlate <tcpinfo_t> (_segment[C]).tcp_dport : _sock_lport[_tcp_sock[C]];
-	tcps_rport = _is_segment[C] ? xlate <tcpinfo_t> (_segment[C]).tcp_sport : _sock_rport[_tcp_sock[C]];
-	tcps_laddr = _is_segment[C] ? xlate <ipinfo_t> (_segment[C]).ip_daddr : _sock_laddr[_tcp_sock[C]];
-	tcps_raddr = _is_segment[C] ? xlate <ipinfo_t> (_segment[C]).ip_saddr : _sock_raddr[_tcp_sock[C]];
+	tcps_lport = !_is_segment[C] ? _sock_lport[_tcp_sock[C]] :
+	    _segment_port[_segment[C], !_is_outgoing[C]];
+	tcps_rport = !_is_segment[C] ? _sock_rport[_tcp_sock[C]] :
+	    _segment_port[_segment[C], _is_outgoing[C]];
+	tcps_laddr = !_is_segment[C] ? _sock_laddr[_tcp_sock[C]] : _is_outgoing[C] ?
+	    xlate <ipinfo_t> (_segment[C]).ip_saddr : xlate <ipinfo_t> (_segment[C]).ip_daddr;
+	tcps_raddr = !_is_segment[C] ? _sock_raddr[_tcp_sock[C]] : _is_outgoing[C] ?
+	    xlate <ipinfo_t> (_segment[C]).ip_daddr : xlate <ipinfo_t> (_segment[C]).ip_saddr;
 	tcps_state = _has_state[C] ? _tag[(uintptr_t)C] : xlate <tcpsinfo_t> (_tcp_sock[C]).tcps_state;
 	tcps_iss = xlate <tcpsinfo_t> (_tcp_sock[C]).tcps_iss;
 	tcps_suna = xlate <tcpsinfo_t> (_tcp_sock[C]).tcps_suna;
@@ -330,9 +362,9 @@ translator tcpinfo_t < struct _tcp_header *T > {
 
 provider tcp {
 	probe send(struct _tcp_segment *P, struct sock *S, struct _tcp_conn *C, struct _tcp_header *T :
-	    pktinfo_t *P, csinfo_t *S, ipinfo_t *P, tcpsinfo_t *C, tcpinfo_t *T);
+	    pktinfo_t *P, csinfo_t *C, ipinfo_t *P, tcpsinfo_t *C, tcpinfo_t *T);
 	probe receive(struct _tcp_segment *P, struct sock *S, struct _tcp_conn *C, struct _tcp_header *T :
-	    pktinfo_t *P, csinfo_t *S, ipinfo_t *P, tcpsinfo_t *C, tcpinfo_t *T);
+	    pktinfo_t *P, csinfo_t *C, ipinfo_t *P, tcpsinfo_t *C, tcpinfo_t *T);
 	probe connect__request(struct _tcp_segment *P, struct sock *S, struct _tcp_conn *C, struct _tcp_header *T :
 	    pktinfo_t *P, csinfo_t *S, ipinfo_t *P, tcpsinfo_t *C, tcpinfo_t *T);
 	probe connect__established(struct _tcp_segment *P, struct sock *S, struct _tcp_conn *C, struct _tcp_header *T :
@@ -342,7 +374,7 @@ provider tcp {
 	probe accept__established(struct _tcp_segment *P, struct sock *S, struct _tcp_conn *C, struct _tcp_header *T :
 	    pktinfo_t *P, csinfo_t *S, ipinfo_t *P, tcpsinfo_t *C, tcpinfo_t *T);
 	probe accept__refused(struct _tcp_segment *P, struct sock *S, struct _tcp_conn *C, struct _tcp_header *T :
-	    pktinfo_t *P, csinfo_t *S, ipinfo_t *P, tcpsinfo_t *C, tcpinfo_t *T);
+	    pktinfo_t *P, csinfo_t *C, ipinfo_t *P, tcpsinfo_t *C, tcpinfo_t *T);
 	probe state__change(void *N, struct sock *S, struct _tcp_conn *C, int LAST :
 	    void *N, csinfo_t *S, void *N, tcpsinfo_t *C, void *N, tcplsinfo_t *LAST);
 };
@@ -356,6 +388,8 @@ provider tcp {
 /* What TCP sends for no connection comes from a raw socket of the kernel, and on newer kernels from any. */
 inline struct sock *_sender[struct sock *S] =
     _sock_is_full[S] && S->sk_type != SOCK_STREAM ? (struct sock *)NULL : S;
+inline struct _tcp_conn *_conn_or_sent[struct sock *S, struct sk_buff *P] = _sender[S] != NULL ?
+    (struct _tcp_conn *)S : (struct _tcp_conn *)_with_tag[(uintptr_t)P, _outgoing];
 inline int _tcp_sends[struct sock *S] = S != NULL && (!_sock_is_full[S] || S->sk_protocol == IPPROTO_TCP);
 
 inline int _flags[struct _tcp_header *T] = xlate <tcpinfo_t> (T).tcp_flags;
@@ -368,10 +402,52 @@ inline int _requests[struct sock *S, struct _tcp_header *T] = _is_tcp[S] && S->s
 inline int _refuses[struct _tcp_header *T] = (_flags[T] & (TH_RST | TH_ACK)) == (TH_RST | TH_ACK) &&
     xlate <tcpinfo_t> (T).tcp_seq == 0;
 
+/*
+ * The kernel changes two states before the socket has both ends: SYN_SENT before it has chosen a port, and, on older
+ * kernels, SYN_RECEIVED of what a listener copies for a new connection. They are told when the function returns that gives
+ * the socket the rest. Where functions cannot be traced, that is with the first segment, or before the next state.
+ */
+int changes[struct sock *];
+self struct sock *binds;
+
+inline int _lacks_an_end[struct sock *S, int FROM, int TO] = TO == TCP_STATE_SYN_SENT ? S->__sk_common.skc_num == 0 :
+    TO == TCP_STATE_SYN_RECEIVED && FROM == TCP_STATE_LISTEN && S->__sk_common.skc_dport == 0;
+inline int _state_before[int TO] = TO == TCP_STATE_SYN_SENT ? TCP_STATE_CLOSED : TCP_STATE_LISTEN;
+
+rawtp:sock::inet_sock_set_state /args[0]->sk_protocol == IPPROTO_TCP && changes[args[0]]/
+{
+	state__change(NULL, args[0], _conn_to[args[0], changes[args[0]]], _state_before[changes[args[0]]]);
+	changes[args[0]] = 0;
+}
+rawtp:sock::inet_sock_set_state
+/args[0]->sk_protocol == IPPROTO_TCP && _lacks_an_end[args[0], args[1], args[2]]/
+{
+	changes[args[0]] = args[2];
+	self->binds = args[0];
+}
+fbt::inet_hash_connect:return, fbt::inet6_hash_connect:return /self->binds != NULL && changes[self->binds]/
+{
+	state__change(NULL, self->binds, _conn_to[self->binds, TCP_STATE_SYN_SENT], TCP_STATE_CLOSED);
+	changes[self->binds] = 0;
+}
+fbt::inet_hash_connect:return, fbt::inet6_hash_connect:return { self->binds = NULL; }
+fbt::tcp_v4_syn_recv_sock:return, fbt::tcp_v6_syn_recv_sock:return /args[1] != NULL && changes[args[1]]/
+{
+	state__change(NULL, args[1], _conn_to[args[1], TCP_STATE_SYN_RECEIVED], TCP_STATE_LISTEN);
+	changes[args[1]] = 0;
+}
+rawtp:net::net_dev_queue
+/!defined(fbt::inet_hash_connect:return) && args[0]->sk != NULL && changes[args[0]->sk]/
+{
+	state__change(NULL, args[0]->sk, _conn_to[args[0]->sk, TCP_STATE_SYN_SENT], TCP_STATE_CLOSED);
+	changes[args[0]->sk] = 0;
+}
+
 /* IP has the whole of a segment here. What is forwarded has no socket, and what a tunnel sends has that of the tunnel. */
 fbt::ip_output:entry, fbt::ip6_output:entry /_tcp_sends[args[1]]/
 {
-	send((struct _tcp_segment *)args[2], _sender[args[2]->sk], _conn[_sender[args[2]->sk]], _tcp_header[args[2]]);
+	send((struct _tcp_segment *)args[2], _sender[args[2]->sk], _conn_or_sent[args[2]->sk, args[2]],
+	    _tcp_header[args[2]]);
 }
 fbt::ip_output:entry, fbt::ip6_output:entry
 /_tcp_sends[args[1]] && _requests[args[2]->sk, _tcp_header[args[2]]]/
@@ -380,7 +456,7 @@ fbt::ip_output:entry, fbt::ip6_output:entry
 }
 fbt::ip_output:entry, fbt::ip6_output:entry /_tcp_sends[args[1]] && _refuses[_tcp_header[args[2]]]/
 {
-	accept__refused((struct _tcp_segment *)args[2], _sender[args[2]->sk], _conn[_sender[args[2]->sk]],
+	accept__refused((struct _tcp_segment *)args[2], _sender[args[2]->sk], _conn_or_sent[args[2]->sk, args[2]],
 	    _tcp_header[args[2]]);
 }
 
@@ -395,7 +471,8 @@ inline int _is_sent[struct sk_buff *P] =
 
 rawtp:net::net_dev_queue /!defined(fbt::ip_output:entry) && _is_sent[args[0]]/
 {
-	send((struct _tcp_segment *)args[0], _sender[args[0]->sk], _conn[_sender[args[0]->sk]], _header_of[args[0]]);
+	send((struct _tcp_segment *)args[0], _sender[args[0]->sk], _conn_or_sent[args[0]->sk, args[0]],
+	    _header_of[args[0]]);
 }
 rawtp:net::net_dev_queue
 /!defined(fbt::ip_output:entry) && _is_sent[args[0]] && _requests[args[0]->sk, _header_of[args[0]]]/
@@ -404,7 +481,7 @@ rawtp:net::net_dev_queue
 }
 rawtp:net::net_dev_queue /!defined(fbt::ip_output:entry) && _is_sent[args[0]] && _refuses[_header_of[args[0]]]/
 {
-	accept__refused((struct _tcp_segment *)args[0], _sender[args[0]->sk], _conn[_sender[args[0]->sk]],
+	accept__refused((struct _tcp_segment *)args[0], _sender[args[0]->sk], _conn_or_sent[args[0]->sk, args[0]],
 	    _header_of[args[0]]);
 }
 
@@ -518,8 +595,8 @@ fbt::inet_twsk_alloc:return /self->ends != NULL && self->to == TCP_STATE_TIME_WA
 fbt::tcp_time_wait:return { self->ends = NULL; self->to = 0; }
 
 rawtp:sock::inet_sock_set_state
-/args[0]->sk_protocol == IPPROTO_TCP && (args[2] != TCP_STATE_CLOSED ||
-    (defined(fbt::tcp_time_wait:entry) ? self->ends != args[0] : 1))/
+/args[0]->sk_protocol == IPPROTO_TCP && !_lacks_an_end[args[0], args[1], args[2]] &&
+    (args[2] != TCP_STATE_CLOSED || (defined(fbt::tcp_time_wait:entry) ? self->ends != args[0] : 1))/
 {
 	state__change(NULL, args[0], _conn_to[args[0], args[2]], args[1]);
 }

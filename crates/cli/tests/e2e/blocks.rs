@@ -101,7 +101,7 @@ fn direct_io_is_described_by_its_bios_and_requests() -> Verdict {
              this->{word}_b->b_flags & B_ASYNC ? \"A\" : \"\", this->{word}_b->b_flags & B_PHYS ? \"P\" : \"\", \
              this->{word}_b->b_flags & (B_PAGEIO | B_ERROR) ? \"?\" : \"\", \
              this->{word}_b->b_bcount, this->{word}_b->b_bufsize, this->{word}_b->b_blkno, this->{word}_b->b_lblkno, this->{word}_b->b_resid, \
-             this->{word}_b->b_error, this->{word}_b->b_addr == 0, \
+             this->{word}_b->b_error, this->{word}_b->b_addr == (caddr_t)args[0], \
              this->{word}_b->b_edev == (this->{word}_d->dev_major << 20 | this->{word}_d->dev_minor), \
              this->{word}_d->dev_name, this->{word}_d->dev_statname, this->{word}_d->dev_pathname, this->{word}_d->dev_major, this->{word}_d->dev_minor, \
              this->{word}_f->fi_name, this->{word}_f->fi_pathname, this->{word}_f->fi_offset); }} "

@@ -12,6 +12,7 @@ tests! {
     each_direct_write_starts_once_and_is_done_once_with_its_size
     a_request_that_is_split_is_done_once_with_all_its_bytes
     requests_whose_parts_end_on_several_cpus_are_done_once_each
+    start_and_done_of_a_request_have_the_same_arg0_which_no_other_in_flight_has
     the_blocks_of_a_partition_are_its_own_when_io_is_done
     io_that_fails_has_its_error_when_it_is_done
 }
@@ -143,6 +144,53 @@ fn requests_whose_parts_end_on_several_cpus_are_done_once_each() -> Verdict {
         "done 65536 128".to_string(),
         "start 65536 128".to_string(),
     ];
+    assert_eq!(lines(&o), expected, "{o:?}");
+    Pass
+}
+
+fn start_and_done_of_a_request_have_the_same_arg0_which_no_other_in_flight_has() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let device = match LoopDevice::new("io-key") {
+        Ok(device) => device,
+        Err(skip) => return skip,
+    };
+    let name = device.name();
+    let _limit = match RequestLimit::set(name, "16") {
+        Ok(limit) => limit,
+        Err(why) => return Skip(format!("no limit of the size of requests: {why}")),
+    };
+    // Four at once, each in four parts.
+    let one =
+        |n: u32| format!("dd if=/dev/zero of={} bs=64k count=32 seek={} oflag=direct &", device.path, 32 * n);
+    let writes = format!("{} {} {} {} wait", one(0), one(1), one(2), one(3));
+    let pair = |from: &str, to: &str, n: u32| {
+        format!(
+            "int key{n}[uintptr_t], address{n}[caddr_t], place{n}[dev_t, uint64_t]; \
+             io:::{from} /args[1]->dev_statname == $$1/ {{ @[\"{from}: known before\"] = sum(key{n}[arg0]); \
+             key{n}[arg0] = 1; address{n}[args[0]->b_addr] = 1; place{n}[args[0]->b_edev, args[0]->b_blkno] = 1; }} \
+             io:::{to} /args[1]->dev_statname == $$1/ {{ @[\"{to}: arg0\"] = sum(key{n}[arg0]); \
+             @[\"{to}: b_addr\"] = sum(address{n}[args[0]->b_addr]); \
+             @[\"{to}: place\"] = sum(place{n}[args[0]->b_edev, args[0]->b_blkno]); \
+             key{n}[arg0] = 0; address{n}[args[0]->b_addr] = 0; place{n}[args[0]->b_edev, args[0]->b_blkno] = 0; }} "
+        )
+    };
+    let mut script = pair("start", "done", 1);
+    let mut probes = vec![("start", "done")];
+    // A thread waits until each of its requests is done, where that is known.
+    if no_functions().is_none() {
+        script += &pair("wait-start", "wait-done", 2);
+        probes.push(("wait-start", "wait-done"));
+    }
+    script += "END { printa(\"%s %@d\\n\", @); }";
+    let o = device.trace(&writes, name, &script);
+    let mut expected = Vec::new();
+    for (from, to) in probes {
+        expected.push(format!("{from}: known before 0"));
+        expected.extend(["arg0", "b_addr", "place"].map(|key| format!("{to}: {key} 128")));
+    }
+    expected.sort_unstable();
     assert_eq!(lines(&o), expected, "{o:?}");
     Pass
 }

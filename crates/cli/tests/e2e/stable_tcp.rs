@@ -1,7 +1,7 @@
 //! The provider tcp: each segment, against what packet sockets see of the same connections; the
 //! beginnings of connections, and their states.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Verdict::{self, Pass};
 use crate::machine::{no_functions, no_types};
@@ -13,6 +13,7 @@ tests! {
     each_segment_over_a_veth_pair_is_sent_and_received_once_with_its_header_and_socket
     connections_are_requested_established_and_refused_once
     a_connection_has_its_states_in_order_and_the_last_in_time_wait
+    each_probe_of_a_connection_has_its_number
 }
 
 const SERVER: u16 = PORTS[0];
@@ -106,7 +107,10 @@ fn socket(probe: &str, row: &[&str], has_functions: bool, o: &Output) {
     assert_eq!(row[11], "1", "{row:?}");
     match (probe, state) {
         // What is sent for no connection, on older kernels also for one in TIME_WAIT.
-        ("send", 0) => assert!(flags & RST != 0 || flags == 0x10, "{row:?} {o:?}"),
+        ("send", 0) => {
+            assert!(flags & RST != 0 || flags == 0x10, "{row:?} {o:?}");
+            assert_eq!((local, remote), (from, to), "{row:?}");
+        }
         ("send", _) => assert_eq!((local, remote), (from, to), "{row:?}"),
         (_, LISTEN) => assert_eq!(local.1, to.1, "{row:?}"),
         _ => assert_eq!((local, remote), (to, from), "{row:?}"),
@@ -168,7 +172,7 @@ fn connections_are_requested_established_and_refused_once() -> Verdict {
                 "connect-refused",
                 vec![format!("{to_refused} {} {refused} {nobody} state-syn-sent", flags(0x14))],
             ),
-            ("accept-refused", vec![format!("{to_refused} 20 0 0 state-closed")]),
+            ("accept-refused", vec![format!("{to_refused} 20 {nobody} {refused} state-closed")]),
         ];
         for (probe, expected) in expected {
             let found = rows(&o, probe).into_iter().filter(|row| row[1] == address);
@@ -246,6 +250,52 @@ fn a_connection_has_its_states_in_order_and_the_last_in_time_wait() -> Verdict {
         ]);
         assert_eq!(of(SERVER), expected, "{o:?}");
         assert_eq!(of(REFUSED), ["closed syn-sent", "syn-sent closed"], "{o:?}");
+    }
+    Pass
+}
+
+fn each_probe_of_a_connection_has_its_number() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let has_functions = no_functions().is_none();
+    let script = "tcp::: { printf(\"end %s %d %d %x %s\\n\", args[3]->tcps_laddr, args[3]->tcps_lport, \
+        args[3]->tcps_rport, args[1]->cs_cid, probename); }";
+    for version in [4, 6] {
+        let address = &*address("lo", version, std::process::id(), 1).to_string();
+        let (o, _) = match traced("conversation", "lo", version, script) {
+            Ok(found) => found,
+            Err(skip) => return skip,
+        };
+        // By local and remote port: the numbers, and the probes.
+        let mut ends: BTreeMap<(u16, u16), [BTreeSet<&str>; 2]> = BTreeMap::new();
+        for row in rows(&o, "end").into_iter().filter(|row| row[0] == address) {
+            let [numbers, probes] =
+                ends.entry((row[1].parse().unwrap(), row[2].parse().unwrap())).or_default();
+            numbers.insert(row[3]);
+            probes.insert(row[4]);
+        }
+        // A SYN comes to the listener, where the socket is known.
+        let listener: &[&str] = if has_functions { &["receive", "state-change"] } else { &["state-change"] };
+        let expected: [(_, &[&str]); 5] = [
+            ((SERVER, 0), listener),
+            ((SERVER, CLIENT), &["accept-established", "receive", "send", "state-change"]),
+            (
+                (CLIENT, SERVER),
+                &["connect-established", "connect-request", "receive", "send", "state-change"],
+            ),
+            ((REFUSED, NOBODY), &["connect-refused", "connect-request", "receive", "send", "state-change"]),
+            ((NOBODY, REFUSED), &["accept-refused", "receive", "send"]),
+        ];
+        assert_eq!(ends.len(), expected.len(), "{ends:?}");
+        let mut all: BTreeSet<&str> = BTreeSet::new();
+        for (ports, probes) in expected {
+            let [numbers, found] = &ends[&ports];
+            assert_eq!(found.iter().copied().collect::<Vec<_>>(), probes, "{ports:?}: {ends:?}");
+            assert_eq!(numbers.len(), 1, "{version} {ports:?}: {ends:?}\n{}", o.out);
+            all.extend(numbers);
+        }
+        assert!(all.len() == 5 && !all.contains("0"), "{ends:?}");
     }
     Pass
 }

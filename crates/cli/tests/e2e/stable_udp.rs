@@ -15,7 +15,8 @@ const COUNT: &str = "udp:genunix::send, udp:::receive \
     /(uintptr_t)((struct sock *)args[1]->cs_addr)->__sk_common.skc_net.net == ns/ \
     { @[probename, args[4]->udp_sport, args[4]->udp_dport, args[4]->udp_length, args[2]->ip_plength, args[2]->ip_ver, \
     args[2]->ip_saddr, args[2]->ip_daddr, args[3]->udps_lport, args[3]->udps_rport, args[3]->udps_laddr, \
-    args[3]->udps_raddr, args[0]->pkt_addr == arg0 && args[1]->cs_addr == arg1 && args[3]->udps_addr == arg1] = count(); } \
+    args[3]->udps_raddr, args[0]->pkt_addr == arg0 && args[1]->cs_addr == arg1 && args[3]->udps_addr == arg1 && \
+    args[1]->cs_cid == arg1] = count(); } \
     END { printa(\"%s %d %d %d %d %d %s %s %d %d %s %s %d %@d\\n\", @); }";
 
 fn each_datagram_is_sent_and_received_once_with_its_lengths_ports_and_addresses() -> Verdict {

@@ -278,11 +278,11 @@ fn a_translated_pointer_can_be_stored_and_passed_on() -> Verdict {
         "-n",
         "syscall::getppid:entry /pid == $target/ { self->p = curlwpsinfo; a[tid] = xlate <psinfo_t *> (curthread); } \
          syscall::getppid:return /self->p->pr_lwpid == tid && a[tid]->pr_pid == $target/ { this->q = self->p; \
-         @[this->q->pr_addr == (uintptr_t)curthread] = count(); self->p = 0; a[tid] = 0; } \
-         END { printa(\"%d %@d\\n\", @); }",
+         @[this->q->pr_addr == (uintptr_t)curthread, a[tid]->pr_addr == (uintptr_t)curthread->group_leader] = count(); \
+         self->p = 0; a[tid] = 0; } END { printa(\"%d %d %@d\\n\", @); }",
     ])
     .code(0);
-    assert_eq!(o.out.trim(), "1 80", "{o:?}");
+    assert_eq!(o.out.trim(), "1 1 80", "{o:?}");
     Pass
 }
 
