@@ -6,25 +6,30 @@ inline int RW_WRITER = 0;
 inline int RW_READER = 1;
 
 /*
+ * The lock is the first argument, with its type. Where locks of two types fire a probe, the argument behind those that are
+ * listed tells (as arg2, arg3) that it is of the other: 1 for an rt_mutex in place of a mutex, for an rw_semaphore in place
+ * of a rwlock_t, for a percpu_rw_semaphore in place of an rw_semaphore.
+ *
  * No thread spins for another's own lock (thread-spin), and no lock of readers becomes one of a writer (rw-upgrade): these
  * have no clause.
  */
 provider lockstat {
 	probe adaptive__acquire(struct mutex *M);
 	probe adaptive__release(struct mutex *M);
-	probe adaptive__acquire__error(struct mutex *M, int error);
-	probe adaptive__block(struct mutex *M, uint64_t ns);
-	probe adaptive__spin(struct mutex *M, uint64_t ns);
-	probe spin__acquire(struct spinlock *L);
-	probe spin__release(struct spinlock *L);
-	probe spin__spin(struct spinlock *L, uint64_t ns);
-	probe rw__acquire(void *L, int kind);
-	probe rw__release(void *L, int kind);
-	probe rw__block(void *L, uint64_t ns, int kind);
-	probe rw__spin(void *L, uint64_t ns, int kind);
-	probe rw__upgrade(void *L);
-	probe rw__downgrade(void *L);
-	probe thread__spin(struct spinlock *L, uint64_t ns);
+	probe adaptive__acquire__error(struct mutex *M, int error, int other : struct mutex *M, int error);
+	probe adaptive__block(struct mutex *M, uint64_t ns, int other : struct mutex *M, uint64_t ns);
+	probe adaptive__spin(struct mutex *M, uint64_t ns, int other : struct mutex *M, uint64_t ns);
+	probe spin__acquire(spinlock_t *L);
+	probe spin__release(spinlock_t *L);
+	probe spin__spin(spinlock_t *L, uint64_t ns);
+	probe rw__acquire(rwlock_t *L, int kind, int other : rwlock_t *L, int kind);
+	probe rw__release(rwlock_t *L, int kind, int other : rwlock_t *L, int kind);
+	probe rw__block(struct rw_semaphore *L, uint64_t ns, int kind, int other :
+	    struct rw_semaphore *L, uint64_t ns, int kind);
+	probe rw__spin(rwlock_t *L, uint64_t ns, int kind);
+	probe rw__upgrade(rwlock_t *L);
+	probe rw__downgrade(struct rw_semaphore *L);
+	probe thread__spin(spinlock_t *L, uint64_t ns);
 };
 
 #pragma D attributes Evolving/Evolving/Common provider lockstat provider
@@ -38,6 +43,7 @@ inline uint_t _lock_spins = 0x1;
 inline uint_t _lock_reads = 0x2;
 inline uint_t _lock_writes = 0x4;
 inline uint_t _lock_rt = 0x8;
+inline uint_t _lock_percpu = 0x10;
 inline uint_t _lock_mutex = 0x20;
 
 inline int _lock_is_rw[uint_t FLAGS] = (FLAGS & (_lock_reads | _lock_writes)) != 0;
@@ -90,25 +96,26 @@ rawtp:lock::contention_end /this->wait.since != 0/
 }
 rawtp:lock::contention_end /_lock_is_mutex[this->wait.flags] && (this->wait.all & 2)/
 {
-	adaptive__block((struct mutex *)args[0], this->blocked);
+	adaptive__block((struct mutex *)args[0], this->blocked, !(this->wait.flags & _lock_mutex));
 }
 rawtp:lock::contention_end /_lock_is_mutex[this->wait.flags] && (this->wait.all & 1)/
 {
-	adaptive__spin((struct mutex *)args[0], this->spun);
+	adaptive__spin((struct mutex *)args[0], this->spun, !(this->wait.flags & _lock_mutex));
 }
 rawtp:lock::contention_end /_lock_is_mutex[this->wait.flags] && args[1] < 0/
 {
-	adaptive__acquire__error((struct mutex *)args[0], -args[1]);
+	adaptive__acquire__error((struct mutex *)args[0], -args[1], !(this->wait.flags & _lock_mutex));
 }
 rawtp:lock::contention_end /_lock_is_rw[this->wait.flags] && (this->wait.all & 2)/
 {
-	rw__block(args[0], this->blocked, _lock_kind[this->wait.flags]);
+	rw__block((struct rw_semaphore *)args[0], this->blocked, _lock_kind[this->wait.flags],
+	    (this->wait.flags & _lock_percpu) != 0);
 }
 rawtp:lock::contention_end /_lock_is_rw[this->wait.flags] && (this->wait.all & 1)/
 {
-	rw__spin(args[0], this->spun, _lock_kind[this->wait.flags]);
+	rw__spin((rwlock_t *)args[0], this->spun, _lock_kind[this->wait.flags]);
 }
-rawtp:lock::contention_end /this->wait.flags == _lock_spins/ { spin__spin((struct spinlock *)args[0], this->spun); }
+rawtp:lock::contention_end /this->wait.flags == _lock_spins/ { spin__spin((spinlock_t *)args[0], this->spun); }
 
 /*
  * Acquiring and releasing. A lock is acquired when its function returns. What an interrupt handler calls in the middle has
@@ -140,65 +147,65 @@ fbt:vmlinux:mutex_unlock:entry { adaptive__release((struct mutex *)arg0); }
 fbt:vmlinux:_raw_spin_lock*:entry, fbt:vmlinux:_raw_spin_trylock*:entry { spinlocks[curthread, ipl] = arg0; }
 fbt:vmlinux:_raw_spin_lock*:return /spinlocks[curthread, ipl]/
 {
-	spin__acquire((struct spinlock *)spinlocks[curthread, ipl]);
+	spin__acquire((spinlock_t *)spinlocks[curthread, ipl]);
 }
 fbt:vmlinux:_raw_spin_trylock*:return /spinlocks[curthread, ipl] && (int)arg1 != 0/
 {
-	spin__acquire((struct spinlock *)spinlocks[curthread, ipl]);
+	spin__acquire((spinlock_t *)spinlocks[curthread, ipl]);
 }
 fbt:vmlinux:_raw_spin_lock*:return, fbt:vmlinux:_raw_spin_trylock*:return { spinlocks[curthread, ipl] = 0; }
-fbt:vmlinux:_raw_spin_unlock*:entry { spin__release((struct spinlock *)arg0); }
+fbt:vmlinux:_raw_spin_unlock*:entry { spin__release((spinlock_t *)arg0); }
 
 fbt:vmlinux:down_read*:entry, fbt:vmlinux:down_write*:entry { semaphores[curthread, ipl] = arg0; }
 fbt:vmlinux:down_read:return /semaphores[curthread, ipl]/
 {
-	rw__acquire((void *)semaphores[curthread, ipl], RW_READER);
+	rw__acquire((rwlock_t *)semaphores[curthread, ipl], RW_READER, 1);
 }
 fbt:vmlinux:down_read_interruptible:return, fbt:vmlinux:down_read_killable:return
 /semaphores[curthread, ipl] && (int)arg1 == 0/
 {
-	rw__acquire((void *)semaphores[curthread, ipl], RW_READER);
+	rw__acquire((rwlock_t *)semaphores[curthread, ipl], RW_READER, 1);
 }
 fbt:vmlinux:down_read_trylock:return /semaphores[curthread, ipl] && (int)arg1 != 0/
 {
-	rw__acquire((void *)semaphores[curthread, ipl], RW_READER);
+	rw__acquire((rwlock_t *)semaphores[curthread, ipl], RW_READER, 1);
 }
 fbt:vmlinux:down_write:return /semaphores[curthread, ipl]/
 {
-	rw__acquire((void *)semaphores[curthread, ipl], RW_WRITER);
+	rw__acquire((rwlock_t *)semaphores[curthread, ipl], RW_WRITER, 1);
 }
 fbt:vmlinux:down_write_killable:return /semaphores[curthread, ipl] && (int)arg1 == 0/
 {
-	rw__acquire((void *)semaphores[curthread, ipl], RW_WRITER);
+	rw__acquire((rwlock_t *)semaphores[curthread, ipl], RW_WRITER, 1);
 }
 fbt:vmlinux:down_write_trylock:return /semaphores[curthread, ipl] && (int)arg1 != 0/
 {
-	rw__acquire((void *)semaphores[curthread, ipl], RW_WRITER);
+	rw__acquire((rwlock_t *)semaphores[curthread, ipl], RW_WRITER, 1);
 }
 fbt:vmlinux:down_read*:return, fbt:vmlinux:down_write*:return { semaphores[curthread, ipl] = 0; }
-fbt:vmlinux:up_read:entry { rw__release((void *)arg0, RW_READER); }
-fbt:vmlinux:up_write:entry { rw__release((void *)arg0, RW_WRITER); }
-fbt:vmlinux:downgrade_write:entry { rw__downgrade((void *)arg0); }
+fbt:vmlinux:up_read:entry { rw__release((rwlock_t *)arg0, RW_READER, 1); }
+fbt:vmlinux:up_write:entry { rw__release((rwlock_t *)arg0, RW_WRITER, 1); }
+fbt:vmlinux:downgrade_write:entry { rw__downgrade((struct rw_semaphore *)arg0); }
 
 fbt:vmlinux:_raw_read_lock*:entry, fbt:vmlinux:_raw_read_trylock:entry { rwlocks[curthread, ipl] = arg0; }
 fbt:vmlinux:_raw_write_lock*:entry, fbt:vmlinux:_raw_write_trylock:entry { rwlocks[curthread, ipl] = arg0; }
 fbt:vmlinux:_raw_read_lock*:return /rwlocks[curthread, ipl]/
 {
-	rw__acquire((void *)rwlocks[curthread, ipl], RW_READER);
+	rw__acquire((rwlock_t *)rwlocks[curthread, ipl], RW_READER, 0);
 }
 fbt:vmlinux:_raw_read_trylock:return /rwlocks[curthread, ipl] && (int)arg1 != 0/
 {
-	rw__acquire((void *)rwlocks[curthread, ipl], RW_READER);
+	rw__acquire((rwlock_t *)rwlocks[curthread, ipl], RW_READER, 0);
 }
 fbt:vmlinux:_raw_write_lock*:return /rwlocks[curthread, ipl]/
 {
-	rw__acquire((void *)rwlocks[curthread, ipl], RW_WRITER);
+	rw__acquire((rwlock_t *)rwlocks[curthread, ipl], RW_WRITER, 0);
 }
 fbt:vmlinux:_raw_write_trylock:return /rwlocks[curthread, ipl] && (int)arg1 != 0/
 {
-	rw__acquire((void *)rwlocks[curthread, ipl], RW_WRITER);
+	rw__acquire((rwlock_t *)rwlocks[curthread, ipl], RW_WRITER, 0);
 }
 fbt:vmlinux:_raw_read_lock*:return, fbt:vmlinux:_raw_read_trylock:return { rwlocks[curthread, ipl] = 0; }
 fbt:vmlinux:_raw_write_lock*:return, fbt:vmlinux:_raw_write_trylock:return { rwlocks[curthread, ipl] = 0; }
-fbt:vmlinux:_raw_read_unlock*:entry { rw__release((void *)arg0, RW_READER); }
-fbt:vmlinux:_raw_write_unlock*:entry { rw__release((void *)arg0, RW_WRITER); }
+fbt:vmlinux:_raw_read_unlock*:entry { rw__release((rwlock_t *)arg0, RW_READER, 0); }
+fbt:vmlinux:_raw_write_unlock*:entry { rw__release((rwlock_t *)arg0, RW_WRITER, 0); }

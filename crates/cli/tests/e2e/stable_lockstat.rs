@@ -11,6 +11,7 @@ tests! {
     a_wait_for_a_mutex_that_is_interrupted_has_its_error
     waits_of_readers_and_writers_have_their_kind
     each_lock_is_acquired_and_released_once_where_functions_can_be_traced
+    the_first_argument_is_the_lock_with_its_type
 }
 
 /// The numbers of the line that begins with these words, or zeros.
@@ -142,14 +143,17 @@ fn waits_of_readers_and_writers_have_their_kind() -> Verdict {
         {
             @[args[2] == RW_WRITER ? \"writer\" : \"reader\"] = count();
             @time[timestamp - self->from == args[1]] = count();
+            @typed[(uintptr_t)&args[0]->wait_lock - arg0 == offsetof(struct rw_semaphore, wait_lock), arg3] = count();
         }
-        END { printa(\"%s %@d\\n\", @); printa(\"right %d %@d\\n\", @time); }";
+        END { printa(\"%s %@d\\n\", @); printa(\"right %d %@d\\n\", @time); \
+              printa(\"typed %d %d %@d\\n\", @typed); }";
     let o = dtrace(&["-q", "-c", &workload("waits-for-directory", 10), "-n", script]).code(0);
     if let Some(skip) = skipped(&o) {
         return skip;
     }
     assert_eq!([row(&o, "writer")[0], row(&o, "reader")[0]], [10, 10], "{o:?}");
     assert_eq!(row(&o, "right"), [1, 20], "{o:?}");
+    assert_eq!(row(&o, "typed 1"), [0, 20], "{o:?}");
     Pass
 }
 
@@ -163,13 +167,16 @@ fn each_lock_is_acquired_and_released_once_where_functions_can_be_traced() -> Ve
         "syscall::write:entry, syscall::pwrite64:entry, syscall::getdents64:entry, syscall::fcntl:entry
          /pid == $target && arg0 >= 50 && arg0 <= 52/ {{ self->fd = arg0; }}
          {} /self->fd == 50 && arg0 == (uintptr_t)&((struct pipe_inode_info *){}->private_data)->mutex/
-         {{ @[probename, 0] = count(); }}
-         {} /self->fd == 51 && arg0 == (uintptr_t)&{}->f_lock/ {{ @[probename, 0] = count(); }}
-         {} /self->fd == 51 && arg0 == (uintptr_t)&{}->f_inode->i_rwsem/ {{ @[probename, args[1] == RW_READER] = count(); }}
-         {} /self->fd == 52 && arg0 == (uintptr_t)&{}->f_inode->i_rwsem/ {{ @[probename, args[1] == RW_READER] = count(); }}
+         {{ @[probename, 0, mutex_owned(args[0])] = count(); }}
+         {} /self->fd == 51 && arg0 == (uintptr_t)&{}->f_lock/
+         {{ @[probename, 0, (uintptr_t)&args[0]->rlock == arg0] = count(); }}
+         {} /self->fd == 51 && arg0 == (uintptr_t)&{}->f_inode->i_rwsem/
+         {{ @[probename, args[1] == RW_READER, arg2] = count(); }}
+         {} /self->fd == 52 && arg0 == (uintptr_t)&{}->f_inode->i_rwsem/
+         {{ @[probename, args[1] == RW_READER, arg2] = count(); }}
          syscall::write:return, syscall::pwrite64:return, syscall::getdents64:return, syscall::fcntl:return
          {{ self->fd = 0; }}
-         END {{ printa(\"%s %d %@d\\n\", @); }}",
+         END {{ printa(\"%s %d %d %@d\\n\", @); }}",
         probes("adaptive"),
         file(50),
         probes("spin"),
@@ -186,15 +193,55 @@ fn each_lock_is_acquired_and_released_once_where_functions_can_be_traced() -> Ve
     let mut lines: Vec<&str> = o.out.lines().filter(|l| !l.is_empty()).collect();
     lines.sort_unstable();
     let expected = [
-        "adaptive-acquire 0 50",
-        "adaptive-release 0 50",
-        "rw-acquire 0 50",
-        "rw-acquire 1 50",
-        "rw-release 0 50",
-        "rw-release 1 50",
-        "spin-acquire 0 50",
-        "spin-release 0 50",
+        "adaptive-acquire 0 1 50",
+        "adaptive-release 0 1 50",
+        "rw-acquire 0 1 50",
+        "rw-acquire 1 1 50",
+        "rw-release 0 1 50",
+        "rw-release 1 1 50",
+        "spin-acquire 0 1 50",
+        "spin-release 0 1 50",
     ];
     assert_eq!(lines, expected, "{o:?}");
+    Pass
+}
+
+/// What `-lv` says of the arguments.
+const TYPES: [(&str, &[&str]); 13] = [
+    ("adaptive-acquire", &["struct mutex *"]),
+    ("adaptive-acquire-error", &["struct mutex *", "int"]),
+    ("adaptive-block", &["struct mutex *", "uint64_t"]),
+    ("adaptive-release", &["struct mutex *"]),
+    ("adaptive-spin", &["struct mutex *", "uint64_t"]),
+    ("rw-acquire", &["rwlock_t *", "int"]),
+    ("rw-block", &["struct rw_semaphore *", "uint64_t", "int"]),
+    ("rw-downgrade", &["struct rw_semaphore *"]),
+    ("rw-release", &["rwlock_t *", "int"]),
+    ("rw-spin", &["rwlock_t *", "uint64_t", "int"]),
+    ("spin-acquire", &["spinlock_t *"]),
+    ("spin-release", &["spinlock_t *"]),
+    ("spin-spin", &["spinlock_t *", "uint64_t"]),
+];
+
+fn the_first_argument_is_the_lock_with_its_type() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let o = dtrace(&["-lvn", "lockstat:::"]).code(0);
+    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in o.out.lines() {
+        if line.contains(" lockstat ") {
+            found.push((line.split_whitespace().last().unwrap(), Vec::new()));
+        } else if let Some((_, ty)) = line.trim().split_once("]: ") {
+            found.last_mut().unwrap().1.push(ty);
+        }
+    }
+    found.sort_unstable();
+    let mut expected: Vec<_> = TYPES.iter().map(|(probe, types)| (*probe, types.to_vec())).collect();
+    if no_functions().is_some() {
+        // Waits alone.
+        expected.retain(|(probe, _)| ["-block", "-spin", "-error"].iter().any(|end| probe.ends_with(end)));
+    }
+    assert_eq!(found, expected, "{o:?}");
     Pass
 }
