@@ -12,13 +12,17 @@ tests! {
     errinfo_prints_and_counts_calls_that_fail
     procsystime_counts_the_calls_of_a_program
     syscallbypid_counts_the_calls_of_each_process
-    shortlived_counts_processes_by_program_and_parent
+    shortlived_counts_processes_by_program_and_parent shortlived_sums_the_time_of_threads
     killsnoop_prints_each_signal_with_its_result
+    killsnoop_selects_by_result_sender_and_target
     filebyproc_and_pathopens_name_the_files_that_are_opened
+    procsystime_prints_totals_only_where_they_are_chosen
     dtruss_prints_calls_with_arguments_and_results
+    dtruss_decodes_flags_and_modes_and_shows_each_argument_of_a_call
     dtruss_follows_children
     fsslower_prints_calls_by_their_time
     cachestat_counts_hits_of_files_in_memory
+    cachestat_counts_what_is_read_from_a_device_and_what_is_written
 }
 
 fn execsnoop_prints_each_program_with_its_arguments() -> Verdict {
@@ -118,6 +122,19 @@ fn procsystime_counts_the_calls_of_a_program() -> Verdict {
     Pass
 }
 
+fn procsystime_prints_totals_only_where_they_are_chosen() -> Verdict {
+    let command = workload("getppid", 300);
+    for (options, totals) in [("-a", 0), ("-c", 0), ("-e", 0), ("-o", 0), ("-aT", 3), ("-cT", 1)] {
+        let words: Vec<&str> = std::iter::once(options).chain(command.split(' ')).collect();
+        let o = run("procsystime", &words).code(0);
+        assert_eq!(lines_with(&o, "TOTAL:").len(), totals, "{options}: {o:?}");
+        // No number without a name.
+        let bare = o.out.lines().filter(|l| l.trim().parse::<u64>().is_ok());
+        assert_eq!(bare.collect::<Vec<_>>(), [""; 0], "{options}: {o:?}");
+    }
+    Pass
+}
+
 fn syscallbypid_counts_the_calls_of_each_process() -> Verdict {
     let program = Program::workload("tk");
     let tracing = start("syscallbypid", &[]);
@@ -144,6 +161,40 @@ fn shortlived_counts_processes_by_program_and_parent() -> Verdict {
     let mut of_parent = lines_with(&o, &format!("{pid} "));
     of_parent.retain(|l| l.starts_with(&format!("{pid} ")));
     assert!(of_parent.len() == 1 && of_parent[0].starts_with(&format!("{pid} 5 ")), "{o:?}");
+    Pass
+}
+
+fn shortlived_sums_the_time_of_threads() -> Verdict {
+    let program = Program::workload("tk");
+    let tracing = start("shortlived", &[]);
+    // Four threads, each with so many milliseconds of its own.
+    let pid = program.run(&["--workload", "spinners", "100"]);
+    let o = tracing.end().code(0);
+    let row = lines_with(&o, &program.name);
+    let words: Vec<&str> = row.first().map(|l| l.split(' ').collect()).unwrap_or_default();
+    let [_, count, time, life] = words[..] else { panic!("{pid}: {o:?}") };
+    let [time, life] = [time, life].map(|w| w.parse::<i64>().unwrap());
+    assert_eq!(count, "1", "{o:?}");
+    // What threads need to begin and end is theirs too. The kernel adds to the time at each tick of its clock.
+    assert!((360_000..800_000).contains(&time) && life >= time / 4, "{o:?}");
+    Pass
+}
+
+fn killsnoop_selects_by_result_sender_and_target() -> Verdict {
+    let program = Program::shell("tk");
+    let me = std::process::id().to_string();
+    let (failed, mine, to_me) =
+        (start("killsnoop", &["-x"]), start("killsnoop", &["-p", &me]), start("killsnoop", &["-t", &me]));
+    let pid = program.run(&["-c", &format!("kill -0 {me}; kill -0 4194399; kill -0 $$; exit 0")]);
+    let all = [failed, mine, to_me].map(|tracing| {
+        let o = tracing.end().code(0);
+        let mut lines = lines_with(&o, &format!(" {} ", program.name));
+        // The time is four words.
+        lines.iter_mut().for_each(|l| *l = l.splitn(5, ' ').last().unwrap_or_default().to_string());
+        lines
+    });
+    let row = |to: &str, result: i32| vec![format!("{pid} {} 0 {to} {result}", program.name)];
+    assert_eq!(all, [row("4194399", -3), vec![], row(&me, 0)]);
     Pass
 }
 
@@ -206,8 +257,9 @@ fn dtruss_prints_calls_with_arguments_and_results() -> Verdict {
     let tracing = start("dtruss", &["-L", "-n", &program.name]);
     program.run(&["-c", &script]);
     let o = tracing.end().code(0);
-    let opened = lines_with(&o, &format!("openat(-100, \"{file}\", 0x"));
-    assert!(opened.len() == 1 && opened[0].ends_with(") = 3 0"), "{o:?}");
+    let opened = lines_with(&o, &file);
+    let row = format!("openat(AT_FDCWD, \"{file}\", O_WRONLY|O_CREAT|O_TRUNC, 0666) = 3 0");
+    assert_eq!(opened, [row], "{o:?}");
     let written = lines_with(&o, "a b");
     assert_eq!(written, ["write(0x1, \"a b\\n\", 0x4) = 4 0"], "{o:?}");
     assert_eq!(lines_with(&o, "exit_group(0x3)"), ["exit_group(0x3)"], "{o:?}");
@@ -229,6 +281,69 @@ fn dtruss_prints_calls_with_arguments_and_results() -> Verdict {
     // The parent is the tool.
     assert!(calls.all(|l| l.ends_with(" 0") && !l.ends_with(&format!("= {me} 0"))), "{o:?}");
     assert_eq!(lines.len(), 301, "{o:?}");
+    Pass
+}
+
+/// Makes the calls of [`dtruss_decodes_flags_and_modes_and_shows_each_argument_of_a_call`], in its directory.
+pub(crate) fn decoded() {
+    let (file, none) = (c"decoded", c"no-such-file");
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+    let (shown, none_flags) = (libc::O_APPEND | libc::O_NONBLOCK, libc::O_DIRECTORY);
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    let mine = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: strings that end with 0 and live, and memory that only this code uses.
+    unsafe {
+        let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, file.as_ptr(), flags, 0o640);
+        libc::syscall(libc::SYS_open, none.as_ptr(), none_flags, 0);
+        libc::syscall(libc::SYS_pwrite64, fd, c"abc".as_ptr(), 3, 5);
+        libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFD);
+        libc::syscall(libc::SYS_fcntl, fd, libc::F_SETFL, shown);
+        libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL);
+        libc::syscall(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 100);
+        libc::syscall(libc::SYS_socket, libc::AF_INET6, kind, 0);
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let memory = libc::syscall(libc::SYS_mmap, 0, 0x2000, prot, mine, 0xffff_ffff_u64, 0_i64);
+        libc::syscall(libc::SYS_mprotect, memory, 0x1000, libc::PROT_NONE);
+        libc::syscall(libc::SYS_munmap, memory, 0x2000);
+        libc::syscall(libc::SYS_copy_file_range, 999, 0, 998, 0, 16, 0_i64);
+        libc::syscall(libc::SYS_unlink, file.as_ptr());
+        libc::syscall(libc::SYS_getppid);
+    }
+}
+
+fn dtruss_decodes_flags_and_modes_and_shows_each_argument_of_a_call() -> Verdict {
+    let program = Program::workload("tk");
+    let tracing = start("dtruss", &["-L", "-n", &program.name]);
+    let status = program.command(&["--workload", "decodes", "1"]).current_dir(&program.dir).status().unwrap();
+    assert!(status.success());
+    let o = tracing.end().code(0);
+    let lines = lines_with(&o, "(");
+    let Some(from) = lines.iter().position(|l| l.contains("\"decoded\"")) else { panic!("{o:?}") };
+    let result = |line: &String| line.rsplit(' ').nth(1).unwrap_or_default().to_string();
+    let (fd, memory) = (result(&lines[from]), result(&lines[from + 8]));
+    let socket = result(&lines[from + 7]);
+    assert!(memory.starts_with("0x7f"), "{o:?}");
+    let expected = [
+        format!("openat(AT_FDCWD, \"decoded\", O_RDWR|O_CREAT|O_EXCL|O_CLOEXEC, 0640) = {fd} 0"),
+        "open(\"no-such-file\", O_RDONLY|O_DIRECTORY) = -1 Err#2".into(),
+        format!("pwrite64(0x{fd}, \"abc\", 0x3, 0x5) = 3 0"),
+        format!("fcntl(0x{fd}, F_GETFD) = 1 0"),
+        format!("fcntl(0x{fd}, F_SETFL, O_RDONLY|O_APPEND|O_NONBLOCK) = 0 0"),
+        format!("fcntl(0x{fd}, F_GETFL) = 0x8c02 0"),
+        format!("fcntl(0x{fd}, F_DUPFD_CLOEXEC, 0x64) = 100 0"),
+        format!("socket(AF_INET6, SOCK_DGRAM|SOCK_CLOEXEC, 0x0) = {socket} 0"),
+        format!("mmap(0x0, 0x2000, PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS, -1, 0x0) = {memory} 0"),
+        format!("mprotect({memory}, 0x1000, PROT_NONE) = 0 0"),
+        format!("munmap({memory}, 0x2000) = 0 0"),
+        "copy_file_range(0x3e7, 0x0, 0x3e6, 0x0, 0x10, 0x0) = -1 Err#9".into(),
+        "unlink(\"decoded\") = 0 0".into(),
+        format!("getppid() = {} 0", std::process::id()),
+    ];
+    assert_eq!(
+        lines[from..].iter().take(expected.len()).collect::<Vec<_>>(),
+        expected.iter().collect::<Vec<_>>(),
+        "{o:?}"
+    );
     Pass
 }
 
@@ -263,6 +378,43 @@ fn fsslower_prints_calls_by_their_time() -> Verdict {
     let expected = ["O 0 0", "W 1000 0", "W 1000 0", "W 1000 1", "S 0 0"].map(|l| format!("{l} {file}"));
     assert_eq!(lines, expected, "{all:?}");
     assert_eq!(lines_with(&slow, &program.name), [""; 0], "{slow:?}");
+    Pass
+}
+
+/// Hits, misses, pages that are written and the ratio, which `cachestat` shows of commands.
+fn cached(commands: &str) -> [u64; 4] {
+    let tracing = start("cachestat", &["3600"]);
+    crate::blocks::run(commands).unwrap();
+    let o = tracing.end().code(0);
+    let row = |l: &str| -> Option<Vec<u64>> {
+        l.split_whitespace().map(|w| w.trim_end_matches('%').parse().ok()).collect()
+    };
+    let rows: Vec<Vec<u64>> = o.out.lines().filter_map(row).filter(|r| !r.is_empty()).collect();
+    let [Ok(row)] = rows.iter().map(|r| r.as_slice().try_into()).collect::<Vec<_>>()[..] else {
+        panic!("{o:?}")
+    };
+    row
+}
+
+fn cachestat_counts_what_is_read_from_a_device_and_what_is_written() -> Verdict {
+    if let Some(skip) = no_functions() {
+        return skip;
+    }
+    let device = match crate::toolkit_io::device("tk-cache") {
+        Ok(device) => device,
+        Err(skip) => return skip,
+    };
+    // Its pages are in the cache while somebody has it open.
+    let _open = std::fs::File::open(&device.path).unwrap();
+    crate::blocks::run(&format!("blockdev --flushbufs {}", device.path)).unwrap();
+    // 4 MB: 1,024 pages, of which the kernel may take up to 16 as one. Reading them again is 64 hits at least, each time.
+    let read = format!("dd if={} of=/dev/null bs=64k count=64", device.path);
+    let cold = cached(&read);
+    let warm = cached(&format!("for n in 1 2 3 4 5 6 7 8; do {read}; done"));
+    assert!(cold[1] >= 64 && warm[1] < cold[1] / 2, "{cold:?} {warm:?}");
+    assert!(warm[0] >= 8 * 64 - warm[1] && warm[3] > 50, "{cold:?} {warm:?}");
+    let written = cached(&format!("dd if=/dev/zero of={} bs=64k count=64 conv=notrunc", device.path));
+    assert!(written[2] >= 64 && warm[2] < written[2] / 2, "{warm:?} {written:?}");
     Pass
 }
 

@@ -536,6 +536,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             }
         }),
         Some("touch") => touch(count as usize),
+        Some("decodes") => crate::toolkit_files::decoded(),
         // Runs another program, once after the other.
         Some("spawn") => (0..count).for_each(|_| {
             let _ = std::process::Command::new("/bin/true").status();
