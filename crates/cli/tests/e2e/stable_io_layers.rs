@@ -14,6 +14,7 @@ tests! {
     writes_that_are_merged_are_done_once_each
     writes_through_a_linear_device_are_done_once_on_both_devices
     writes_through_a_striped_device_are_done_when_all_their_parts_are
+    io_that_an_array_passes_on_is_done_on_the_array
     io_of_a_device_that_fails_is_done_with_its_error
     io_of_which_a_part_fails_is_done_with_its_size_and_error
     io_that_a_driver_completes_in_steps_is_done_once
@@ -148,6 +149,74 @@ fn writes_through_a_linear_device_are_done_once_on_both_devices() -> Verdict {
         (below.name(), 4096, 1024, 0, sum(2048, 2, 4096)),
     ]);
     assert_eq!(lines(&o), wanted, "{o:?}");
+    Pass
+}
+
+/// An array of `md` over two devices, in chunks of 64 KiB. It exists until it is dropped, which has to be before the
+/// devices below.
+struct Array(String);
+
+impl Array {
+    fn new(a: &LoopDevice, b: &LoopDevice) -> Result<Array, Verdict> {
+        let _ = run("modprobe -a md-mod raid0");
+        let name = format!("md_dt{}", std::process::id());
+        let array = Array(name.clone());
+        let file = |name: &str| format!("/sys/block/{}/md/{name}", array.0);
+        let mut text =
+            format!("echo {name} >/sys/module/md_mod/parameters/new_array && echo raid0 >{} ", file("level"));
+        for (at, value) in [("metadata_version", "none"), ("raid_disks", "2"), ("chunk_size", "65536")] {
+            text += &format!("&& echo {value} >{} ", file(at));
+        }
+        for (slot, device) in [a, b].map(LoopDevice::name).iter().enumerate() {
+            let of_device = file(&format!("dev-{device}"));
+            text += &format!(
+                "&& cat /sys/block/{device}/dev >{} && echo {slot} >{of_device}/slot && echo 7168 >{of_device}/size ",
+                file("new_dev")
+            );
+        }
+        // An array that counts its requests passes copies of them on, and not the requests.
+        text +=
+            &format!("&& echo active >{} && echo 0 >/sys/block/{name}/queue/iostats ", file("array_state"));
+        // The kernel looks for partitions when it is first opened.
+        let path = array.path(a);
+        text += &format!(
+            "&& mknod {path} b $(tr : ' ' </sys/block/{name}/dev) && dd if={path} of=/dev/null bs=4k count=1"
+        );
+        match run(&text) {
+            Ok(_) => Ok(array),
+            Err(why) => Err(Skip(format!("no arrays: {}", why.lines().next().unwrap_or_default()))),
+        }
+    }
+
+    /// A node of its own, since nothing else may make one.
+    fn path(&self, a: &LoopDevice) -> String {
+        a.dir.join("array").display().to_string()
+    }
+}
+
+impl Drop for Array {
+    fn drop(&mut self) {
+        let _ = run(&format!("echo clear >/sys/block/{}/md/array_state", self.0));
+    }
+}
+
+fn io_that_an_array_passes_on_is_done_on_the_array() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let devices = LoopDevice::new("io-array-a").and_then(|a| Ok((a, LoopDevice::new("io-array-b")?)));
+    let (a, b) = match devices {
+        Ok(devices) => devices,
+        Err(skip) => return skip,
+    };
+    let array = match Array::new(&a, &b) {
+        Ok(array) => array,
+        Err(skip) => return skip,
+    };
+    let writes = format!("dd if=/dev/zero of={} bs=32k count=64 oflag=direct", array.path(&a));
+    // Whether the devices below have requests of their own depends on the kernel.
+    let o = count(&a, &writes, [&array.0, "", ""]);
+    assert_eq!(lines(&o), expected(&[(&array.0, 64, 32768, 0, sum(0, 64, 64))]), "{o:?}");
     Pass
 }
 
