@@ -9,9 +9,8 @@ use bpf_codegen::plan::{Plan, VarPlan};
 use bpf_codegen::{CodegenError, Layout};
 use diagnostics::Span;
 use dif::ir::{Module, Op, Scope};
+use plane::desc::RECORD_MAX;
 
-/// Bytes of a record.
-pub const RECORD_MAX: u32 = 256 << 10;
 /// Bytes of the key of an aggregation or an array.
 pub const KEY_MAX: u32 = 256 << 10;
 /// Bytes of a scratch slot, of which each CPU has eight.

@@ -143,19 +143,24 @@ impl Checker<'_> {
     }
 
     /// Requires a constant above zero.
-    pub(crate) fn positive(&mut self, e: &ast::Expr, tag: Tag, message: &str) -> CheckResult<u32> {
+    pub(crate) fn positive(&mut self, e: &ast::Expr, tag: Tag, message: &str) -> CheckResult<u64> {
         let value = self.value(e)?;
         let signed = self.types.is_signed(value.ty);
         match value.as_const() {
-            Some(v) if v > 0 || !signed && v != 0 => Ok(u32::try_from(v).unwrap_or(u32::MAX)),
+            Some(v) if v > 0 || !signed && v != 0 => Ok(v as u64),
             _ => self.fail(tag, e.span, message),
         }
+    }
+
+    /// A constant number of frames above zero. No stack has more than 32 bits can count.
+    fn frames(&mut self, e: &ast::Expr, tag: Tag, message: &str) -> CheckResult<u32> {
+        self.positive(e, tag, message).map(|frames| u32::try_from(frames).unwrap_or(u32::MAX))
     }
 
     fn stack_frames(&mut self, args: &[ast::Expr]) -> CheckResult<u32> {
         match args {
             [] => Ok(self.cx.options.stackframes),
-            [frames] => self.positive(
+            [frames] => self.frames(
                 frames,
                 Tag::D_STACK_SIZE,
                 "stack( ) size must be a non-zero positive integral constant expression",
@@ -184,7 +189,7 @@ impl Checker<'_> {
             None => frames,
             Some(frames) => {
                 let message = format!("{func}( ) argument #1 must be a non-zero positive integer constant");
-                self.positive(frames, Tag::D_USTACK_FRAMES, &message)?
+                self.frames(frames, Tag::D_USTACK_FRAMES, &message)?
             }
         };
         let strsize = match args.get(1) {

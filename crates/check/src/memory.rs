@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use diagnostics::{Span, Tag};
-use plane::desc::{Action, Datum};
+use plane::desc::{Action, Datum, RECORD_MAX};
 use plane::packet;
 use plane::shape::{DEPTH, Form, Member, Shape};
 use probes::ArgPart;
@@ -230,7 +230,7 @@ impl Checker<'_> {
         }
         let message =
             format!("{func}( ) argument #2 must be a non-zero positive integral constant expression");
-        let size = self.positive(size, Tag::D_TRACEMEM_SIZE, &message)?;
+        let size = self.dump_size(func, size, Tag::D_TRACEMEM_SIZE, &message)?;
         let dynamic = match dynamic {
             None => None,
             Some(e) => {
@@ -307,7 +307,7 @@ impl Checker<'_> {
         let [size, memory] = args else { return Err(ErrorReported) };
         let message =
             format!("{func}( ) argument #1 must be a non-zero positive integral constant expression");
-        let size = self.positive(size, Tag::D_PRINTM_SIZE, &message)?;
+        let size = self.dump_size(func, size, Tag::D_PRINTM_SIZE, &message)?;
         let reference = match &memory.kind {
             ast::ExprKind::Call { callee, args } => match &callee.kind {
                 ast::ExprKind::Ident(name) if name.text == "memref" => Some(args),
@@ -393,6 +393,19 @@ impl Checker<'_> {
         });
         let value = Box::new(Expr { kind: allocation, ty, span });
         Expr { kind: ExprKind::Let { id, value, body: Box::new(body) }, ty, span }
+    }
+
+    /// The size of a dump, a constant that a record can hold. It may be one of a type that a process has
+    /// described.
+    fn dump_size(&mut self, func: &str, size: &ast::Expr, tag: Tag, message: &str) -> CheckResult<u32> {
+        let bytes = self.positive(size, tag, message)?;
+        match u32::try_from(bytes) {
+            Ok(bytes @ ..=RECORD_MAX) => Ok(bytes),
+            _ => {
+                let message = format!("{func}( ) of {bytes} bytes: a record holds at most {RECORD_MAX}");
+                self.fail(tag, size.span, message)
+            }
+        }
     }
 
     /// Records memory for a hexdump. `name` is the expression of the memory.

@@ -132,34 +132,41 @@ pub struct Field {
     pub datum: Datum,
 }
 
+/// Bytes of a record's data at most.
+pub const RECORD_MAX: u32 = 256 << 10;
+
 /// Lays out columns in order, at their natural alignment.
+///
+/// Sizes come from types that others have described, so they are added in 64 bits, which no number of
+/// columns overflows. An offset that 32 bits do not hold is in a layout whose [`size`](Self::size) is
+/// beyond every limit.
 #[derive(Clone, Debug, Default)]
 pub struct LayoutBuilder {
-    at: u32,
+    at: u64,
 }
 
 impl LayoutBuilder {
     /// Places the next column.
     pub fn push(&mut self, datum: Datum) -> Field {
-        let align = datum.align();
-        let offset = self.at.div_ceil(align) * align;
-        self.at = offset + datum.size();
-        Field { offset, datum }
+        let offset = self.at.next_multiple_of(u64::from(datum.align()));
+        self.at = offset + u64::from(datum.size());
+        Field { offset: u32::try_from(offset).unwrap_or(u32::MAX), datum }
     }
 
     /// Places the next column of a *key*. Keys are whole 64-bit words, so that programs compare and
     /// hash them by words. A shorter column is zero-padded to a word (an int is stored
     /// zero-extended in its `size` bytes).
     pub fn push_key(&mut self, datum: Datum) -> Field {
-        self.at = self.at.div_ceil(8) * 8;
+        self.at = self.at.next_multiple_of(8);
         let field = self.push(datum);
-        self.at = self.at.div_ceil(8) * 8;
+        self.at = self.at.next_multiple_of(8);
         field
     }
 
-    /// Total bytes, rounded up to 8.
+    /// Total bytes, rounded up to 8; at most the greatest such number of 32 bits, which is beyond every
+    /// limit.
     pub fn size(&self) -> u32 {
-        self.at.div_ceil(8) * 8
+        u32::try_from(self.at.next_multiple_of(8)).unwrap_or(u32::MAX - 7)
     }
 }
 
@@ -455,6 +462,20 @@ impl FaultKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_of_any_size_are_laid_out_and_a_layout_beyond_32_bits_is_as_long_as_possible() {
+        let mut layout = LayoutBuilder::default();
+        let bytes = |size| Datum::Bytes { size };
+        assert_eq!(layout.push(bytes(3)).offset, 0);
+        assert_eq!(layout.push(Datum::Int { size: 8, signed: true }).offset, 8);
+        assert_eq!(layout.push(bytes(u32::MAX)).offset, 16);
+        assert_eq!(layout.push_key(Datum::Interned).offset, u32::MAX);
+        for _ in 0..1000 {
+            layout.push_key(bytes(u32::MAX));
+        }
+        assert_eq!(layout.size(), u32::MAX - 7);
+    }
 
     #[test]
     fn quantize_buckets_are_powers_of_two_mirrored_at_zero() {

@@ -265,7 +265,8 @@ impl Types {
                     if width > size_bits || (width == 0 && !decl.name.is_empty()) {
                         return Err(LayoutError::BitFieldSize(i));
                     }
-                    let fits = width != 0 && start / size_bits == (start + width - 1) / size_bits;
+                    let last = start.checked_add(width).ok_or(LayoutError::TooBig(i))?.checked_sub(1);
+                    let fits = width != 0 && last.is_some_and(|last| start / size_bits == last / size_bits);
                     (if fits { start } else { round(size_bits)? }, width, Some(width as u8))
                 }
                 None => (round(self.align(decl.ty) * 8)?, size_bits, None),

@@ -19,6 +19,7 @@ tests! {
     a_clause_that_is_wrong_for_one_program_serves_the_others
     what_a_pointer_of_a_probe_points_to_is_written_before_it
     a_definition_may_use_the_types_of_c_that_d_has
+    a_type_that_no_record_can_hold_leaves_its_program_out
 }
 
 /// A definition: PROVIDER, the members of the struct behind its name, a factor.
@@ -405,5 +406,66 @@ fn a_clause_that_is_wrong_for_one_program_serves_the_others() -> Verdict {
         let _ = process.kill();
         let _ = process.wait();
     }
+    Pass
+}
+
+/// Whoever describes a type of 4 GB ends no session: `size-ok` is traced, and the other one is left out with a message.
+fn a_type_that_no_record_can_hold_leaves_its_program_out() -> Verdict {
+    let (programs, provider) = (compiled!(Programs::new("sizes")), own("tstsize"));
+    let make = |name: &str, size: &str| {
+        let (script, header) = (programs.path(&format!("{name}.d")), programs.path(&format!("{provider}.h")));
+        let text = format!(
+            "typedef struct sized {{ char v[{size}]; }} sized_t; provider {provider} {{ probe hit(sized_t *p); }};"
+        );
+        std::fs::write(&script, text).unwrap();
+        dtrace(&["-h", "-s", &script, "-o", &header]).code(0);
+        let upper = provider.to_uppercase();
+        let text = format!(
+            "typedef struct sized {{ char v[{size}]; }} sized_t;
+#include \"{provider}.h\"
+int main(void)
+{{
+    static char text[16] = \"here\";
+    while (getchar() == '?') {{
+        {upper}_HIT((sized_t *)text);
+        puts(\"asked\");
+        fflush(stdout);
+    }}
+    for (int i = 0; i < 10; i++)
+        {upper}_HIT((sized_t *)text);
+    puts(\"done\");
+    fflush(stdout);
+    while (getchar() != EOF);
+    return 0;
+}}
+"
+        );
+        programs.compile(name, &text, &[])
+    };
+    let (small, huge) = (compiled!(make("small", "16")), compiled!(make("huge", "0xffffffff")));
+    let mut first = wait(&small);
+    let rows = programs.path("rows");
+    let script = format!(
+        "{provider}*:::hit /pid == $1/ {{ @ = count(); tracemem(args[0], sizeof(*args[0])); }} \
+         {provider}*:::hit /pid != $1/ {{ printf(\"late\\n\"); tracemem(args[0], sizeof(*args[0])); }} \
+         BEGIN {{ printf(\"ready\\n\"); }} END {{ printa(\"\\n=%@d\\n\", @); }}"
+    );
+    let session = start(&["-Zo", &rows, "-n", &script, &first.id().to_string()]);
+    let read = || std::fs::read_to_string(&rows).unwrap_or_default();
+    eventually("the beginning", LIMIT, || read().contains("ready"));
+    let huge = wait(&huge);
+    let mut late = wait(&small);
+    // Programs are matched in the order in which they have started.
+    eventually("a row of the last one", LIMIT, || {
+        late.stdin.as_mut().unwrap().write_all(b"?").unwrap();
+        assert_eq!(line(&mut late), "asked");
+        read().contains("late")
+    });
+    fire(&mut first);
+    let mut o = end(session, vec![first, huge, late]);
+    o.out = read();
+    assert_eq!(marked(&o), ["=10"], "{o:?}");
+    let size = "tracemem( ) of 4294967295 bytes: a record holds at most 262144";
+    assert!(o.err.contains("probes of huge are not enabled: ") && o.err.contains(size), "{o:?}");
     Pass
 }

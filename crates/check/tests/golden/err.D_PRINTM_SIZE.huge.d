@@ -1,0 +1,1 @@
+BEGIN { printm(0xffffffff, memref(0, 8)); }
