@@ -12,6 +12,7 @@
 //!  run        list, compile only, or trace
 //!  interrupt  SIGINT and SIGTERM as a readable descriptor
 //!  output     where results go
+//!  panic      what is printed at a fault of the command itself
 //!  manual     the manual page, from the tables
 //!  status     the exit statuses
 //! ```
@@ -19,7 +20,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! bin/dtrace flags interrupt status
+//! bin/dtrace flags interrupt panic status
 //! command manual
 //! drawing
 //! output
@@ -36,6 +37,7 @@ mod flags;
 mod interrupt;
 mod manual;
 mod output;
+mod panic;
 mod postmortem;
 mod run;
 mod status;
@@ -71,8 +73,9 @@ pub struct Given {
 }
 
 /// Executes the command with these words, and returns its exit status. It is made for a process of
-/// its own: it installs signal handlers, and writes to the standard output and the standard error.
+/// its own: it installs signal handlers and a panic hook, and writes to the standard output and the standard error.
 pub fn command(words: &[String], engine: Engine) -> u8 {
+    panic::install();
     interrupt::outlive_file_size_limit();
     if words.first().is_some_and(|w| w == "--manual-page") {
         return to_stdout(manual::page());

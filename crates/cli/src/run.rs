@@ -296,6 +296,7 @@ fn trace(command: Command, engine: Engine, mut out: Output) -> u8 {
         }
     };
     interrupt::running(session.stopper().ok());
+    crate::panic::keep(session.merged());
     match follow(&mut session, &interrupts) {
         Ok(status) => status,
         // Nobody read the output, and the user interrupted twice.

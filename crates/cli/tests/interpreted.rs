@@ -35,6 +35,8 @@ fn main() -> ExitCode {
         test("values_of_a_script_are_data_in_json", json_values),
         test("errors_before_the_start_are_on_standard_error_with_every_format", format_errors),
         test("csv_has_the_aggregations_of_a_script", csv),
+        test("a_fault_of_the_command_prints_the_error_and_the_last_aggregations", faulty),
+        test("a_fault_of_the_command_ends_it_though_nobody_reads_the_error", unread),
         test("what_a_closed_pipe_does_not_take_is_no_error", closed),
     ];
     for script in testing::golden::inputs(&given::directory(), "d") {
@@ -61,6 +63,14 @@ fn command(firings: &str, words: &[String]) -> u8 {
             interpreter: Interpreter::new(
                 (0..).map(|time| Firing { time, ..Firing::of("syscall::getpid:entry") }),
             ),
+        },
+        // 1000 firings, and then a fault of the command itself.
+        "faulty" => cli::Given {
+            providers: Vec::new(),
+            interpreter: Interpreter::new((0..).map(|time| match time {
+                1000 => panic!("a fault \u{1b}[2J"),
+                time => Firing { time, ..Firing::of("syscall::getpid:entry") },
+            })),
         },
         path => {
             let given = Given::of(&std::fs::read_to_string(path).unwrap());
@@ -155,6 +165,34 @@ fn messages() {
         out.starts_with("CPU     ID ") && out.contains(":BEGIN") && out.contains("close:entry sh\n"),
         "{out}"
     );
+}
+
+/// The aggregations are those of the last snapshot, which is that of the `printa()`.
+fn faulty() {
+    let script = "syscall::getpid:entry { @calls[probefunc] = count(); @last = max(timestamp); } \
+                  syscall::getpid:entry /timestamp == 499/ { printa(@calls); }";
+    let (out, err, code) = run("faulty", &["-q", "-n", script]);
+    assert_eq!(
+        (out.split_whitespace().collect::<Vec<_>>(), code),
+        (vec!["getpid", "500"], Some(101)),
+        "{err}"
+    );
+    assert!(err.starts_with("dtrace: internal error: panicked at "), "{err}");
+    assert!(err.contains("a fault \\033[2J"), "{err}");
+    assert!(err.split_whitespace().collect::<Vec<_>>().ends_with(&["getpid", "500", "499"]), "{err}");
+}
+
+/// The aggregations take more than a pipe holds.
+fn unread() {
+    let script = "syscall::getpid:entry { @[timestamp] = quantize(timestamp); } \
+                  syscall::getpid:entry /timestamp == 999/ { printa(@); }";
+    let mut child = start("faulty", &["-q", "-o", "/dev/null", "-n", script]);
+    let mut ended = None;
+    testing::eventually("the end", testing::HANG_LIMIT, || {
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.and_then(|status| status.code()), Some(101));
 }
 
 /// The events of a script of the directory.

@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 use events::{Event, Occasion, Probe, Sink, Start};
 use plane::control::{DropDelta, DropKind};
@@ -25,18 +25,19 @@ use plane::stacks::Stack;
 use proc::watcher::SharedWatcher;
 
 use crate::delivery::{Delivery, Session, Snapshot};
+use crate::merged::Merged;
 use crate::options::Options;
 use crate::outlet::Outlet;
 use crate::raw::CallContext;
 use crate::record::{Enabled, EnabledProbe, Layout, ProbeRow, Tables, is_named};
 use crate::source::{RawRecord, Source};
-use crate::state::{Delivered, State};
+use crate::state::{Delivered, State, read, write};
 use crate::symbolizer::{Codes, Symbolizer};
 
 /// See the [module](self).
 pub struct Consumer<S: Sink> {
     out: Outlet<S>,
-    tables: Tables,
+    tables: Arc<RwLock<Tables>>,
     state: State,
     /// Some record or key holds addresses of processes.
     user_addresses: bool,
@@ -51,7 +52,7 @@ impl<S: Sink> Consumer<S> {
     pub fn new(sink: S, symbols: Box<dyn Symbolizer>, options: Options) -> Self {
         Consumer {
             out: Outlet::new(sink, &options),
-            tables: Tables::default(),
+            tables: Arc::default(),
             state: State::new(symbols, options),
             user_addresses: false,
             uses_snapshots: false,
@@ -75,7 +76,7 @@ impl<S: Sink> Consumer<S> {
         self.user_addresses |=
             layout.as_ref().is_some_and(|l| l.names_user_addresses(self.state.names_stacks));
         self.uses_snapshots |= layout.as_ref().is_some_and(|l| l.uses_snapshot);
-        self.tables.enable_all(first, probes, layout);
+        write(&self.tables).enable_all(first, probes, layout);
     }
 
     /// Registers the enabled probes from `first` on: clauses with these layouts at one probe.
@@ -83,35 +84,35 @@ impl<S: Sink> Consumer<S> {
         self.user_addresses |=
             layouts.iter().flatten().any(|l| l.names_user_addresses(self.state.names_stacks));
         self.uses_snapshots |= layouts.iter().flatten().any(|l| l.uses_snapshot);
-        self.tables.enable_site(first, probe, layouts);
+        write(&self.tables).enable_site(first, probe, layouts);
     }
 
     /// Forgets the enabled probes that were registered together from `first` on. No record of them is
     /// to come.
     pub fn disable(&mut self, first: u32) {
-        self.tables.disable(first);
+        write(&self.tables).disable(first);
     }
 
     /// Sets an interned string.
     pub fn intern(&mut self, index: u32, text: impl Into<Arc<[u8]>>) {
-        self.tables.intern(index, text);
+        write(&self.tables).intern(index, text);
     }
 
     /// Sets the name of a provider of a family of processes: of the interned prefix and the process
     /// id. Columns name the provider by these two.
     pub fn intern_provider(&mut self, prefix: u32, pid: u32, name: impl Into<Arc<[u8]>>) {
-        self.tables.intern_provider(prefix, pid, name);
+        write(&self.tables).intern_provider(prefix, pid, name);
     }
 
     /// Adds the next aggregation of the session; ids count from 0 in order of definition.
     pub fn add_aggregation(&mut self, desc: AggDesc) -> AggId {
         self.user_addresses |= desc.key.iter().any(|f| is_named(f.datum, self.state.names_stacks));
-        self.state.store.add(desc)
+        self.state.store_mut().add(desc)
     }
 
     /// Sets the expressions of the columns of an aggregation's key; empty where they are not known.
     pub fn name_keys(&mut self, id: AggId, names: Vec<Arc<str>>) {
-        if let Some(agg) = self.state.store.get_mut(id) {
+        if let Some(agg) = self.state.store_mut().get_mut(id) {
             agg.key_names = names;
         }
     }
@@ -120,6 +121,12 @@ impl<S: Sink> Consumer<S> {
     /// addresses.
     pub fn name_stacks(&mut self, named: bool) {
         self.state.names_stacks = named;
+    }
+
+    /// The aggregations, as whoever cannot ask the consumer any more can still print them.
+    pub fn merged(&self) -> Merged {
+        let options = Options { target: None, ..self.state.options.clone() };
+        Merged::new(self.state.shared_store(), self.tables.clone(), options)
     }
 
     /// The current options.
@@ -186,8 +193,9 @@ impl<S: Sink> Consumer<S> {
         if !self.uses_snapshots {
             return records.len();
         }
+        let tables = read(&self.tables);
         let uses =
-            |epid| matches!(self.tables.get(epid), Some(Enabled { layout: Some(l), .. }) if l.uses_snapshot);
+            |epid| matches!(tables.get(epid), Some(Enabled { layout: Some(l), .. }) if l.uses_snapshot);
         let Some((at, first)) = records.iter().enumerate().find(|(_, r)| uses(r.epid)) else {
             return records.len();
         };
@@ -231,9 +239,10 @@ impl<S: Sink> Consumer<S> {
     ) -> io::Result<()> {
         self.state.symbols.begin_batch();
         let Consumer { out, tables, state, last, .. } = self;
-        let session = Session { tables, state, source, out, last };
+        let tables = read(tables);
+        let session = Session { tables: &tables, state, source, out, last };
         let done = Delivery::new(session, snapshot).batch(batch);
-        let ended = self.out.batch_end();
+        let ended = out.batch_end();
         done.and(ended)
     }
 
@@ -246,8 +255,8 @@ impl<S: Sink> Consumer<S> {
     /// Keeps stacks that the source has evicted before the time `now`, as long as a record or key
     /// may name them.
     pub fn keep_stacks(&mut self, stacks: Vec<(u64, Stack)>, now: u64) {
-        let State { store, stacks: cache, .. } = &mut self.state;
-        cache.keep(stacks, now, || store.named_stacks());
+        let store = self.state.shared_store();
+        self.state.stacks.keep(stacks, now, || read(&store).named_stacks());
     }
 
     /// Every record with a time before `until` has been consumed.
@@ -310,16 +319,16 @@ impl<S: Sink> Consumer<S> {
     /// Delivers the aggregations, each in an event of its own; at the end, those that were not printed.
     fn deliver(&mut self, source: &mut dyn Source, occasion: Occasion) -> io::Result<()> {
         let time = source.now();
-        let mut ids: Vec<AggId> = (0..self.state.store.aggs.len() as u32).map(AggId).collect();
+        let mut ids: Vec<AggId> = (0..self.state.store().aggs.len() as u32).map(AggId).collect();
         if self.state.options.aggsortrev {
             ids.reverse();
         }
         for id in ids {
-            if self.state.store.get(id).is_none_or(|agg| agg.printed && occasion == Occasion::End) {
+            if self.state.store().get(id).is_none_or(|agg| agg.printed && occasion == Occasion::End) {
                 continue;
             }
             let rows = Delivered { aggs: &[id], format: None, occasion, time };
-            self.state.deliver(&self.tables, source, &rows, &mut self.out)?;
+            self.state.deliver(&read(&self.tables), source, &rows, &mut self.out)?;
         }
         self.out.batch_end()
     }

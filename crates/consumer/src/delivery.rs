@@ -156,7 +156,8 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
                         self.part(firing, &mut first, false)?;
                         return Err(io::Error::other(Aborted("Invalid normalization")));
                     }
-                    let agg = self.of.state.store.get(id).map_or(String::new(), |agg| agg.desc.name.clone());
+                    let agg =
+                        self.of.state.store().get(id).map_or(String::new(), |agg| agg.desc.name.clone());
                     self.push("", EventAction::Change { aggregation: agg.into(), change });
                     self.of.state.change(self.of.tables, self.of.source, id, change);
                 }
@@ -287,7 +288,7 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
                 let rows = Delivered { aggs, format, occasion: Occasion::Printa, time };
                 let shown = state.deliver(tables, *source, &rows, out)?;
                 for id in aggs.iter().filter(|_| shown) {
-                    if let Some(agg) = self.of.state.store.get_mut(*id) {
+                    if let Some(agg) = self.of.state.store_mut().get_mut(*id) {
                         agg.printed = true;
                     }
                 }

@@ -15,6 +15,7 @@
 //!  consumer    the interface: batches in, events out
 //!  delivery    records to events; actions in the order of the records
 //!  state       aggregations, stacks, symbols, options
+//!  merged      the aggregations of a session that cannot go on
 //!  record      decodes bytes to values, with the table of enabled probes
 //!  names       gives values their symbols
 //!  agg         stores and sorts aggregations
@@ -37,7 +38,7 @@
 //! record text/csv text/packed text/printf text/table
 //! agg/rows text
 //! json state
-//! delivery
+//! delivery merged
 //! consumer
 //! ```
 
@@ -48,6 +49,7 @@ mod capture;
 pub mod consumer;
 mod delivery;
 mod json;
+mod merged;
 mod message;
 mod names;
 mod options;
@@ -65,6 +67,7 @@ mod text;
 
 pub use consumer::Consumer;
 pub use json::Json;
+pub use merged::Merged;
 pub use message::{Aborted, Message, MessageKind};
 pub use options::{Encoding, Options};
 pub use output::{Effects, Output};

@@ -1,8 +1,12 @@
 //! What the consumer keeps between batches: aggregations, stacks, symbols, options.
+//!
+//! The aggregations are behind a lock, which is held for writing only while they change, so that a
+//! process that is about to end can still print them: see [`Merged`](crate::merged::Merged).
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use events::{Aggregation, Change, Column, Event, Format, Occasion, Part, Sink};
 use plane::desc::AggId;
@@ -32,9 +36,19 @@ pub(crate) struct Delivered<'a> {
     pub(crate) time: Option<u64>,
 }
 
+/// What a lock holds is whole between any two statements, whoever has ended while holding it.
+pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As [`read`].
+pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// See the [module](self).
 pub(crate) struct State {
-    pub(crate) store: Store,
+    store: Arc<RwLock<Store>>,
     pub(crate) stacks: StackCache,
     pub(crate) symbols: Box<dyn Symbolizer>,
     /// Frames of stacks have names.
@@ -45,7 +59,22 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(symbols: Box<dyn Symbolizer>, options: Options) -> Self {
         let (store, stacks) = (Store::new(options.aggpercpu), StackCache::default());
-        State { store, stacks, symbols, names_stacks: true, options }
+        State { store: Arc::new(RwLock::new(store)), stacks, symbols, names_stacks: true, options }
+    }
+
+    /// The aggregations.
+    pub(crate) fn store(&self) -> RwLockReadGuard<'_, Store> {
+        read(&self.store)
+    }
+
+    /// The aggregations, to change them.
+    pub(crate) fn store_mut(&self) -> RwLockWriteGuard<'_, Store> {
+        write(&self.store)
+    }
+
+    /// The aggregations, for others.
+    pub(crate) fn shared_store(&self) -> Arc<RwLock<Store>> {
+        self.store.clone()
     }
 
     /// Takes a snapshot.
@@ -54,14 +83,16 @@ impl State {
         let symbols = symbols.as_mut();
         // Stacks of new keys are fetched after the snapshot: while it runs, the source is busy with it.
         let mut wanted = Vec::new();
-        store.begin_snapshot();
+        let mut merging = write(store);
+        merging.begin_snapshot();
         source.snapshot(&mut |id, cpu, key, words| {
-            store.merge(id, cpu, key, words, symbols, &mut wanted);
+            merging.merge(id, cpu, key, words, symbols, &mut wanted);
         })?;
+        drop(merging);
         stacks.snapshotted();
         let mut seen = HashSet::new();
         for (id, key) in wanted {
-            store.fetch_stacks(id, &key, &mut |id| {
+            write(store).fetch_stacks(id, &key, &mut |id| {
                 let stack = stacks.get(id, source);
                 if *names_stacks && stack.tgid != 0 && seen.insert(stack.tgid) {
                     symbols.see(stack.tgid);
@@ -75,21 +106,21 @@ impl State {
     /// Fetches the stacks of these keys.
     fn fetch(&mut self, source: &mut dyn Source, id: AggId, keys: &[Box<[u8]>]) {
         for key in keys {
-            self.store.fetch_stacks(id, key, &mut |id| self.stacks.get(id, source));
+            write(&self.store).fetch_stacks(id, key, &mut |id| self.stacks.get(id, source));
         }
     }
 
     /// Executes an action on an aggregation.
     pub(crate) fn change(&mut self, tables: &Tables, source: &mut dyn Source, id: AggId, change: Change) {
         match change {
-            Change::Clear => self.store.clear(id),
+            Change::Clear => self.store_mut().clear(id),
             Change::Trunc(count) => {
-                let keys = self.store.undecided(id, count, tables);
+                let keys = self.store().undecided(id, count, tables);
                 self.fetch(source, id, &keys);
-                self.store.trunc(id, count, tables);
+                self.store_mut().trunc(id, count, tables);
             }
-            Change::Normalize(by) => self.store.normalize(id, by),
-            Change::Denormalize => self.store.normalize(id, 1),
+            Change::Normalize(by) => self.store_mut().normalize(id, by),
+            Change::Denormalize => self.store_mut().normalize(id, 1),
         }
     }
 
@@ -101,43 +132,55 @@ impl State {
         delivered: &Delivered<'_>,
         out: &mut Outlet<S>,
     ) -> io::Result<bool> {
-        let Delivered { aggs, format, occasion, time } = *delivered;
-        for id in aggs {
-            let keys = self.store.unfetched(*id);
+        for id in delivered.aggs {
+            let keys = self.store().unfetched(*id);
             self.fetch(source, *id, &keys);
         }
         let State { store, symbols, names_stacks, options, .. } = self;
         let (target, of_stacks) = (options.target, *names_stacks);
         let mut names = Names { symbols: symbols.as_mut(), target, time: None, of_stacks };
-        let rows = Rows::new(store, aggs, tables);
-        rows.prepare(&mut names);
-        let sorted = rows.sorted(options);
-        let shown = rows.len() > 0;
-        let (format, addresses) = match format {
-            Some((format, addresses)) => (Some(format), &addresses[..]),
-            None => (None, &[][..]),
-        };
-        let descs = aggs.iter().filter_map(|id| Some(&store.get(*id)?.desc));
-        let columns: Vec<Column<'_>> =
-            descs.map(|d| Column { name: Cow::Borrowed(&d.name), function: d.func }).collect();
-        let keys = store.key_names(aggs);
-        let mut rest = &sorted[..];
-        let mut first = true;
-        loop {
-            let (some, others) = rest.split_at_checked(ROWS).unwrap_or((rest, &[]));
-            rest = others;
-            let rows = rows.named(some, addresses, &mut names);
-            let last = rest.is_empty();
-            let mut all = Aggregation::new(occasion, columns.clone(), rows);
-            all.part = Part { first, last };
-            all.time = time;
-            all.format = format.map(Cow::Borrowed);
-            all.keys = keys.iter().map(|name| Cow::Borrowed(&**name)).collect();
-            out.send(&Event::Aggregation(all))?;
-            if last {
-                return Ok(shown);
-            }
-            first = false;
+        deliver_rows(&read(store), tables, &mut names, options, delivered, out)
+    }
+}
+
+/// Delivers the rows of aggregations whose stacks are fetched; true if there are any.
+pub(crate) fn deliver_rows<S: Sink>(
+    store: &Store,
+    tables: &Tables,
+    names: &mut Names<'_>,
+    options: &Options,
+    delivered: &Delivered<'_>,
+    out: &mut Outlet<S>,
+) -> io::Result<bool> {
+    let Delivered { aggs, format, occasion, time } = *delivered;
+    let rows = Rows::new(store, aggs, tables);
+    rows.prepare(names);
+    let sorted = rows.sorted(options);
+    let shown = rows.len() > 0;
+    let (format, addresses) = match format {
+        Some((format, addresses)) => (Some(format), &addresses[..]),
+        None => (None, &[][..]),
+    };
+    let descs = aggs.iter().filter_map(|id| Some(&store.get(*id)?.desc));
+    let columns: Vec<Column<'_>> =
+        descs.map(|d| Column { name: Cow::Borrowed(&d.name), function: d.func }).collect();
+    let keys = store.key_names(aggs);
+    let mut rest = &sorted[..];
+    let mut first = true;
+    loop {
+        let (some, others) = rest.split_at_checked(ROWS).unwrap_or((rest, &[]));
+        rest = others;
+        let rows = rows.named(some, addresses, names);
+        let last = rest.is_empty();
+        let mut all = Aggregation::new(occasion, columns.clone(), rows);
+        all.part = Part { first, last };
+        all.time = time;
+        all.format = format.map(Cow::Borrowed);
+        all.keys = keys.iter().map(|name| Cow::Borrowed(&**name)).collect();
+        out.send(&Event::Aggregation(all))?;
+        if last {
+            return Ok(shown);
         }
+        first = false;
     }
 }

@@ -108,7 +108,7 @@ pub use postmortem;
 /// Flame graphs and other files of the stacks in aggregations: a sink beside another.
 pub use flame;
 
-pub use consumer::{Effects, Json, Message, MessageKind, Output, Text, render};
+pub use consumer::{Effects, Json, Merged, Message, MessageKind, Output, Text, render};
 pub use events::{Event, Sink};
 
 pub use attach::Progress;

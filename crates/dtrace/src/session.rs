@@ -634,6 +634,11 @@ impl<S: Sink> Session<S> {
         delivered.and(flushed)
     }
 
+    /// The aggregations, as whoever cannot ask the session any more can still print them: a panic hook.
+    pub fn merged(&self) -> consumer::Merged {
+        self.consumer.merged()
+    }
+
     /// Tells the sink that the user has interrupted the session: text has a newline there. Call
     /// [`Session::finish`] then.
     pub fn interrupt(&mut self) -> Result<(), Error> {
