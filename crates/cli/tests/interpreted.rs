@@ -35,8 +35,14 @@ fn main() -> ExitCode {
         test("values_of_a_script_are_data_in_json", json_values),
         test("errors_before_the_start_are_on_standard_error_with_every_format", format_errors),
         test("csv_has_the_aggregations_of_a_script", csv),
-        test("a_fault_of_the_command_prints_the_error_and_the_last_aggregations", faulty),
-        test("a_fault_of_the_command_ends_it_though_nobody_reads_the_error", unread),
+        test(
+            "a_fault_of_the_command_prints_the_error_and_the_last_aggregations",
+            a_fault_of_the_command_prints_the_error_and_the_last_aggregations,
+        ),
+        test(
+            "a_fault_of_the_command_ends_it_though_nobody_reads_the_error",
+            a_fault_of_the_command_ends_it_though_nobody_reads_the_error,
+        ),
         test("what_a_closed_pipe_does_not_take_is_no_error", closed),
     ];
     for script in testing::golden::inputs(&given::directory(), "d") {
@@ -168,7 +174,7 @@ fn messages() {
 }
 
 /// The aggregations are those of the last snapshot, which is that of the `printa()`.
-fn faulty() {
+fn a_fault_of_the_command_prints_the_error_and_the_last_aggregations() {
     let script = "syscall::getpid:entry { @calls[probefunc] = count(); @last = max(timestamp); } \
                   syscall::getpid:entry /timestamp == 499/ { printa(@calls); }";
     let (out, err, code) = run("faulty", &["-q", "-n", script]);
@@ -183,7 +189,7 @@ fn faulty() {
 }
 
 /// The aggregations take more than a pipe holds.
-fn unread() {
+fn a_fault_of_the_command_ends_it_though_nobody_reads_the_error() {
     let script = "syscall::getpid:entry { @[timestamp] = quantize(timestamp); } \
                   syscall::getpid:entry /timestamp == 999/ { printa(@); }";
     let mut child = start("faulty", &["-q", "-o", "/dev/null", "-n", script]);
