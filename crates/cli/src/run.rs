@@ -179,8 +179,12 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
         return Ok(Vec::new());
     }
     let options = &command.options;
+    let traces = command.mode == Mode::Trace && !command.compile_only;
+    let memory = options.maybe_number("postmortem").filter(|_| traces);
     let make = |wanted: &Wanted| match wanted {
-        Wanted::Run(text) => Target::create_at(raw::bytes(text), &options.environment(), options.evaltime()),
+        Wanted::Run(text) => {
+            Target::create_with_memory(raw::bytes(text), &options.environment(), options.evaltime(), memory)
+        }
         Wanted::Pid(pid) => Target::grab(*pid),
     };
     let mut targets: Vec<Target> = Vec::new();

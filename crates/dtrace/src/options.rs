@@ -170,7 +170,7 @@ pub const TABLE: &[Row] = &[
         Run,
         Size,
         "",
-        "memory in each -c or -p process for the last records, which its core file then has (--postmortem)",
+        "memory in each -c process for the last records, which its core file then has (--postmortem)",
     ),
     row(
         "processes",

@@ -100,8 +100,6 @@ pub struct Session<S: Sink> {
     /// What is compiled for probes that come later.
     shapes: Shapes,
     removed: RemovedIds,
-    /// How often each target has mapped memory for the last records.
-    mapped: Vec<u32>,
     /// Targets are held at their exit until their address maps are read.
     hold_exits: bool,
     ending: Ending,
@@ -261,7 +259,7 @@ impl<S: Sink> Session<S> {
     ) -> Result<Session<S>, Error> {
         let cpus = bpf_sys::online_cpus();
         settings::check(&options, program.is_destructive(), &cpus)?;
-        postmortem::check(&options, targets.len())?;
+        postmortem::check(&options, &targets)?;
         let interrupted: Interrupted = Arc::new(interrupted);
         let (engine, enabled, kernel) = Kernel::load(program, &options, &cpus, &*interrupted)?;
         let mut symbols = SystemSymbols { kernel, ..SystemSymbols::default() };
@@ -299,7 +297,7 @@ impl<S: Sink> Session<S> {
     ) -> Result<Session<S>, Error> {
         let cpus = interpreter.cpus();
         settings::check(&options, program.is_destructive(), &cpus)?;
-        postmortem::check(&options, 0)?;
+        postmortem::check(&options, &[])?;
         let symbols = Box::new(interpreter.take_symbols());
         let start = interpreter.start(host::VERSION);
         let (engine, enabled) = InterpreterEngine::new(program, &options, interpreter)?;
@@ -367,7 +365,6 @@ impl<S: Sink> Session<S> {
             programs: BTreeSet::new(),
             shapes: Shapes::default(),
             removed: RemovedIds::default(),
-            mapped: Vec::new(),
             hold_exits: false,
             ending: Ending::None,
             interrupted,

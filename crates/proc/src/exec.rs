@@ -13,6 +13,8 @@ pub(crate) struct Exec {
     pub(crate) environment: Vec<CString>,
     /// The signal mask of the new process.
     pub(crate) mask: libc::sigset_t,
+    /// Bytes of private memory that it maps for the session, before its first instruction.
+    pub(crate) memory: Option<u64>,
 }
 
 pub(crate) fn check(result: libc::c_long) -> io::Result<libc::c_long> {

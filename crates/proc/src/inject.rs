@@ -9,11 +9,16 @@
 //! ```
 //!
 //! No instruction is written: the system call is made at an instruction that is there already, in the vdso as a rule. The stack is not used. From an
-//! event stop at the end the process runs on unchanged, should the tracer die; a call that was interrupted is restarted there.
+//! event stop at the end the process runs on unchanged.
+//!
+//! In between, a tracer that dies would leave a process with foreign registers, and what filters system calls may kill it or keep it
+//! waiting. So this is done to processes alone that this tracer has started, before their first instruction, while they end with the
+//! tracer (`PTRACE_O_EXITKILL`); and each stop is waited for a limited time.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use crate::exec::check;
 use crate::grab::ptrace;
@@ -24,9 +29,14 @@ use crate::start::is_stop;
 pub(crate) enum Refused {
     /// The reason.
     Because(String),
-    /// It has ended, with this wait status.
-    Ended(i32),
+    /// It has ended.
+    Ended,
+    /// It did not stop in time, and is in the middle of something.
+    Stuck,
 }
+
+/// How long a stop is waited for. Nothing that a process does on the way takes long.
+const LONGEST: Duration = Duration::from_secs(10);
 
 impl From<io::Error> for Refused {
     fn from(e: io::Error) -> Self {
@@ -41,24 +51,29 @@ const MASK: usize = size_of::<u64>();
 /// The code segment of a 64-bit process.
 const CODE_64: u64 = 0x33;
 
-/// Waits for the next stop or the end of `pid`, and returns the wait status.
-pub(crate) fn wait_for(pid: libc::pid_t) -> io::Result<i32> {
-    let mut status = 0;
+/// Waits for the next stop or the end of `pid`, and returns the wait status; `TimedOut` after a limit. Called for a command,
+/// whose sender interrupts the wait each millisecond.
+pub(crate) fn wait_for(pid: libc::pid_t, limit: Duration) -> io::Result<i32> {
+    let (mut status, begun) = (0, Instant::now());
     loop {
         // SAFETY: status is a valid int. __WALL includes threads of other thread groups.
         match check(i64::from(unsafe { libc::waitpid(pid, &mut status, libc::__WALL) })) {
             Ok(_) => return Ok(status),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
+            Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
+            Err(_) if begun.elapsed() > limit => return Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => {}
         }
     }
 }
 
 fn stopped(pid: i32) -> Result<(i32, i32), Refused> {
-    let status = wait_for(pid)?;
+    let status = match wait_for(pid, LONGEST) {
+        Err(e) if e.kind() == io::ErrorKind::TimedOut => return Err(Refused::Stuck),
+        done => done?,
+    };
     match libc::WIFSTOPPED(status) {
         true => Ok((status >> 16, (status >> 8) & 0xff)),
-        false => Err(Refused::Ended(status)),
+        false => Err(Refused::Ended),
     }
 }
 
@@ -106,7 +121,7 @@ fn instruction(pid: i32) -> io::Result<u64> {
     Err(io::Error::other("it has no instruction for system calls"))
 }
 
-/// Lets a process that is stopped, and of which no other thread runs, map private memory, and leaves it in an event stop. Returns the address.
+/// Lets a process that is stopped at its exec, and ends with its tracer, map private memory, and leaves it in an event stop. Returns the address.
 pub(crate) fn map(pid: i32, size: u64) -> Result<u64, Refused> {
     let event_stop = || -> Result<(), Refused> {
         ptrace(libc::PTRACE_INTERRUPT, pid, 0);
@@ -161,7 +176,7 @@ pub(crate) fn map(pid: i32, size: u64) -> Result<u64, Refused> {
         Ok(result)
     };
     let result = call();
-    if let Err(Refused::Ended(_)) = result {
+    if let Err(Refused::Ended | Refused::Stuck) = result {
         return result;
     }
     set_registers(pid, saved)?;

@@ -20,7 +20,7 @@
 //! event stop has no pending signal. When the tracer dies, in whatever way, the kernel detaches the
 //! process, and the process continues unchanged. (With `PTRACE_TRACEME` the `SIGTRAP` of the exec
 //! would kill the process. With `SIGSTOP` the process would stay stopped.) Nothing is written
-//! into a target, but where the session asks for memory in it ([`Target::map_memory`]). One thread (`tracer`) makes all ptrace and wait calls, because the kernel accepts
+//! into a target, but where the session asks for memory in it ([`Target::create_with_memory`]). One thread (`tracer`) makes all ptrace and wait calls, because the kernel accepts
 //! them only from the thread that has seized the process. So any thread can use a target.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
@@ -32,7 +32,7 @@
 //! start watcher/changes
 //! grab
 //! inject
-//! tracer+tracer/children+tracer/fatal+tracer/limits
+//! tracer+tracer/children+tracer/create+tracer/fatal+tracer/limits
 //! target
 //! watcher/table
 //! watcher/observe

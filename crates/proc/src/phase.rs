@@ -4,7 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -92,10 +92,8 @@ pub(crate) struct Shared {
     pub(crate) times_children: AtomicBool,
     /// The memory that it has mapped for the session.
     pub(crate) memory: Mutex<Option<Memory>>,
-    /// Why it has none after an exec.
+    /// Why it has none.
     lost: Mutex<Option<String>>,
-    /// How often it has mapped such memory.
-    mappings: AtomicU32,
     /// Its threads that are held with the signals that will end it.
     fatal: Mutex<Vec<(i32, i32)>>,
     /// Readable when the target has reached its moment, has changed, is at its exit or has ended.
@@ -114,7 +112,7 @@ impl Shared {
         };
         let (phase, since) = (Mutex::new(Phase::Held), Mutex::new(Instant::now()));
         let (note, timed, children, times_children) = Default::default();
-        let (memory, lost, mappings, fatal) = Default::default();
+        let (memory, lost, fatal) = Default::default();
         Ok(Arc::new(Shared {
             phase,
             note,
@@ -124,7 +122,6 @@ impl Shared {
             times_children,
             memory,
             lost,
-            mappings,
             fatal,
             event,
         }))
@@ -197,17 +194,6 @@ impl Shared {
     /// No child is held any more. Gives those that were.
     pub(crate) fn remove_children(&self) -> Vec<i32> {
         std::mem::take(&mut *lock(&self.children)).into_iter().map(|(id, _)| id).collect()
-    }
-
-    /// It has mapped memory for the session.
-    pub(crate) fn count_mapping(&self) {
-        self.mappings.fetch_add(1, Ordering::SeqCst);
-        self.ring();
-    }
-
-    /// How often it has mapped memory for the session.
-    pub(crate) fn mappings(&self) -> u32 {
-        self.mappings.load(Ordering::SeqCst)
     }
 
     /// It has no memory for the session any more.

@@ -97,8 +97,11 @@ impl Target {
     /// As [`Target::create`], in a changed environment. The program itself is found by the `PATH` of
     /// this process.
     pub fn create_with(command: impl AsRef<[u8]>, environment: &Environment) -> Result<Target, Error> {
-        let command = command.as_ref();
-        create(command, environment).map_err(|e| {
+        Target::created(command.as_ref(), environment, None)
+    }
+
+    fn created(command: &[u8], environment: &Environment, memory: Option<u64>) -> Result<Target, Error> {
+        create(command, environment, memory).map_err(|e| {
             let program = words(command).next().unwrap_or_default();
             Error::Create(diagnostics::control::name(program).into_owned(), e)
         })
@@ -112,8 +115,20 @@ impl Target {
         environment: &Environment,
         moment: Moment,
     ) -> Result<Target, Error> {
+        Target::create_with_memory(command, environment, moment, None)
+    }
+
+    /// As [`Target::create_at`]. The process maps private memory of this size, rounded up to pages, before its first instruction: with one `mmap` of
+    /// its own, by which nothing else of it is changed. Until it is released it ends with this process, so that nobody meets it in the middle of that.
+    /// Where it could not, [`Target::lost_memory`] says why. Where it executes another program later, the memory is lost.
+    pub fn create_with_memory(
+        command: impl AsRef<[u8]>,
+        environment: &Environment,
+        moment: Moment,
+        memory: Option<u64>,
+    ) -> Result<Target, Error> {
         let command = command.as_ref();
-        let mut target = Target::create_with(command, environment)?;
+        let mut target = Target::created(command, environment, memory)?;
         if moment > Moment::Exec {
             target.run_to(moment).map_err(|e| {
                 let program = words(command).next().unwrap_or_default();
@@ -195,16 +210,17 @@ impl Target {
         self.tracer.resume_child(pid);
     }
 
-    /// Lets the process, which is held, map private memory of this size, rounded up to pages: with one `mmap` of its own, by which nothing else
-    /// of it is changed. Where it executes another program later and is held with [`Hold::fatal`], it maps such memory anew.
-    pub fn map_memory(&mut self, size: u64) -> Result<(), String> {
-        if !self.held {
-            return Err("it is not held".into());
-        }
-        self.tracer.map(self.pid, size)
+    /// Bytes of the private memory that the process has mapped for its tracer: see [`Target::create_with_memory`].
+    pub fn memory(&self) -> Option<u64> {
+        lock(&self.shared.memory).map(|memory| memory.size)
     }
 
-    /// Writes to the begin of the memory of [`Target::map_memory`].
+    /// Whether the process was created, and did not run before.
+    pub fn is_created(&self) -> bool {
+        self.created
+    }
+
+    /// Writes to the begin of the memory of [`Target::create_with_memory`].
     pub fn write_memory(&self, bytes: &[u8]) -> io::Result<()> {
         let memory = *lock(&self.shared.memory);
         let memory = memory.filter(|memory| bytes.len() as u64 <= memory.size);
@@ -214,12 +230,7 @@ impl Target {
         crate::inject::write(thread, memory.address, bytes)
     }
 
-    /// How often the process has mapped memory for [`Target::map_memory`]: once more after each exec.
-    pub fn mappings(&self) -> u32 {
-        self.shared.mappings()
-    }
-
-    /// Why the process could not map memory anew after an exec; once.
+    /// Why the process could not map the memory, or has lost it; once.
     pub fn lost_memory(&self) -> Option<String> {
         self.shared.take_lost()
     }
@@ -315,7 +326,7 @@ fn words(command: &[u8]) -> impl Iterator<Item = &[u8]> {
     command.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty())
 }
 
-fn create(command: &[u8], environment: &Environment) -> io::Result<Target> {
+fn create(command: &[u8], environment: &Environment, memory: Option<u64>) -> io::Result<Target> {
     let list = words(command).map(CString::new).collect::<Result<Vec<_>, _>>()?;
     let Some(program) = words(command).next() else {
         return Err(io::Error::from_raw_os_error(libc::ENOENT));
@@ -330,7 +341,7 @@ fn create(command: &[u8], environment: &Environment) -> io::Result<Target> {
     };
     let tracer = Tracer::get_or_start()?;
     let (pid, shared) =
-        tracer.create(Exec { words: list, paths, environment: environment.variables()?, mask })?;
+        tracer.create(Exec { words: list, paths, environment: environment.variables()?, mask, memory })?;
     // The process is stopped and not reaped, so the pid is not reused.
     let pidfd = pidfd_open(pid);
     let pidfd = pidfd.inspect_err(|_| {

@@ -33,23 +33,22 @@
 //! that it has seized, without stopping them.
 
 mod children;
+mod create;
 mod fatal;
 mod limits;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::exec::{Exec, check, child, pipe};
-use crate::grab::{Grab, Seized, ptrace, reap, seize};
+use crate::exec::{Exec, check};
+use crate::grab::{Grab, Seized, ptrace, reap};
 use crate::image::{Hook, Image, Linking, limited};
-use crate::inject::wait_for;
-use crate::phase::{ExitStatus, Hold, Phase, Shared, lock, signal_name};
+use crate::phase::{ExitStatus, Hold, Phase, Shared, lock};
 use crate::start::{Moment, Seek, Step, is_stop};
 
 /// How long it is waited for the stop of a process that is to be detached. It is detached later then.
@@ -69,8 +68,6 @@ enum Command {
     ResumeChange(i32, Sender<()>),
     /// Lets a child of a target run on that has executed a program.
     ResumeChild(i32, Sender<()>),
-    /// Lets a target that is held map memory.
-    Map(i32, u64, Sender<Result<(), String>>),
     /// Delivers the signals that end a target.
     ResumeFatal(i32, Sender<()>),
     Detach(i32, Sender<()>),
@@ -204,11 +201,6 @@ impl Tracer {
 
     pub(crate) fn resume_child(&self, pid: i32) {
         let _ = self.send(|reply| Command::ResumeChild(pid, reply));
-    }
-
-    /// Lets a target that is held map memory.
-    pub(crate) fn map(&self, pid: i32, size: u64) -> Result<(), String> {
-        self.send(|reply| Command::Map(pid, size, reply)).unwrap_or_else(|e| Err(e.to_string()))
     }
 
     pub(crate) fn resume_fatal(&self, pid: i32) {
@@ -395,9 +387,8 @@ impl Thread {
             tracee.iter().for_each(|tracee| self.resume_children_of(&tracee.shared));
             return;
         }
-        let is_again = event == libc::PTRACE_EVENT_EXEC && tracee.hold.is_some_and(|hold| hold.fatal);
-        if is_again && !self.remap(pid) {
-            return;
+        if event == libc::PTRACE_EVENT_EXEC {
+            self.lose_memory(pid);
         }
         let Some(tracee) = self.tracees.get_mut(&pid) else { return };
         if let Some(seek) = &mut tracee.seek {
@@ -496,9 +487,6 @@ impl Thread {
             Command::ResumeChild(pid, reply) => {
                 self.resume_child(pid);
                 let _ = reply.send(());
-            }
-            Command::Map(pid, size, reply) => {
-                let _ = reply.send(self.map(pid, size));
             }
             Command::ResumeFatal(pid, reply) => {
                 self.resume_fatal(pid);
@@ -632,58 +620,6 @@ impl Thread {
             return;
         }
         ptrace(libc::PTRACE_DETACH, pid, 0);
-    }
-
-    fn create(&mut self, exec: &Exec) -> io::Result<(i32, Arc<Shared>)> {
-        let mut argv: Vec<*const libc::c_char> = exec.words.iter().map(|w| w.as_ptr()).collect();
-        argv.push(std::ptr::null());
-        let mut envp: Vec<*const libc::c_char> = exec.environment.iter().map(|v| v.as_ptr()).collect();
-        envp.push(std::ptr::null());
-        let (start_read, start_write) = pipe()?;
-        let (report_read, report_write) = pipe()?;
-        // SAFETY: the child runs only `child`, which allocates nothing and never returns.
-        let pid = check(i64::from(unsafe { libc::fork() }))? as libc::pid_t;
-        if pid == 0 {
-            // SAFETY: closes the child's copy of the write end, so that the tracer's death is an
-            // end of file.
-            unsafe { libc::close(start_write.as_raw_fd()) };
-            child(start_read.as_raw_fd(), report_write.as_raw_fd(), &argv, &envp, exec);
-        }
-        drop(report_write);
-        // Until it is released, the process dies with the tracer, however the tracer ends. A release clears both options.
-        let seized = seize(pid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL);
-        let shared = seized.and_then(|()| self.insert(pid, true, None));
-        let shared = shared.inspect_err(|_| {
-            // SAFETY: plain system calls on a child that was not reaped.
-            unsafe { libc::kill(pid, libc::SIGKILL) };
-            let _ = wait_for(pid);
-        })?;
-        // SAFETY: one byte from a valid buffer.
-        check(unsafe { libc::write(start_write.as_raw_fd(), [1u8].as_ptr().cast(), 1) } as i64)?;
-        loop {
-            let status = wait_for(pid)?;
-            if libc::WIFSTOPPED(status) && status >> 8 == (libc::SIGTRAP | (libc::PTRACE_EVENT_EXEC << 8)) {
-                return Ok((pid, shared));
-            }
-            if libc::WIFSTOPPED(status) {
-                // A signal before the exec is delivered.
-                ptrace(libc::PTRACE_CONT, pid, (status >> 8) & 0xff);
-                continue;
-            }
-            self.tracees.remove(&pid);
-            let mut errno = 0i32;
-            // SAFETY: four bytes into a valid int.
-            let got = unsafe { libc::read(report_read.as_raw_fd(), (&raw mut errno).cast(), 4) };
-            return Err(match got {
-                4 => io::Error::from_raw_os_error(errno),
-                // The kernel has given up the old program when it finds that the new one cannot be loaded.
-                _ if libc::WIFSIGNALED(status) => io::Error::other(format!(
-                    "the kernel ended it by {} before it ran: the file may be damaged",
-                    signal_name(libc::WTERMSIG(status))
-                )),
-                _ => io::Error::other("it ended before it ran"),
-            });
-        }
     }
 
     fn grab(&mut self, pid: i32) -> io::Result<Arc<Shared>> {

@@ -7,15 +7,16 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{Output, dtrace, finish, printed, workload};
+use crate::tool::{Output, dtrace, finish, workload};
 
 tests! {
     the_core_of_a_program_that_crashes_has_the_last_records_and_the_totals
     a_signal_of_any_thread_is_waited_for
     a_signal_is_waited_for_when_the_first_thread_has_exited
     a_signal_that_is_handled_or_ignored_or_makes_no_core_changes_nothing
-    a_target_that_executes_another_program_has_the_memory_again
-    a_running_process_gets_the_memory_too
+    a_target_that_executes_another_program_loses_the_memory_and_says_so
+    nothing_is_done_to_a_process_that_runs_already
+    no_target_is_harmed_by_the_death_of_dtrace_while_it_makes_the_memory
     postmortem_without_a_process_that_is_held_is_refused
     a_file_without_records_is_refused_with_the_reason
 }
@@ -144,12 +145,15 @@ pub(crate) fn run(name: &str, count: u32) -> Option<ExitCode> {
             let me = std::env::current_exe().ok()?;
             let _ = Command::new(me).args(["--workload", "abort", &count.to_string()]).exec();
         }
-        "wait-and-abort" => {
-            println!("ready");
-            let mut line = String::new();
-            let _ = std::io::stdin().read_line(&mut line);
+        // Into a file of the directory, which is new.
+        "says-its-mask" => {
+            use std::io::Write;
+            let mut file = std::fs::File::create_new(format!("ran-{}", std::process::id())).ok()?;
+            let status = std::fs::read_to_string("/proc/self/status").ok()?;
+            let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?.trim();
+            writeln!(file, "begun {blocked}").ok()?;
             calls();
-            std::process::abort();
+            writeln!(file, "done").ok()?;
         }
         _ => return None,
     }
@@ -202,8 +206,19 @@ fn a_signal_is_waited_for_when_the_first_thread_has_exited() -> Verdict {
     of_workload("first", "abort-after-first", "SIGABRT")
 }
 
-fn a_target_that_executes_another_program_has_the_memory_again() -> Verdict {
-    of_workload("exec", "exec-and-abort", "SIGABRT")
+fn a_target_that_executes_another_program_loses_the_memory_and_says_so() -> Verdict {
+    let cores = match cores("exec") {
+        Ok(cores) => cores,
+        Err(skip) => return skip,
+    };
+    let command = workload("exec-and-abort", 500);
+    let o = cores.run(&["-x", "postmortem=16k", "-c", &command, "-n", SCRIPT]);
+    let message = "has no memory for the last records any more: it has executed another program";
+    assert!(o.err.contains(message) && !o.err.contains("gets SIGABRT"), "{}", o.err);
+    assert_eq!(o.last_number(), 500);
+    let o = dtrace(&["-x", "errtags", "--postmortem", &cores.core(&o)]).code(1);
+    assert!(o.err.contains("[D_CORE_NONE]"), "{}", o.err);
+    Pass
 }
 
 fn a_signal_that_is_handled_or_ignored_or_makes_no_core_changes_nothing() -> Verdict {
@@ -218,35 +233,94 @@ fn a_signal_that_is_handled_or_ignored_or_makes_no_core_changes_nothing() -> Ver
     Pass
 }
 
-fn a_running_process_gets_the_memory_too() -> Verdict {
-    use std::io::Write;
-    let cores = match cores("running") {
-        Ok(cores) => cores,
-        Err(skip) => return skip,
-    };
-    let mut command = Command::new("/bin/sh");
-    let script = format!("ulimit -c unlimited; exec {}", workload("wait-and-abort", 500));
-    command.args(["-c", &script]).current_dir(&cores.0);
-    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-    let mut process = command.spawn().unwrap();
-    printed(&mut process);
-    let script = format!("BEGIN {{ printf(\"begun\\n\"); }} {SCRIPT}");
+fn nothing_is_done_to_a_process_that_runs_already() -> Verdict {
+    let mut process = Command::new("sleep").arg("100").spawn().unwrap();
     let pid = process.id().to_string();
-    let mut child =
-        cores.start(&["-x", "postmortem=16k", "-x", "switchrate=100ms", "-p", &pid, "-n", &script]);
-    printed(&mut child);
-    // BEGIN has run; the process runs on a moment later, with what it waited for.
-    process.stdin.take().unwrap().write_all(b"\n").unwrap();
-    let o = finish(child);
+    let maps = || std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    testing::eventually("the program", testing::HANG_LIMIT, || {
+        std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap().contains("0x")
+    });
+    let before = maps();
+    for words in [&["-p", &pid][..], &["-c", "true", "-p", &pid]] {
+        let o = dtrace(&[&["-x", "postmortem=1m", "-n", "BEGIN { exit(0); }"], words].concat()).code(1);
+        let reason =
+            format!("failed to set option 'postmortem': pid {pid} runs already, and no memory is made");
+        assert!(o.err.contains(&reason), "{}", o.err);
+    }
+    assert_eq!(before, maps());
+    process.kill().unwrap();
     let _ = process.wait();
-    check_calls(&cores, &o, 500, "SIGABRT");
     Pass
+}
+
+/// The process that dtrace has created.
+fn child_of(pid: u32) -> Option<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
+    children
+        .flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .next()
+}
+
+/// dtrace is killed at another moment each time, most often while its target maps the memory. A target that has not begun ends
+/// with it; one that has begun runs to its end, and has the mask of signals that it was started with.
+fn no_target_is_harmed_by_the_death_of_dtrace_while_it_makes_the_memory() -> Verdict {
+    use std::time::{Duration, Instant};
+    let rounds: u32 = std::env::var("DTRACE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(150);
+    let dir = Cores(std::env::temp_dir().join(format!("dtrace-killed-{}", std::process::id())));
+    std::fs::create_dir_all(&dir.0).unwrap();
+    let command = workload("says-its-mask", 1);
+    let words = ["-q", "-x", "postmortem=16k", "-c", &command, "-n", "END { exit(0); }"];
+    let mut mapped = 0;
+    for round in 0..rounds {
+        let mut session = dir.start(&words);
+        let mut target = None;
+        testing::eventually("the target", testing::HANG_LIMIT, || {
+            target = child_of(session.id());
+            target.is_some() || session.try_wait().unwrap().is_some()
+        });
+        let Some(target) = target else { continue };
+        // The exec and the mmap take about a millisecond; the rest of the start takes tens of them.
+        let wait = Duration::from_micros(u64::from(match round % 4 {
+            3 => round * 7919 % 60_000,
+            _ => round * 7919 % 2_000,
+        }));
+        let begun = Instant::now();
+        while begun.elapsed() < wait {
+            std::hint::spin_loop();
+        }
+        let maps = std::fs::read_to_string(format!("/proc/{target}/maps")).unwrap_or_default();
+        mapped += u32::from(maps.lines().any(|line| is_memory(line, 16 << 10)));
+        session.kill().unwrap();
+        let _ = session.wait();
+        testing::eventually("the end of the target", testing::HANG_LIMIT, || {
+            !std::path::Path::new(&format!("/proc/{target}")).exists() || is_zombie(target)
+        });
+    }
+    let all = std::fs::read_dir(&dir.0).unwrap().map(|entry| entry.unwrap().path());
+    for path in all {
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "begun 0000000000000000\ndone\n");
+    }
+    assert!(mapped > 0, "no kill came behind the mmap");
+    Pass
+}
+
+fn is_memory(line: &str, size: u64) -> bool {
+    let Some((range, rest)) = line.split_once(' ') else { return false };
+    let Some((start, end)) = range.split_once('-') else { return false };
+    let at = |text| u64::from_str_radix(text, 16).unwrap_or(0);
+    rest.starts_with("rw-p") && rest.trim_end().ends_with(" 0") && at(end) - at(start) == size
+}
+
+fn is_zombie(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('Z'))
 }
 
 fn postmortem_without_a_process_that_is_held_is_refused() -> Verdict {
     let o = dtrace(&["-x", "postmortem=1m", "-n", "BEGIN { exit(0); }"]).code(1);
     let reason =
-        "failed to set option 'postmortem': it needs a process that is held when a signal ends it: -c or -p";
+        "failed to set option 'postmortem': it needs a process that is held when a signal ends it: -c";
     assert!(o.err.contains(reason), "{}", o.err);
     let o =
         dtrace(&["-x", "postmortem=1m", "-x", "bufpolicy=ring", "-c", "true", "-n", "BEGIN { exit(0); }"])

@@ -1,7 +1,7 @@
 //! `-x postmortem=SIZE`: the last events of a session are in the core file of a target.
 //!
 //! ```text
-//!  start            each target maps SIZE bytes of private memory (one mmap); a head says that nothing is written
+//!  start            each target has SIZE bytes of private memory (one mmap, before its first instruction); a head says that nothing is written
 //!  each event       is encoded into a log of the newest SIZE bytes, beside the sink
 //!  fatal signal     the target is held before the kernel acts on it: rings are read, a snapshot is taken, log and
 //!                   totals are written to the memory, the signal is delivered, and the kernel dumps the process
@@ -50,13 +50,19 @@ impl<S: Sink> Sink for Recorded<S> {
 }
 
 /// Rejects the option where no memory can be had.
-pub(super) fn check(options: &Options, targets: usize) -> Result<(), Error> {
+pub(super) fn check(options: &Options, targets: &[proc::Target]) -> Result<(), Error> {
     if options.maybe_number("postmortem").is_none() {
         return Ok(());
     }
     let refused = |why: &str| Err(Error::Setting(format!("failed to set option 'postmortem': {why}")));
-    if targets == 0 {
-        return refused("it needs a process that is held when a signal ends it: -c or -p");
+    if targets.is_empty() {
+        return refused("it needs a process that is held when a signal ends it: -c");
+    }
+    if let Some(target) = targets.iter().find(|target| !target.is_created()) {
+        let pid = target.pid();
+        return refused(&format!(
+            "pid {pid} runs already, and no memory is made in a process that dtrace did not start: use -c"
+        ));
     }
     if options.text("bufpolicy") != "switch" {
         return refused("records must be read while tracing, which bufpolicy=fill and ring do not");
@@ -97,15 +103,21 @@ fn now() -> u64 {
 }
 
 impl<S: Sink> Session<S> {
-    /// Lets the targets map memory, before they are released. True if they are to be held at signals.
+    /// Prepares the memory that the targets have, before they are released. True if they are to be held at signals.
     pub(super) fn begin_postmortem(&mut self) -> Result<bool, Error> {
         let Some(size) = self.options.maybe_number("postmortem") else { return Ok(false) };
         let mut notices = Vec::new();
         for target in &mut self.targets {
             let pid = target.pid();
-            let done = target
-                .map_memory(size)
-                .and_then(|()| target.write_memory(&blank(size)).map_err(|e| diagnostics::system_text(&e)));
+            let done = match target.memory() {
+                Some(there) if there >= size => {
+                    target.write_memory(&blank(size)).map_err(|e| diagnostics::system_text(&e))
+                }
+                Some(there) => Err(format!("it was started with {there} bytes of memory for the records")),
+                None => Err(target.lost_memory().unwrap_or_else(|| {
+                    "its memory is made when it is started: set the option on the command line".into()
+                })),
+            };
             done.map_err(|why| {
                 Error::Setting(format!("failed to set option 'postmortem': pid {pid}: {why}"))
             })?;
@@ -113,28 +125,23 @@ impl<S: Sink> Session<S> {
                 obstacle(pid).map(|why| Notice::Unavailable(format!("postmortem: pid {pid}: {why}"))),
             );
         }
-        self.mapped = vec![1; self.targets.len()];
         notices.iter().for_each(|notice| self.report(notice));
         Ok(true)
     }
 
     /// Writes the last events to targets that a signal is about to end, and delivers the signals.
     pub(super) fn serve_postmortem(&mut self) -> Result<(), Error> {
-        let Some(size) = self.options.maybe_number("postmortem") else { return Ok(()) };
+        if self.options.maybe_number("postmortem").is_none() {
+            return Ok(());
+        }
         for at in 0..self.targets.len() {
-            let Some(target) = self.targets.get(at) else { continue };
-            let (pid, mappings) = (target.pid(), target.mappings());
-            if let Some(why) = target.lost_memory() {
-                let text = format!("postmortem: pid {pid} has no memory for records after its exec: {why}");
+            let target = self.targets.get(at);
+            if let Some((pid, why)) = target.and_then(|target| Some((target.pid(), target.lost_memory()?))) {
+                let text =
+                    format!("postmortem: pid {pid} has no memory for the last records any more: {why}");
                 self.report(&Notice::Unavailable(text));
             }
             let target = self.targets.get(at);
-            if let (Some(known), Some(target)) = (self.mapped.get_mut(at), target)
-                && mappings > std::mem::replace(known, mappings)
-            {
-                // Without it, what follows is written all the same.
-                let _ = target.write_memory(&blank(size));
-            }
             let Some((thread, signal)) = target.and_then(proc::Target::fatal_signal) else { continue };
             let done = self.write_postmortem(at, thread, signal);
             self.targets.get_mut(at).into_iter().for_each(proc::Target::resume_fatal);

@@ -181,9 +181,6 @@ impl<S: Sink> Session<S> {
         if left > 0 {
             for (at, ..) in ended.iter().rev() {
                 self.targets.remove(*at);
-                if *at < self.mapped.len() {
-                    self.mapped.remove(*at);
-                }
             }
         }
         had && left == 0

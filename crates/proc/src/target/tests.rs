@@ -580,3 +580,54 @@ fn children_are_held_where_they_execute_for_a_limited_time() {
     assert!(status == ExitStatus::Exited(7) && took >= limit * 3, "{took:?}");
     std::fs::remove_file(&script).unwrap();
 }
+
+/// The blocked signals and the private memory of a size that a process has.
+fn blocked_and_mapped(pid: i32, size: u64) -> (u64, usize) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let is_it = |line: &&str| {
+        let (range, rest) = line.split_once(' ').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        let at = |text| u64::from_str_radix(text, 16).unwrap();
+        rest.starts_with("rw-p") && rest.trim_end().ends_with(" 0") && at(end) - at(start) == size
+    };
+    (u64::from_str_radix(blocked.trim(), 16).unwrap(), maps.lines().filter(is_it).count())
+}
+
+#[test]
+fn a_created_target_has_its_memory_before_it_runs_and_loses_it_when_it_executes_another_program() {
+    const SIZE: u64 = 3 << 20;
+    for moment in [Moment::Exec, Moment::Preinit, Moment::Main] {
+        let create = |memory| Target::create_with_memory("true", &Environment::default(), moment, memory);
+        let (plain, mut t) = (create(None).unwrap(), create(Some(SIZE)).unwrap());
+        assert_eq!((plain.memory(), t.memory(), t.lost_memory()), (None, Some(SIZE), None));
+        assert_eq!(blocked_and_mapped(t.pid(), SIZE), (blocked_and_mapped(plain.pid(), SIZE).0, 1));
+        t.write_memory(b"text").unwrap();
+        t.release();
+        assert_eq!(wait_end(&mut t), ExitStatus::Exited(0), "{moment:?}");
+    }
+    let mut t =
+        Target::create_with_memory("env sleep 100", &Environment::default(), Moment::Preinit, Some(SIZE))
+            .unwrap();
+    let pid = t.pid();
+    t.release_with(Hold { exit: false, changes: false, forks: false, fatal: true, limit: LONG });
+    wait_until(|| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() == "sleep\n");
+    wait_for_the_tracer();
+    assert_eq!(t.lost_memory().as_deref(), Some("it has executed another program"));
+    assert_eq!((t.memory(), blocked_and_mapped(pid, SIZE).1), (None, 0));
+    assert!(t.write_memory(b"text").is_err());
+    // Nobody holds it at a signal that makes a core file.
+    signal(pid, libc::SIGQUIT);
+    assert_eq!(wait_end(&mut t), ExitStatus::Signaled(libc::SIGQUIT));
+}
+
+/// Its mmap fails: it runs on without the memory.
+#[test]
+fn a_created_target_that_cannot_map_the_memory_says_why() {
+    let mut t =
+        Target::create_with_memory("true", &Environment::default(), Moment::Exec, Some(1 << 50)).unwrap();
+    assert_eq!((t.memory(), t.lost_memory().as_deref()), (None, Some("Cannot allocate memory")));
+    t.release();
+    assert_eq!(wait_end(&mut t), ExitStatus::Exited(0));
+}

@@ -6,10 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Command, Thread, request};
+use super::{Command, Thread, Tracee, request};
 use crate::grab::{Grab, ptrace};
-use crate::inject::{self, Refused};
-use crate::phase::{Memory, Phase, lock};
+use crate::phase::{Phase, lock};
 use crate::refusal::status_field;
 use crate::start::is_stop;
 
@@ -37,47 +36,14 @@ fn is_fatal(thread: i32, signal: i32) -> bool {
 }
 
 impl Thread {
-    /// Lets a target map memory for the session.
-    pub(super) fn map(&mut self, pid: i32, size: u64) -> Result<(), String> {
-        let Some(tracee) = self.tracees.get(&pid).filter(|tracee| tracee.traced) else {
-            return Err("its first thread is not held".into());
-        };
-        if tracee.grab.as_ref().is_some_and(|grab| grab.is_in_group_stop(pid)) {
-            return Err("it is stopped by a signal".into());
-        }
-        if tracee.shared.phase() != Phase::Held {
-            return Err("it is not held".into());
-        }
-        self.map_now(pid, size)
-    }
-
-    fn map_now(&mut self, pid: i32, size: u64) -> Result<(), String> {
-        let Some(shared) = self.tracees.get(&pid).map(|tracee| tracee.shared.clone()) else {
-            return Err("it has ended".into());
-        };
-        match inject::map(pid, size) {
-            Ok(address) => {
-                *lock(&shared.memory) = Some(Memory { address, size });
-                shared.count_mapping();
-                Ok(())
-            }
-            Err(Refused::Because(why)) => Err(why),
-            Err(Refused::Ended(status)) => {
-                self.event(pid, status);
-                Err("it has ended".into())
-            }
-        }
-    }
-
-    /// A target has executed another program: its memory is gone, and it maps such memory anew. False if it has ended meanwhile.
-    pub(super) fn remap(&mut self, pid: i32) -> bool {
+    /// A target has executed another program: its memory is gone, and so is that of the session in it. Nothing makes it anew: what runs now may be a
+    /// program that filters its system calls, or one for which the tracer must not decide.
+    pub(super) fn lose_memory(&mut self, pid: i32) {
         self.threads.retain(|_, process| *process != pid);
-        let Some(shared) = self.tracees.get(&pid).map(|tracee| tracee.shared.clone()) else { return false };
-        let Some(old) = lock(&shared.memory).take() else { return true };
-        if let Err(why) = self.map_now(pid, old.size) {
-            shared.set_lost(why);
+        let Some(tracee) = self.tracees.get(&pid) else { return };
+        if lock(&tracee.shared.memory).take().is_some() {
+            tracee.shared.set_lost("it has executed another program".into());
         }
-        self.tracees.contains_key(&pid)
     }
 
     /// Takes the stop of a thread, or its end. False if that is not the matter of this module.
@@ -114,8 +80,12 @@ impl Thread {
             self.threads.remove(&id);
             return true;
         }
-        if held && event == 0 && is_fatal(id, signal) {
-            let Some(tracee) = self.tracees.get(&pid) else { return true };
+        let has_memory = |tracee: &&Tracee| lock(&tracee.shared.memory).is_some();
+        if held
+            && event == 0
+            && is_fatal(id, signal)
+            && let Some(tracee) = self.tracees.get(&pid).filter(has_memory)
+        {
             let limit = tracee.hold.map_or(Duration::ZERO, |hold| hold.limit);
             let shared = tracee.shared.clone();
             shared.add_fatal(id, signal);
