@@ -245,8 +245,14 @@ impl Image {
         by_symbol().or_else(by_start)
     }
 
-    /// The word at an address.
+    /// The word at an address, if it is there in a limited time: the process says what its memory is, and that of a file whose
+    /// server does not answer blocks who reads it.
     pub(crate) fn word(&self, address: u64) -> Option<u64> {
+        let image = *self;
+        limited(move || image.word_now(address))
+    }
+
+    fn word_now(&self, address: u64) -> Option<u64> {
         self.class.address(&memory(self.pid, address, self.class.word()), 0)
     }
 }
@@ -266,12 +272,18 @@ pub(crate) enum Linking {
 }
 
 impl Hook {
-    /// What the dynamic linker is doing. `begun` says whether it was busy before.
+    /// What the dynamic linker is doing. `begun` says whether it was busy before. It is busy where its memory does not come in a
+    /// limited time.
     pub(crate) fn state(&self, begun: bool) -> Linking {
+        let hook = *self;
+        limited(move || Some(hook.state_now(begun))).unwrap_or(Linking::Busy)
+    }
+
+    fn state_now(&self, begun: bool) -> Linking {
         let class = self.image.class;
         let debug = match self.debug {
             Debug::At(address) => Some(address),
-            Debug::Behind(address) => self.image.word(address),
+            Debug::Behind(address) => self.image.word_now(address),
         };
         let state = debug.and_then(|address| {
             let bytes = memory(self.image.pid, address, 5 * class.word());
@@ -523,6 +535,34 @@ mod tests {
         };
         assert_ne!(address(by_symbol), 0);
         assert_eq!(address(by_symbol), address(by_start));
+    }
+
+    /// A page that nobody fills: whoever reads it waits, as for that of a file whose server does not answer.
+    #[test]
+    fn memory_that_does_not_come_is_not_waited_for() {
+        // SAFETY: the structs are those of the kernel's userfaultfd.h, and the page is ours alone. It is registered
+        // until the descriptor is closed, which ends the wait.
+        let (uffd, page) = unsafe {
+            let uffd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
+            if uffd < 0 {
+                return testing::skipped!("this kernel has no userfaultfd");
+            }
+            let (protection, flags) =
+                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let page = libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0);
+            let mut api = [0xaau64, 0, 0];
+            assert_eq!(libc::ioctl(uffd as i32, 0xc018_aa3f, api.as_mut_ptr()), 0);
+            let mut register = [page as u64, 4096, 1, 0];
+            assert_eq!(libc::ioctl(uffd as i32, 0xc020_aa00, register.as_mut_ptr()), 0);
+            (uffd as i32, page as u64)
+        };
+        let image = Image::of(std::process::id() as i32).unwrap();
+        let hook = Hook { debug: Debug::At(page), ..image.hook().unwrap() };
+        let begun = std::time::Instant::now();
+        assert_eq!(hook.state(true), Linking::Busy);
+        assert!(begun.elapsed() < 4 * READING);
+        // SAFETY: the descriptor is ours.
+        unsafe { libc::close(uffd) };
     }
 
     #[test]

@@ -16,6 +16,7 @@ tests! {
     a_signal_that_is_handled_or_ignored_or_makes_no_core_changes_nothing
     a_target_that_executes_another_program_loses_the_memory_and_says_so
     nothing_is_done_to_a_process_that_runs_already
+    a_process_whose_mmap_never_returns_is_traced_and_left_alone
     no_target_is_harmed_by_the_death_of_dtrace_while_it_makes_the_memory
     postmortem_without_a_process_that_is_held_is_refused
     a_file_without_records_is_refused_with_the_reason
@@ -250,6 +251,70 @@ fn nothing_is_done_to_a_process_that_runs_already() -> Verdict {
     assert_eq!(before, maps());
     process.kill().unwrap();
     let _ = process.wait();
+    Pass
+}
+
+/// A filter makes each mmap of the process wait for a supervisor that never answers, kills it, or sends it a signal.
+const FILTERS: &str = r#"
+#define _GNU_SOURCE
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    char what = argv[1][0];
+    unsigned action = what == 'k' ? SECCOMP_RET_KILL_PROCESS : what == 't' ? SECCOMP_RET_TRAP : SECCOMP_RET_USER_NOTIF;
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_mmap, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, action),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = { 4, code };
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, what == 'n' ? SECCOMP_FILTER_FLAG_NEW_LISTENER : 0, &filter) < 0)
+        return 77;
+    write(1, "ready\n", 6);
+    char byte;
+    while (read(0, &byte, 1) == 1) {
+        for (int i = 0; i < 100; i++)
+            syscall(__NR_getppid);
+        write(1, "done\n", 5);
+    }
+    return 0;
+}
+"#;
+
+fn a_process_whose_mmap_never_returns_is_traced_and_left_alone() -> Verdict {
+    use std::io::Write;
+    let programs = crate::usdt::compiled!(crate::usdt::Programs::new("filters"));
+    let program = crate::usdt::compiled!(programs.compile("filters", FILTERS, &[]));
+    for what in ["n", "k", "t"] {
+        let mut command = Command::new(&program);
+        command.arg(what).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        if crate::usdt::line(&mut process) != "ready" {
+            let _ = process.wait();
+            return Skip("this kernel has no such filter".into());
+        }
+        let pid = process.id().to_string();
+        let o = dtrace(&["-x", "postmortem=1m", "-p", &pid, "-n", "BEGIN { exit(0); }"]).code(1);
+        assert!(o.err.contains("runs already"), "{what} {o:?}");
+        let script = "syscall::getppid:entry /pid == $target/ { @ = count(); } BEGIN { printf(\"begun\\n\"); } \
+                      END { printa(\"%@d\\n\", @); }";
+        let mut session = crate::tool::start(&["-qp", &pid, "-n", script]);
+        crate::tool::printed(&mut session);
+        process.stdin.as_mut().unwrap().write_all(b".").unwrap();
+        assert_eq!(crate::usdt::line(&mut process), "done", "{what}");
+        drop(process.stdin.take());
+        let o = finish(session).code(0);
+        assert_eq!(o.last_number(), 100, "{what} {o:?}");
+        assert_eq!(process.wait().unwrap().code(), Some(0), "{what}");
+    }
     Pass
 }
 
