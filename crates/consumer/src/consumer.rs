@@ -262,6 +262,9 @@ impl<S: Sink> Consumer<S> {
     /// Every record with a time before `until` has been consumed.
     pub fn drained(&mut self, until: u64) {
         self.state.stacks.drained(until);
+        for fault in self.state.faults.due(until) {
+            self.out.report(&Event::Fault(fault));
+        }
     }
 
     /// Registers a live process whose addresses may be printed; see [`Symbolizer::note`]. This has
@@ -305,6 +308,9 @@ impl<S: Sink> Consumer<S> {
     pub fn finish(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.snapshot(source)?;
         self.dropped([], source.now());
+        for fault in self.state.faults.rest() {
+            self.out.report(&Event::Fault(fault));
+        }
         self.out.send(&Event::Stop)?;
         self.deliver(source, Occasion::End)
     }

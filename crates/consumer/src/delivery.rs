@@ -118,7 +118,13 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
         event.probe = self.of.tables.get(raw.epid).map(|enabled| Cow::Borrowed(enabled.probe));
         event.action = fault.action;
         event.offset = Some(fault.offset).filter(|offset| *offset != u32::MAX);
-        self.of.out.report(&Event::Fault(event));
+        let counted = match self.of.state.options.all_faults {
+            true => Some(event),
+            false => self.of.state.faults.add(self.of.tables.clause(raw.epid), event),
+        };
+        if let Some(event) = counted {
+            self.of.out.report(&Event::Fault(event));
+        }
     }
 
     fn record(&mut self, raw: &RawRecord<'a>, following: Option<u32>) -> io::Result<()> {

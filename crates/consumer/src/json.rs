@@ -183,6 +183,7 @@ impl<W: Output> Json<W> {
             }
             o.some_unsigned(key!("offset"), fault.offset);
             value::address(o.member(key!("value")), fault.value);
+            o.some_unsigned(key!("count"), Some(fault.count).filter(|count| *count > 1));
             o.text(key!("message"), &message);
         });
     }

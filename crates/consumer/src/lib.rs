@@ -14,6 +14,7 @@
 //!
 //!  consumer    the interface: batches in, events out
 //!  delivery    records to events; actions in the order of the records
+//!  faults      which faults are events
 //!  state       aggregations, stacks, symbols, options
 //!  merged      the aggregations of a session that cannot go on
 //!  record      decodes bytes to values, with the table of enabled probes
@@ -36,7 +37,7 @@
 //! agg/store capture json/value names outlet source text/histogram text/net text/view
 //! output stacks text/datum text/pretty
 //! record text/csv text/packed text/printf text/table
-//! agg/rows text
+//! agg/rows faults text
 //! json state
 //! delivery merged
 //! consumer
@@ -48,6 +49,7 @@ mod agg;
 mod capture;
 pub mod consumer;
 mod delivery;
+mod faults;
 mod json;
 mod merged;
 mod message;

@@ -44,6 +44,8 @@ pub struct Options {
     pub encoding: Encoding,
     /// Tags on drop messages.
     pub droptags: bool,
+    /// Each fault is an event (`faultlines=all`). The events that a sink gets are what this says, so it is no setting of them.
+    pub all_faults: bool,
     /// `$target`: the process of `%A` on a plain address.
     pub target: Option<u32>,
 }
@@ -65,6 +67,7 @@ impl Default for Options {
             aggpercpu: false,
             encoding: Encoding::Ascii,
             droptags: false,
+            all_faults: false,
             target: None,
         }
     }
@@ -171,6 +174,7 @@ mod tests {
             aggpercpu: true,
             encoding: Encoding::Utf8,
             droptags: true,
+            all_faults: false,
             target: Some(7),
         };
         for options in [all, Options::default()] {

@@ -257,6 +257,17 @@ enum Enabling {
     Site(Arc<Probe>, Arc<[Option<Arc<Layout>>]>),
 }
 
+/// A clause, whatever probe it fires for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ClauseKey(usize, usize);
+
+impl ClauseKey {
+    /// That of the first of its ids.
+    pub(crate) fn of_first(first: u32) -> ClauseKey {
+        ClauseKey(0, first as usize)
+    }
+}
+
 /// The tables of the session that records refer to. Entries are removed only with a probe that no
 /// longer exists, once its last record is printed.
 #[derive(Debug, Default)]
@@ -329,6 +340,17 @@ impl Tables {
                 Some(Enabled { probe: probes.get(place)?.as_ref()?, layout: layout.as_ref() })
             }
             Enabling::Site(probe, layouts) => Some(Enabled { probe, layout: layouts.get(place)?.as_ref() }),
+        }
+    }
+
+    /// The clause of an epid. Those of later probes are the clauses of their shape, wherever that is placed.
+    pub(crate) fn clause(&self, epid: u32) -> ClauseKey {
+        match self.enabled.range(..=epid).next_back() {
+            Some((first, Enabling::Site(_, layouts))) => {
+                ClauseKey(Arc::as_ptr(layouts).cast::<()>() as usize, (epid - first) as usize)
+            }
+            Some((first, Enabling::Clause(..))) => ClauseKey::of_first(*first),
+            None => ClauseKey::of_first(u32::MAX),
         }
     }
 

@@ -13,6 +13,7 @@ use plane::desc::AggId;
 
 use crate::agg::rows::Rows;
 use crate::agg::store::Store;
+use crate::faults::Faults;
 use crate::names::Names;
 use crate::options::Options;
 use crate::outlet::Outlet;
@@ -50,6 +51,7 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 pub(crate) struct State {
     store: Arc<RwLock<Store>>,
     pub(crate) stacks: StackCache,
+    pub(crate) faults: Faults,
     pub(crate) symbols: Box<dyn Symbolizer>,
     /// Frames of stacks have names.
     pub(crate) names_stacks: bool,
@@ -59,7 +61,14 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(symbols: Box<dyn Symbolizer>, options: Options) -> Self {
         let (store, stacks) = (Store::new(options.aggpercpu), StackCache::default());
-        State { store: Arc::new(RwLock::new(store)), stacks, symbols, names_stacks: true, options }
+        State {
+            store: Arc::new(RwLock::new(store)),
+            stacks,
+            faults: Faults::default(),
+            symbols,
+            names_stacks: true,
+            options,
+        }
     }
 
     /// The aggregations.

@@ -123,6 +123,13 @@ pub const TABLE: &[Row] = &[
         "yes",
         "hold a -c or -p process at its exit until its address map is read, where user symbols are shown",
     ),
+    row(
+        "faultlines",
+        Dynamic,
+        Word(&["few", "all"]),
+        "few",
+        "of each clause five errors are shown, then one line a second with their number, or all",
+    ),
     row("fbtmax", Run, Int, "1000", "kernel functions attached to one by one at most"),
     row(
         "fbtmeans",

@@ -206,6 +206,7 @@ fn consumer_options(options: &Options, target: Option<u32>) -> consumer::Options
             _ => consumer::Encoding::Ascii,
         },
         droptags: options.flag("droptags"),
+        all_faults: options.text("faultlines") == "all",
         target,
     }
 }

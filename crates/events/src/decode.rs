@@ -458,6 +458,8 @@ fn fault<'a>(b: &mut Bytes<'a>) -> Read1<Fault<'a>> {
         action: b.narrow()?,
         offset: b.option(Bytes::narrow)?,
         value: b.uint()?,
+        // Streams of earlier versions of the tracer end before it.
+        count: if b.is_at_end() { 1 } else { b.uint()?.max(1) },
     })
 }
 

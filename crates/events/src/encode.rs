@@ -405,6 +405,7 @@ fn put_fault(out: &mut Vec<u8>, fault: &Fault<'_>) {
     put_uint(out, fault.action.into());
     put_option(out, fault.offset, |out, offset| put_uint(out, offset.into()));
     put_uint(out, fault.value);
+    put_uint(out, fault.count);
 }
 
 fn put_row(out: &mut Vec<u8>, row: &Row<'_>) {

@@ -521,7 +521,8 @@ impl Effect<'_> {
     }
 }
 
-/// A fault of a clause. Its `Display` is DTrace's message.
+/// A fault of a clause. Its `Display` is DTrace's message. Of a clause that faults at every firing the
+/// first faults are events of their own, and then one event a second is the first of many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault<'a> {
@@ -541,12 +542,14 @@ pub struct Fault<'a> {
     pub offset: Option<u32>,
     /// Address or offending value.
     pub value: u64,
+    /// How many faults of the clause it stands for, of which it is the first; 1: it is itself.
+    pub count: u64,
 }
 
 impl<'a> Fault<'a> {
     /// A fault of an enabled probe. Where in the clause it occurred is not set.
     pub fn new(time: u64, cpu: u32, epid: u32, kind: FaultKind, value: u64) -> Self {
-        Fault { time, cpu, epid, probe: None, kind, action: 0, offset: None, value }
+        Fault { time, cpu, epid, probe: None, kind, action: 0, offset: None, value, count: 1 }
     }
 
     /// Without a borrow.
@@ -557,7 +560,13 @@ impl<'a> Fault<'a> {
 
 impl fmt::Display for Fault<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error on enabled probe ID {}", self.epid)?;
+        match self.count {
+            0 | 1 => write!(f, "error on enabled probe ID {}", self.epid)?,
+            2.. => {
+                let count = self.count;
+                write!(f, "{count} more errors of a clause, the first on enabled probe ID {}", self.epid)?;
+            }
+        }
         if let Some(p) = &self.probe {
             write!(f, " (ID {}: {})", p.id, p.described())?;
         }

@@ -46,7 +46,7 @@
 //!   6 freopen       option of path bytes
 //!   7 ftruncate
 //!   8 fault         time uint, cpu uint, epid uint, option of probe, kind uint (DTRACEFLT_*), action uint,
-//!                   option of offset uint, value uint
+//!                   option of offset uint, value uint, count uint (of faults of the clause, of which it is the first)
 //!   9 drop          kind byte (0 principal, 1 aggregation, 2 dynamic, 3 scratch, 4 stack, 5 error in ERROR,
 //!                   6 doorbell, 7 speculation, 8 speculation busy, 9 speculation unavailable, 10 order),
 //!                   cpu uint, count uint, option of time uint

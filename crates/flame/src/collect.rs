@@ -389,7 +389,7 @@ impl Sink for Flame {
             Event::Aggregation(all) => self.aggregation(all),
             Event::Drop(drop) => self.loss.dropped(drop),
             Event::Suppressed(suppressed) => self.loss.suppressed(suppressed),
-            Event::Fault(_) => self.loss.faulted(),
+            Event::Fault(fault) => self.loss.faulted(fault.count),
             _ => {}
         }
         Ok(())

@@ -26,8 +26,8 @@ impl Loss {
         self.suppressed = self.suppressed.saturating_add(suppressed.count);
     }
 
-    pub(crate) fn faulted(&mut self) {
-        self.faults = self.faults.saturating_add(1);
+    pub(crate) fn faulted(&mut self, count: u64) {
+        self.faults = self.faults.saturating_add(count);
     }
 
     /// A line for each kind of loss.

@@ -119,7 +119,20 @@ fn faults_fill_a_ring_too() -> Verdict {
     let target = workload("pinned", 10_000);
     let script = "syscall::getppid:entry /pid == $target/ { @ = count(); } \
          syscall::getppid:entry /pid == $target/ { trace(*(int *)0); } END { printa(\"fired %@d\\n\", @); }";
-    let o = dtrace(&["-q", "-b", "4k", "-x", "bufpolicy=fill", "-c", &target, "-n", script]).code(0);
+    let o = dtrace(&[
+        "-q",
+        "-b",
+        "4k",
+        "-x",
+        "faultlines=all",
+        "-x",
+        "bufpolicy=fill",
+        "-c",
+        &target,
+        "-n",
+        script,
+    ])
+    .code(0);
     let faults = o.err.lines().filter(|l| l.contains("error on enabled probe")).count() as u64;
     assert!(faults > 10 && drops(&o) > 0, "{o:?}");
     // Of a fault that finds no space for its message, the record of the clause may have found it.
@@ -235,7 +248,19 @@ fn exit_ends_a_flood_that_is_overwritten() -> Verdict {
 fn faults_are_overwritten_too() -> Verdict {
     let script = "syscall::getppid:entry /pid == $target/ { trace(*(int *)0); } \
          syscall::getppid:entry /pid == $target && ++n == 5000/ { printf(\"last\\n\"); }";
-    let words = ["-q", "-b", "4k", "-x", "bufpolicy=ring", "-c", &workload("pinned", 5000), "-n", script];
+    let words = [
+        "-q",
+        "-b",
+        "4k",
+        "-x",
+        "bufpolicy=ring",
+        "-x",
+        "faultlines=all",
+        "-c",
+        &workload("pinned", 5000),
+        "-n",
+        script,
+    ];
     let o = dtrace(&words).code(0);
     assert_eq!(o.out.trim(), "last");
     let faults = o.err.lines().filter(|l| l.contains("error on enabled probe")).count();

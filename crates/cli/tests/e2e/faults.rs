@@ -2,7 +2,7 @@
 
 use crate::Verdict::{self, Pass};
 use crate::machine::no_types;
-use crate::tool::{dtrace, workload};
+use crate::tool::{Output, dtrace, workload};
 
 tests! {
     division_by_zero_faults a_read_of_an_invalid_user_address_faults
@@ -14,6 +14,50 @@ tests! {
     invalid_addresses_fault_in_every_kind_of_probe a_user_address_faults_when_read_as_kernel_memory
     a_null_pointer_in_a_member_chain_faults missing_user_memory_faults_in_every_kind_of_probe
     an_unmapped_page_is_read_where_the_program_may_sleep
+    a_clause_that_faults_at_each_firing_prints_few_lines_with_all_counts
+}
+
+/// The faults that the messages of an output report, and the lines that report them.
+fn reported(o: &Output) -> (u64, usize) {
+    let lines = o.err.lines().filter(|l| l.contains("error"));
+    let count = |line: &str| match line.strip_prefix("dtrace: error on enabled probe ID ") {
+        Some(_) => 1,
+        None => line
+            .strip_prefix("dtrace: ")
+            .and_then(|l| l.split_once(" more errors of a clause, the first on "))
+            .unwrap()
+            .0
+            .parse()
+            .unwrap(),
+    };
+    (lines.clone().map(count).sum(), lines.count())
+}
+
+/// ERROR sees every one.
+fn a_clause_that_faults_at_each_firing_prints_few_lines_with_all_counts() -> Verdict {
+    const COUNT: u32 = 3000;
+    let script = "syscall::getppid:entry /pid == $target/ { trace(*(int *)arg0); } \
+                  syscall::getppid:entry /pid == $target/ { x = 1 / (arg0 - arg0); } \
+                  ERROR { @ = count(); } END { printa(\"%@d\\n\", @); }";
+    let target = workload("getppid", COUNT);
+    let words = ["-q", "-x", "switchrate=20ms", "-c", &target, "-n", script];
+    let o = dtrace(&words).code(0);
+    let (faults, lines) = reported(&o);
+    assert_eq!((faults, o.last_number()), (2 * u64::from(COUNT), 2 * i64::from(COUNT)), "{o:?}");
+    // Five of each clause, then one a second; the run takes far less than a minute.
+    assert!((12..120).contains(&lines), "{o:?}");
+    for kind in ["invalid address (0x0) in action #1", "divide-by-zero in action #1"] {
+        assert!(o.err.lines().filter(|l| l.contains(kind)).count() >= 6, "{o:?}");
+    }
+    let all = dtrace(&[&["-x", "faultlines=all"], &words[..]].concat()).code(0);
+    assert_eq!(reported(&all), (2 * u64::from(COUNT), 2 * COUNT as usize));
+    let json = dtrace(&[&["--format", "json"], &words[..]].concat()).code(0);
+    let counts =
+        testing::json::lines(&json.out).into_iter().filter(|l| l.get("event").is_some_and(|e| e == "fault"));
+    let counts: Vec<u64> = counts.map(|l| l.get("count").map_or(1, |n| n.as_u64().unwrap())).collect();
+    assert_eq!(counts.iter().sum::<u64>(), 2 * u64::from(COUNT));
+    assert_eq!(counts.len(), reported(&json).1);
+    Pass
 }
 
 // row unit.fault-ends-clause
@@ -128,6 +172,8 @@ fn a_fault_in_error_is_counted_as_a_drop() -> Verdict {
 fn output_before_a_fault_is_discarded_with_its_clause() -> Verdict {
     let o = dtrace(&[
         "-q",
+        "-x",
+        "faultlines=all",
         "-c",
         &workload("getppid", 100),
         "-n",

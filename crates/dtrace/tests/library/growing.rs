@@ -443,7 +443,7 @@ fn take_fault_reports(run: &mut Running) -> u64 {
         match report {
             Event::Fault(f) => {
                 assert!(f.probe.is_some_and(|p| *p.function == *"getppid"));
-                faults += 1;
+                faults += f.count;
             }
             Event::Notice(n) if n.kind == NoticeKind::Target => {}
             Event::Suppressed(_) => {}

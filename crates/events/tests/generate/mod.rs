@@ -271,6 +271,7 @@ impl Generator {
                 fault.probe = self.option(Self::probe);
                 fault.action = self.number() as u16;
                 fault.offset = self.option(|g| g.number() as u32);
+                fault.count = self.number().max(1);
                 Event::Fault(fault)
             }
             10 => {
