@@ -30,8 +30,8 @@ use std::io;
 use std::sync::Arc;
 
 use events::{
-    Action, AggFunc, Aggregation, Argument, Change, Effect, Event, Fault, Field, Flow, NoticeKind, Occasion,
-    Probe, Record, Row, Setting, SettingValue, Sink, SinkError, Start,
+    Action, AggFunc, Aggregation, Argument, Change, Effect, Event, Fault, Field, Flow, Notice, NoticeKind,
+    Occasion, Probe, Record, Row, Setting, SettingValue, Sink, SinkError, Start,
 };
 
 use crate::message::Message;
@@ -229,6 +229,13 @@ impl<W: Output> Json<W> {
         });
     }
 
+    fn notice(&mut self, notice: &Notice<'_>) {
+        self.message(notice.into(), "notice", |o| {
+            o.some_unsigned(key!("time"), notice.time);
+            o.text(key!("kind"), notice_kind(notice.kind));
+        });
+    }
+
     fn message(&mut self, message: Message, event: &str, members: impl FnOnce(&mut Object<'_>)) {
         self.line(event, |o| {
             members(o);
@@ -262,19 +269,32 @@ impl<W: Output + Send> Sink for Json<W> {
                     o.unsigned(key!("count"), drop.count);
                 });
             }
-            Event::Suppressed(suppressed) => self.message(suppressed.into(), "suppressed", |o| {
-                o.some_unsigned(key!("time"), suppressed.time);
-                o.text(key!("program"), &suppressed.program);
-                o.some_unsigned(key!("cpu"), suppressed.cpu);
-                o.unsigned(key!("count"), suppressed.count);
-            }),
-            Event::Notice(notice) => self.message(notice.into(), "notice", |o| {
-                o.some_unsigned(key!("time"), notice.time);
-                o.text(key!("kind"), notice_kind(notice.kind));
-            }),
+            Event::Suppressed(suppressed) => {
+                let message = Message::from(suppressed);
+                self.line("suppressed", |o| {
+                    o.some_unsigned(key!("time"), suppressed.time);
+                    o.text(key!("program"), &suppressed.program);
+                    o.some_unsigned(key!("cpu"), suppressed.cpu);
+                    o.unsigned(key!("count"), suppressed.count);
+                    o.text(key!("message"), &message.text);
+                });
+                match self.performs {
+                    true => self.out.note_suppressed(suppressed, self.options.quiet),
+                    // What is stored may have no end.
+                    false => self.out.note(message),
+                }
+            }
+            Event::Notice(notice) if notice.kind == NoticeKind::Unresponsive => {
+                self.out.sum_up();
+                self.notice(notice);
+            }
+            Event::Notice(notice) => self.notice(notice),
             Event::Report(text) => self.line("report", |o| o.text(key!("text"), text)),
             Event::Interrupt => self.line("interrupt", |_| {}),
-            Event::Stop => self.line("stop", |_| {}),
+            Event::Stop => {
+                self.out.sum_up();
+                self.line("stop", |_| {});
+            }
             Event::End { status } => self.line("end", |o| o.signed(key!("status"), *status)),
             _ => {}
         }

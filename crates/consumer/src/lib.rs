@@ -27,6 +27,7 @@
 //!  capture     files of freopen(): text or packets
 //!  pcapng      the format of capture files
 //!  message     events that are messages on standard error
+//!  suppressions  which messages about suppressed firings there are
 //!  symbolizer  interface to symbol lookup
 //! ```
 //!
@@ -34,7 +35,7 @@
 //!
 //! ```layers
 //! agg agg/value json/write message options pad pcapng raw symbolizer text/time
-//! agg/store capture json/value names outlet source text/histogram text/net text/view
+//! agg/store capture json/value names outlet source suppressions text/histogram text/net text/view
 //! output stacks text/datum text/pretty
 //! record text/csv text/packed text/printf text/table
 //! agg/rows faults text
@@ -64,6 +65,7 @@ mod record;
 mod source;
 mod stacks;
 mod state;
+mod suppressions;
 mod symbolizer;
 mod text;
 

@@ -11,10 +11,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
 use diagnostics::control;
-use events::{Effect, Packet, SinkError};
+use events::{Effect, Packet, SinkError, Suppressed};
 
 use crate::capture::{Captures, Redirection};
 use crate::message::Message;
+use crate::suppressions::Suppressions;
 
 /// A destination of output.
 pub trait Output: Write {
@@ -108,6 +109,7 @@ pub struct Effects<W> {
     pub(crate) commands_to_stderr: bool,
     /// Messages that are not delivered yet.
     messages: Vec<Message>,
+    suppressions: Suppressions,
 }
 
 impl<W: Output> Effects<W> {
@@ -122,6 +124,7 @@ impl<W: Output> Effects<W> {
             terminal,
             commands_to_stderr: false,
             messages: Vec::new(),
+            suppressions: Suppressions::default(),
         }
     }
 
@@ -222,6 +225,16 @@ impl<W: Output> Effects<W> {
     /// Keeps a message until the session is about to wait.
     pub(crate) fn note(&mut self, message: Message) {
         self.messages.push(message);
+    }
+
+    /// Firings were suppressed: see [`crate::suppressions`].
+    pub(crate) fn note_suppressed(&mut self, suppressed: &Suppressed<'_>, quiet: bool) {
+        self.messages.extend(self.suppressions.add(suppressed, quiet));
+    }
+
+    /// Tracing has ended: says how many firings were suppressed.
+    pub(crate) fn sum_up(&mut self) {
+        self.messages.extend(self.suppressions.sums());
     }
 
     /// Writes the buffer, and the messages.

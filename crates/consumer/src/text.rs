@@ -38,8 +38,8 @@ use std::sync::Arc;
 
 use diagnostics::control;
 use events::{
-    Action, Aggregation, Argument, Calls, Event, Field as EventField, Firing, Flow, Format, Occasion, Probe,
-    Record, Row, Sink, SinkError,
+    Action, Aggregation, Argument, Calls, Event, Field as EventField, Firing, Flow, Format, NoticeKind,
+    Occasion, Probe, Record, Row, Sink, SinkError,
 };
 
 use crate::message::Message;
@@ -335,9 +335,25 @@ impl<W: Output + Send> Sink for Text<W> {
             Event::Effect(effect) if self.performs => self.out.perform(effect)?,
             Event::Fault(fault) => self.out.note(fault.into()),
             Event::Drop(drop) => self.out.note(Message::dropped(drop, self.options.droptags)),
+            Event::Suppressed(suppressed) if self.performs => {
+                self.out.note_suppressed(suppressed, self.options.quiet);
+            }
+            // What is stored may have no end.
             Event::Suppressed(suppressed) => self.out.note(suppressed.into()),
-            Event::Notice(notice) => self.out.note(notice.into()),
-            Event::Interrupt | Event::Stop if !self.csv => self.out.pending.push(b'\n'),
+            Event::Notice(notice) => {
+                if notice.kind == NoticeKind::Unresponsive {
+                    self.out.sum_up();
+                }
+                self.out.note(notice.into());
+            }
+            Event::Interrupt | Event::Stop => {
+                if let Event::Stop = event {
+                    self.out.sum_up();
+                }
+                if !self.csv {
+                    self.out.pending.push(b'\n');
+                }
+            }
             Event::End { .. } => self.out.end()?,
             Event::Report(text) => self.out.pending.extend_from_slice(text.as_bytes()),
             _ => {}

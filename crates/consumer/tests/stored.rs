@@ -1,8 +1,11 @@
 //! Events that were stored: rendered without the session, and without its effects.
 #![allow(clippy::unwrap_used)]
 
-use consumer::Text;
-use events::{Action, Argument, Effect, Encoder, Event, Format, Int, ReadError, Reader, Sink, Value};
+use consumer::{Json, Text};
+use events::{
+    Action, Argument, Effect, Encoder, Event, Format, Int, ReadError, Reader, Setting, SettingValue, Sink,
+    Suppressed, Value,
+};
 
 use crate::common::Memory;
 use crate::generate::Generator;
@@ -86,4 +89,33 @@ fn a_report_is_part_of_the_output_in_its_place() {
     text.event(&Event::Stop).unwrap();
     text.flush().unwrap();
     assert_eq!(text.output().text, b"\nStability attributes\n\n");
+}
+
+/// Each second's number is an event; text and JSON say them together where tracing stops, and quiet ones nothing before.
+#[test]
+fn suppressed_firings_are_summed_up_where_tracing_stops() {
+    let run = |sink: &mut dyn Sink, quiet: bool| {
+        let value = SettingValue::Flag(quiet);
+        sink.event(&Event::Options(vec![Setting { name: "quiet".into(), value }])).unwrap();
+        for second in 1..=3 {
+            let mut suppressed = Suppressed::new("tick-1ms", Some(1), second);
+            suppressed.time = Some(second * 1_000_000_000);
+            sink.event(&Event::Suppressed(suppressed)).unwrap();
+            sink.flush().unwrap();
+        }
+        sink.event(&Event::Stop).unwrap();
+        sink.flush().unwrap();
+    };
+    let first = "up to 1 firing was suppressed until now";
+    let last = "6 firings of tick-1ms on CPU 1 suppressed by the kernel";
+    for (quiet, expected) in [(false, &[first, last][..]), (true, &[last])] {
+        let (mut text, mut json) = (Text::new(Memory::default()), Json::new(Memory::default()));
+        run(&mut text, quiet);
+        run(&mut json, quiet);
+        for output in [text.output(), json.output()] {
+            assert_eq!(output.messages.iter().map(|m| &*m.text).collect::<Vec<_>>(), expected);
+        }
+        let counts = String::from_utf8_lossy(&json.output().text).matches("\"suppressed\",").count();
+        assert_eq!(counts, 3);
+    }
 }
