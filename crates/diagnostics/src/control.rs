@@ -7,24 +7,76 @@
 //! unchanged to files and pipes, because another program reads them. At a terminal, its control
 //! characters are escaped, except tab and newline.
 //!
-//! The escapes are those of C: `\n`, `\033`. A backslash is not escaped. A text without control
+//! Characters that Unicode has for layout are escaped as control characters are: a name with one that
+//! turns the direction of text looks like another name, one that has no width makes two names of one
+//! look, and a separator of lines forges a row ([`is_format`]). In data at a terminal, only those are
+//! that change how the rest of the row looks ([`is_bidirectional`]): those without width are part of
+//! the scripts of many languages.
+//!
+//! The escapes are those of C: `\n`, `\033`. A backslash is not escaped. A text without such
 //! characters is not copied.
 
 use std::borrow::Cow;
 
 use crate::raw;
 
-/// Escapes a name: C0 and C1 controls, DEL, and bytes that are not UTF-8.
+/// Characters that are not seen or change how others look, beside control characters: Unicode's general categories Cf, Zl and Zp
+/// (16.0), and the code points that it says are ignored by default.
+const FORMAT: [(u32, u32); 25] = [
+    (0xad, 0xad),
+    (0x34f, 0x34f),
+    (0x600, 0x605),
+    (0x61c, 0x61c),
+    (0x6dd, 0x6dd),
+    (0x70f, 0x70f),
+    (0x890, 0x891),
+    (0x8e2, 0x8e2),
+    (0x115f, 0x1160),
+    (0x17b4, 0x17b5),
+    (0x180b, 0x180f),
+    (0x200b, 0x200f),
+    (0x2028, 0x202e),
+    (0x2060, 0x206f),
+    (0x3164, 0x3164),
+    (0xfe00, 0xfe0f),
+    (0xfeff, 0xfeff),
+    (0xffa0, 0xffa0),
+    (0xfff0, 0xfffb),
+    (0x110bd, 0x110bd),
+    (0x110cd, 0x110cd),
+    (0x13430, 0x1343f),
+    (0x1bca0, 0x1bca3),
+    (0x1d173, 0x1d17a),
+    (0xe0000, 0xe0fff),
+];
+
+/// True for a character for layout: one that turns the direction of text, has no width, tags text, or separates lines and paragraphs.
+pub fn is_format(c: char) -> bool {
+    let c = u32::from(c);
+    c >= 0xad && FORMAT.iter().any(|(first, last)| (*first..=*last).contains(&c))
+}
+
+/// True for a character that turns the direction of the text behind it, or separates lines or paragraphs.
+pub fn is_bidirectional(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// True for what is escaped in a name.
+fn is_escaped_in_name(c: char) -> bool {
+    c.is_control() || is_format(c)
+}
+
+/// Escapes a name: C0 and C1 controls, DEL, characters for layout, and bytes that are not UTF-8.
 pub fn name(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         // Nearly all names are printable ASCII. This check is vectorized; a listing has 100,000
         // names.
         Ok(text) if bytes.iter().all(|b| matches!(b, b' '..=b'~')) => Cow::Borrowed(text),
-        Ok(text) if !text.contains(char::is_control) => Cow::Borrowed(text),
+        Ok(text) if !text.contains(is_escaped_in_name) => Cow::Borrowed(text),
         _ => {
             let mut out = String::with_capacity(bytes.len() + 16);
             for chunk in bytes.utf8_chunks() {
-                push_valid(&mut out, chunk.valid(), char::is_control);
+                push_valid(&mut out, chunk.valid(), is_escaped_in_name);
                 chunk.invalid().iter().for_each(|b| push_escape(&mut out, *b));
             }
             Cow::Owned(out)
@@ -54,7 +106,7 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Escapes data for a terminal: controls other than tab and newline. Other bytes that are not UTF-8
+/// Escapes data for a terminal: controls other than tab and newline, and what turns the direction of text. Other bytes that are not UTF-8
 /// are kept, because the terminal may use another character set.
 pub fn terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
     if bytes.iter().all(|b| matches!(b, b'\t' | b'\n' | b' '..=b'~')) {
@@ -63,7 +115,7 @@ pub fn terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
     let mut out = Vec::with_capacity(bytes.len() + 16);
     for chunk in bytes.utf8_chunks() {
         let mut text = String::new();
-        push_valid(&mut text, chunk.valid(), is_escaped);
+        push_valid(&mut text, chunk.valid(), is_escaped_in_data);
         out.extend_from_slice(text.as_bytes());
         for byte in chunk.invalid() {
             match byte {
@@ -79,9 +131,14 @@ pub fn terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// True for control characters other than tab and newline.
+/// True for what is escaped in a message: what is in a name, other than tab and newline.
 fn is_escaped(c: char) -> bool {
-    c.is_control() && !matches!(c, '\t' | '\n')
+    is_escaped_in_name(c) && !matches!(c, '\t' | '\n')
+}
+
+/// True for what is escaped in data at a terminal.
+fn is_escaped_in_data(c: char) -> bool {
+    (c.is_control() || is_bidirectional(c)) && !matches!(c, '\t' | '\n')
 }
 
 /// Appends valid UTF-8 and escapes the characters for which `escaped` is true.
@@ -132,6 +189,36 @@ mod tests {
     }
 
     #[test]
+    fn characters_for_layout_are_escaped_in_names_and_messages() {
+        // A name that reads "txt.exe" backwards, one with nothing between its letters, tags, a mark of byte order, and a new line.
+        let hidden = "a\u{202e}b\u{200b}c\u{e0041}d\u{feff}e\u{2028}f\u{ad}g\u{2069}h\u{3164}i\u{fe0f}j";
+        let shown = "a\\342\\200\\256b\\342\\200\\213c\\363\\240\\201\\201d\\357\\273\\277e\\342\\200\\250f\\302\\255g\\342\\201\\251h\\343\\205\\244i\\357\\270\\217j";
+        assert_eq!((&*name(hidden.as_bytes()), &*lines(hidden)), (shown, shown));
+        for c in (0..=0x10ffff).filter_map(char::from_u32) {
+            let escaped = name(c.encode_utf8(&mut [0; 4]).as_bytes()).starts_with('\\') && c != '\\';
+            assert_eq!(escaped, c.is_control() || is_format(c), "{c:?}");
+            assert!(!is_bidirectional(c) || is_format(c), "{c:?}");
+        }
+        // Letters with accents that are characters of their own, of other scripts, and pictures.
+        for text in [
+            "e\u{301}",
+            "\u{5e9}\u{5dc}\u{5d5}\u{5dd}",
+            "\u{627}\u{644}",
+            "\u{0939}\u{093f}",
+            "\u{65e5}",
+            "\u{1f980}",
+        ] {
+            assert_eq!(name(text.as_bytes()), text);
+        }
+    }
+
+    #[test]
+    fn the_table_of_characters_for_layout_is_in_order() {
+        assert!(FORMAT.iter().all(|(first, last)| first <= last));
+        assert!(FORMAT.windows(2).all(|pair| pair[0].1 < pair[1].0));
+    }
+
+    #[test]
     fn messages_keep_tabs_and_newlines_and_escape_other_controls() {
         assert_eq!(lines("a\n\tb"), "a\n\tb");
         assert_eq!(lines("a\x1bc\n\u{9b}"), "a\\033c\n\\302\\233");
@@ -144,5 +231,9 @@ mod tests {
         assert_eq!(*terminal("\u{e9}\x1b]0;x\x07".as_bytes()), *"\u{e9}\\033]0;x\\a".as_bytes());
         assert_eq!(*terminal(b"\x9b1m\xe9"), *b"\\2331m\xe9");
         assert_eq!(*terminal("\u{9b}".as_bytes()), *b"\\302\\233");
+        // A family of pictures is joined by characters without width.
+        let joined = "\u{1f468}\u{200d}\u{1f469}";
+        assert_eq!(*terminal(joined.as_bytes()), *joined.as_bytes());
+        assert_eq!(*terminal("a\u{202e}b\u{2067}".as_bytes()), *b"a\\342\\200\\256b\\342\\201\\247");
     }
 }

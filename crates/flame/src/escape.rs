@@ -28,7 +28,7 @@ pub(crate) fn xml(out: &mut String, text: &str) {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            c if c.is_control() => out.push('\u{fffd}'),
+            c if c.is_control() || diagnostics::control::is_bidirectional(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

@@ -10,7 +10,7 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{binary, dtrace, workload};
 
 tests! {
-    names_of_processes_are_escaped strings_are_escaped_at_a_terminal messages_escape_what_they_quote
+    names_of_processes_are_escaped names_with_characters_for_layout_are_escaped strings_are_escaped_at_a_terminal messages_escape_what_they_quote
     a_fifo_without_a_reader_does_not_block headers_come_from_the_script_s_directory
     a_preprocessor_in_the_current_directory_is_not_run
 }
@@ -29,6 +29,18 @@ fn names_of_processes_are_escaped() -> Verdict {
     // Data that the program prints is not changed when it is written to a pipe.
     let (name, data) = ("\\033[31m\\nx\\302\\233", "\x1b[31m\nx\u{9b}");
     assert_eq!(o.out, format!("{name}|{data}|\n{}{}", row(name), row(data)), "{o:?}");
+    Pass
+}
+
+fn names_with_characters_for_layout_are_escaped() -> Verdict {
+    let o = dtrace(&["-q", "-c", &workload("marked", 1), "-n", NAMES]).code(0);
+    let name = "a\\342\\200\\256b\\357\\273\\277c\\363\\240\\201\\201";
+    let data = "a\u{202e}b\u{feff}c\u{e0041}";
+    assert_eq!(o.out, format!("{name}|{data}|\n{}{}", row(name), row(data)), "{o:?}");
+    let o = dtrace(&["-q", "--format", "json", "-c", &workload("marked", 1), "-n", NAMES]).code(0);
+    assert!(o.out.is_ascii() && o.out.contains("a\\u202eb\\ufeffc\\udb40\\udc41"), "{o:?}");
+    let o = dtrace(&["-c", &format!("/nonexistent/{data}"), "-n", "BEGIN"]).code(1);
+    assert!(o.err.contains(name) && o.err.is_ascii(), "{o:?}");
     Pass
 }
 

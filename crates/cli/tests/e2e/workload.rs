@@ -408,6 +408,16 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
                 call(libc::SYS_getppid, 0, 0, 0);
             });
         }
+        // A name with an override of the direction, a mark of byte order and a tag.
+        Some("marked") => {
+            // SAFETY: a string that outlives the call.
+            unsafe {
+                libc::prctl(libc::PR_SET_NAME, c"a\u{202e}b\u{feff}c\u{e0041}".as_ptr());
+            }
+            (0..count).for_each(|_| {
+                call(libc::SYS_getppid, 0, 0, 0);
+            });
+        }
         // Sets a bit that the kernel keeps: children start with the default scheduling.
         Some("reset") => {
             let param = libc::sched_param { sched_priority: 0 };

@@ -1,5 +1,7 @@
 //! The syntax of JSON: strings, numbers, members.
 
+use diagnostics::control;
+
 /// The byte in each byte of a word.
 const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
@@ -19,13 +21,13 @@ fn plain(text: &str) -> usize {
     let (words, _) = text.as_bytes().as_chunks::<8>();
     let whole = 8 * words.iter().take_while(|word| !may_need_escape(u64::from_ne_bytes(**word))).count();
     let rest = text.as_bytes().get(whole..).unwrap_or_default();
-    // 0xc2 begins U+0080 to U+009F, which terminals interpret as control characters.
-    let needs_escape = |b: &u8| *b < b' ' || matches!(b, b'"' | b'\\' | 0x7f | 0xc2);
+    // Above ASCII are control characters and those for layout.
+    let needs_escape = |b: &u8| *b < b' ' || matches!(b, b'"' | b'\\' | 0x7f..);
     whole + rest.iter().position(needs_escape).unwrap_or(rest.len())
 }
 
 /// Writes a string. Control characters are escaped, those above ASCII too, so that a terminal
-/// interprets none.
+/// interprets none, and those for layout.
 pub(super) fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let mut rest = text;
@@ -40,9 +42,11 @@ pub(super) fn string(out: &mut Vec<u8>, text: &str) {
             '\n' => out.extend_from_slice(b"\\n"),
             '\r' => out.extend_from_slice(b"\\r"),
             '\t' => out.extend_from_slice(b"\\t"),
-            c if c.is_control() => {
-                out.extend_from_slice(b"\\u00");
-                hex(out, &[c as u32 as u8]);
+            c if c.is_control() || control::is_format(c) => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    out.extend_from_slice(b"\\u");
+                    hex(out, &unit.to_be_bytes());
+                }
             }
             c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
