@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, RwLock};
 
-use events::{Event, Occasion, Probe, Sink, Start};
+use events::{Event, Fault, Occasion, Probe, Sink, Start};
 use plane::control::{DropDelta, DropKind};
 use plane::desc::{AggDesc, AggId};
 use plane::read::Batch;
@@ -25,6 +25,7 @@ use plane::stacks::Stack;
 use proc::watcher::SharedWatcher;
 
 use crate::delivery::{Delivery, Session, Snapshot};
+use crate::faults::Counted;
 use crate::merged::Merged;
 use crate::options::Options;
 use crate::outlet::Outlet;
@@ -262,8 +263,23 @@ impl<S: Sink> Consumer<S> {
     /// Every record with a time before `until` has been consumed.
     pub fn drained(&mut self, until: u64) {
         self.state.stacks.drained(until);
-        for fault in self.state.faults.due(until) {
-            self.out.report(&Event::Fault(fault));
+        let State { faults, failures, .. } = &mut self.state;
+        let (faults, failures) = (faults.due(until), failures.due(until));
+        self.report_counted(faults, failures);
+    }
+
+    /// Reports errors of clauses that were counted.
+    fn report_counted(&mut self, faults: Vec<Counted<Fault<'static>>>, failures: Vec<Counted<String>>) {
+        for Counted { mut first, count, .. } in faults {
+            first.count = count;
+            self.out.report(&Event::Fault(first));
+        }
+        for Counted { first, count, time } in failures {
+            let text = match count {
+                1 => format!("error {first}"),
+                count => format!("{count} more errors of a clause, the first {first}"),
+            };
+            self.out.failure(text, Some(time));
         }
     }
 
@@ -308,9 +324,9 @@ impl<S: Sink> Consumer<S> {
     pub fn finish(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.snapshot(source)?;
         self.dropped([], source.now());
-        for fault in self.state.faults.rest() {
-            self.out.report(&Event::Fault(fault));
-        }
+        let State { faults, failures, .. } = &mut self.state;
+        let (faults, failures) = (faults.rest(), failures.rest());
+        self.report_counted(faults, failures);
         self.out.send(&Event::Stop)?;
         self.deliver(source, Occasion::End)
     }

@@ -118,11 +118,8 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
         event.probe = self.of.tables.get(raw.epid).map(|enabled| Cow::Borrowed(enabled.probe));
         event.action = fault.action;
         event.offset = Some(fault.offset).filter(|offset| *offset != u32::MAX);
-        let counted = match self.of.state.options.all_faults {
-            true => Some(event),
-            false => self.of.state.faults.add(self.of.tables.clause(raw.epid), event),
-        };
-        if let Some(event) = counted {
+        let (state, key) = (&mut *self.of.state, self.of.tables.clause(raw.epid));
+        if state.options.all_faults || state.faults.add(key, raw.time, || event.clone().into_owned()) {
             self.of.out.report(&Event::Fault(event));
         }
     }
@@ -357,11 +354,12 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
 
     /// Reports an action that failed, in the format of a fault.
     fn failed(&mut self, raw: &RawRecord<'_>, p: &Probe, text: &str) {
-        let (epid, id, description) = (raw.epid, p.id, p.described());
-        self.of.out.failure(
-            format!("error on enabled probe ID {epid} (ID {id}: {description}): {text}"),
-            Some(raw.time),
-        );
+        let (epid, id) = (raw.epid, p.id);
+        let (state, key) = (&mut *self.of.state, self.of.tables.clause(epid));
+        let on = || format!("on enabled probe ID {epid} (ID {id}: {}): {text}", p.described());
+        if state.options.all_faults || state.failures.add(key, raw.time, on) {
+            self.of.out.failure(format!("error {}", on()), Some(raw.time));
+        }
     }
 }
 

@@ -14,7 +14,7 @@
 //!
 //!  consumer    the interface: batches in, events out
 //!  delivery    records to events; actions in the order of the records
-//!  faults      which faults are events
+//!  faults      which errors of clauses are events
 //!  state       aggregations, stacks, symbols, options
 //!  merged      the aggregations of a session that cannot go on
 //!  record      decodes bytes to values, with the table of enabled probes

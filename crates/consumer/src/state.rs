@@ -13,7 +13,7 @@ use plane::desc::AggId;
 
 use crate::agg::rows::Rows;
 use crate::agg::store::Store;
-use crate::faults::Faults;
+use crate::faults::Few;
 use crate::names::Names;
 use crate::options::Options;
 use crate::outlet::Outlet;
@@ -51,7 +51,9 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 pub(crate) struct State {
     store: Arc<RwLock<Store>>,
     pub(crate) stacks: StackCache,
-    pub(crate) faults: Faults,
+    pub(crate) faults: Few<events::Fault<'static>>,
+    /// Actions that failed, each with where and why.
+    pub(crate) failures: Few<String>,
     pub(crate) symbols: Box<dyn Symbolizer>,
     /// Frames of stacks have names.
     pub(crate) names_stacks: bool,
@@ -61,14 +63,9 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(symbols: Box<dyn Symbolizer>, options: Options) -> Self {
         let (store, stacks) = (Store::new(options.aggpercpu), StackCache::default());
-        State {
-            store: Arc::new(RwLock::new(store)),
-            stacks,
-            faults: Faults::default(),
-            symbols,
-            names_stacks: true,
-            options,
-        }
+        let (faults, failures) = Default::default();
+        let store = Arc::new(RwLock::new(store));
+        State { store, stacks, faults, failures, symbols, names_stacks: true, options }
     }
 
     /// The aggregations.

@@ -15,6 +15,7 @@ tests! {
     a_null_pointer_in_a_member_chain_faults missing_user_memory_faults_in_every_kind_of_probe
     an_unmapped_page_is_read_where_the_program_may_sleep
     a_clause_that_faults_at_each_firing_prints_few_lines_with_all_counts
+    an_action_that_fails_at_each_firing_prints_few_lines
 }
 
 /// The faults that the messages of an output report, and the lines that report them.
@@ -31,6 +32,22 @@ fn reported(o: &Output) -> (u64, usize) {
             .unwrap(),
     };
     (lines.clone().map(count).sum(), lines.count())
+}
+
+fn an_action_that_fails_at_each_firing_prints_few_lines() -> Verdict {
+    let script = "syscall::getppid:entry /pid == $target/ { freopen(\"/nosuch/%d\", arg0); }";
+    let target = workload("getppid", 200);
+    let words = ["-wq", "-c", &target, "-n", script];
+    let o = dtrace(&words).code(0);
+    let (errors, lines) = reported(&o);
+    assert_eq!(errors, 200, "{o:?}");
+    assert!(
+        (6..60).contains(&lines) && o.err.matches("couldn't freopen() \"/nosuch/").count() == lines,
+        "{o:?}"
+    );
+    let all = dtrace(&[&["-x", "faultlines=all"], &words[..]].concat()).code(0);
+    assert_eq!(reported(&all), (200, 200));
+    Pass
 }
 
 /// ERROR sees every one.
