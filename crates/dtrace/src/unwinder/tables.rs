@@ -173,7 +173,7 @@ impl Tables {
         let waiting = self.waiting.entry(source).or_default();
         waiting.clock = clock;
         if let CodeSource::File(_) = source {
-            waiting.bytes = waiting.bytes.max(code.end - code.start);
+            waiting.bytes = waiting.bytes.max(code.end.saturating_sub(code.start));
         }
     }
 
