@@ -17,6 +17,6 @@ libfuzzer_sys::fuzz_target!(|input: (u64, bool, u8, Vec<u16>, &[u8])| {
         assert!(entry.offset == 0 || function.find(entry.offset).is_some());
     }
     for site in function.returns(kernel).into_iter().flatten() {
-        assert_eq!(function.offset(kernel, site.offset), Ok(site.step));
+        assert_eq!(function.offset(kernel, site.offset as u64), Ok(site.step));
     }
 });

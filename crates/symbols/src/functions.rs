@@ -84,6 +84,13 @@ impl<'a> Selector<'a> {
         self.exact.contains(name) || self.globs.iter().any(|glob| glob_matches(glob, name))
     }
 
+    /// True if a name is asked for that only a part of a function has: with the ending of parts, and not as one of many.
+    pub(crate) fn is_part_named(&self, name: &FunctionName) -> bool {
+        let is_of_part =
+            |form: &&str| [".cold", ".warm", ".__part"].iter().any(|ending| form.contains(ending));
+        name.forms().filter(is_of_part).any(|form| self.exact.contains(form))
+    }
+
     /// True if the addresses of a function decide that it is listed. `at` are the addresses of the query, in order.
     pub(crate) fn matches_range(&self, start: u64, size: u64) -> bool {
         match self.select {
@@ -156,6 +163,8 @@ pub struct Function {
     pub unresolved: Option<String>,
     /// Whose calling convention it has.
     pub calling: Calling,
+    /// Why it is no function but a part of one, and has no probes.
+    pub part: Option<String>,
     /// The entry probe for each of [`FunctionQuery::entries`], or why there is none.
     pub entries: Vec<Result<EntryProbe, String>>,
     /// Where it returns, or why there are no return probes. `None`: not asked.
@@ -165,6 +174,11 @@ pub struct Function {
 }
 
 impl Function {
+    /// All forms of all its names.
+    pub fn forms(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().flat_map(FunctionName::forms)
+    }
+
     /// The preferred name.
     pub fn name(&self) -> &str {
         self.names.first().map_or("", FunctionName::shown)
@@ -208,7 +222,7 @@ pub struct FileFunctions {
     pub functions: Vec<Function>,
     /// Where their names were found.
     pub source: SymbolSource,
-    /// The number of all functions of the file.
+    /// The number of all functions of the file, with those symbols that are parts of others.
     pub total: u64,
     /// The file's code unwinds through the frames of its callers, or may do so, and why that is believed: a uretprobe
     /// would end the process.

@@ -44,11 +44,11 @@
 //! wire
 //! reader/demangle reader/elf
 //! reader/compressed reader/debug reader/elf/code reader/elf/contents reader/elf/relocations reader/perfmap
-//! reader/functions/chosen reader/functions/decode reader/functions/go
+//! reader/functions/chosen reader/functions/decode reader/functions/go reader/functions/named reader/functions/reach
 //! reader/elf/places
 //! reader/frames reader/functions reader/observe reader/usdt
 //! reader/describing
-//! reader/functions/unwind reader/types reader/whole
+//! reader/functions/belonging reader/functions/unwind reader/types reader/whole
 //! reader/lines reader/servers reader/split
 //! reader/index
 //! reader

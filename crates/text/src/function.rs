@@ -69,6 +69,8 @@ pub struct Function<'a> {
     targets: Vec<u32>,
     refusal: Option<Refusal>,
     has_table: bool,
+    /// Code elsewhere that belongs to the function.
+    pub(crate) parts: Vec<Function<'a>>,
 }
 
 impl<'a> Function<'a> {
@@ -84,14 +86,42 @@ impl<'a> Function<'a> {
             targets: Vec::new(),
             refusal: None,
             has_table: false,
+            parts: Vec::new(),
         };
         function.refusal = function.sweep().err();
         function.find_targets(entries);
-        if function.refusal.is_none() {
-            let inside = function.targets.iter().find(|target| function.find(u64::from(**target)).is_none());
-            function.refusal = inside.map(|target| Refusal::IntoInstruction { target: u64::from(*target) });
-        }
         function
+    }
+
+    /// The same function with code elsewhere that belongs to it: what a compiler moves away because it is rarely executed. A jump between
+    /// the parts neither enters nor leaves the function. What was decoded of another section of the file has its addresses.
+    pub fn with_parts(mut self, parts: Vec<Function<'a>>) -> Function<'a> {
+        let jumps: Vec<Vec<u64>> = parts.iter().map(|part| part.jumps_out().collect()).collect();
+        let own: Vec<u64> = self.jumps_out().collect();
+        self.find_targets(&jumps.concat());
+        for mut part in parts {
+            part.find_targets(&own);
+            part.find_targets(&jumps.concat());
+            self.parts.push(part);
+        }
+        self
+    }
+
+    /// The addresses outside to which the function jumps.
+    pub fn jumps_out(&self) -> impl Iterator<Item = u64> + '_ {
+        let length = self.bytes.len() as i64;
+        self.instructions.iter().filter_map(move |i| match i.flow {
+            Flow::Jump { target } | Flow::Branch { target, .. } if !(0..length).contains(&target) => {
+                Some(self.address.wrapping_add(target as u64))
+            }
+            _ => None,
+        })
+    }
+
+    /// True if an address is in the function or in one of its parts.
+    pub(crate) fn contains(&self, address: u64) -> bool {
+        let is_in = |f: &Function<'_>| address.wrapping_sub(f.address) < f.bytes.len() as u64;
+        is_in(self) || self.parts.iter().any(is_in)
     }
 
     fn sweep(&mut self) -> Result<(), Refusal> {
@@ -159,9 +189,15 @@ impl<'a> Function<'a> {
             _ => None,
         });
         let others = entries.iter().map(|entry| entry.wrapping_sub(self.address));
-        self.targets = branches.chain(others).filter_map(inside).collect();
+        let known = self.targets.iter().map(|target| u64::from(*target));
+        self.targets = branches.chain(others).chain(known).filter_map(inside).collect();
         self.targets.sort_unstable();
         self.targets.dedup();
+        if self.refusal.is_none() {
+            let inside =
+                self.targets.iter().map(|target| u64::from(*target)).find(|t| self.find(*t).is_none());
+            self.refusal = inside.map(|target| Refusal::IntoInstruction { target });
+        }
     }
 
     /// The instructions, in order: all of them, or those before the place of [`Function::refusal`].
@@ -320,10 +356,22 @@ mod tests {
 
     #[test]
     fn a_branch_into_an_instruction_is_found() {
-        // je 1f; lock; 1: cmpxchg %edx,(%rdi); ret
-        let f = decode(&[0x74, 0x01, 0xf0, 0x0f, 0xb1, 0x17, 0xc3]);
+        // je .+3; mov $0x90c3,%ax; ret
+        let f = decode(&[0x74, 0x01, 0x66, 0xb8, 0xc3, 0x90, 0xc3]);
         assert_eq!(f.refusal(), Some(Refusal::IntoInstruction { target: 3 }));
         assert_eq!(f.offset(Kernel::UNKNOWN, 0), Err(Refusal::IntoInstruction { target: 3 }));
+    }
+
+    #[test]
+    fn jumps_from_another_part_are_targets() {
+        // f: nop; 1: nop; jmp 0x2000; 7: ret    part: jmp f+1
+        let code = [0x90, 0x90, 0xe9, 0xf9, 0x0f, 0, 0, 0xc3];
+        let part = [0xe9, 0xfc, 0xef, 0xff, 0xff];
+        let f = decode(&code);
+        assert_eq!((f.targets(), f.jumps_out().collect::<Vec<_>>()), (&[][..], vec![0x2000]));
+        let f = f.with_parts(vec![Function::decode(&part, 0x2000, &[])]);
+        assert_eq!((f.targets(), f.refusal()), (&[1][..], None));
+        assert!(f.contains(0x1007) && f.contains(0x2004) && !f.contains(0x2005) && !f.contains(0x1008));
     }
 
     #[test]

@@ -36,6 +36,9 @@
 //! **An entry probe may be some instructions after the entry**, where these change nothing that the clauses read, and
 //! nothing else can jump between. See [`entry`].
 //!
+//! **A function may have parts elsewhere** ([`Function::with_parts`]): a jump between them is no return. Which parts are its own the
+//! caller says; what refers to what in a stretch of code is in [`references`].
+//!
 //! **A jump through a table has unknown targets.** Their number and place need the bounds of the table, which is
 //! data. So in such a function the entry probe stays at the first instruction.
 //!
@@ -46,7 +49,7 @@
 //! Lowest first; a file imports only from lines before its own (`cargo xtask tidy` checks that).
 //!
 //! ```layers
-//! condition encoding refusal
+//! condition encoding references refusal
 //! uprobe
 //! function resolver
 //! entry returns
@@ -60,6 +63,7 @@ mod encoding;
 pub mod entry;
 mod function;
 mod go;
+pub mod references;
 mod refusal;
 pub mod resolver;
 pub mod returns;
@@ -68,6 +72,7 @@ pub mod uprobe;
 pub use condition::Condition;
 pub use entry::{EntryProbe, Uses};
 pub use function::{Flow, Function, Instruction, LONGEST};
+pub use references::{Reference, references};
 pub use refusal::{PlaceRefusal, Refusal};
 pub use returns::{Departure, ReturnSite};
 pub use uprobe::{Kernel, Step};

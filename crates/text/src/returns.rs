@@ -24,8 +24,8 @@ pub enum Departure {
 /// A place where a function returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReturnSite {
-    /// From the beginning of the function.
-    pub offset: u64,
+    /// From the beginning of the function. A part of it may be elsewhere, also before.
+    pub offset: i64,
     /// How.
     pub departure: Departure,
     /// What a probe there costs.
@@ -39,8 +39,21 @@ impl Function<'_> {
         if let Some(refusal) = self.refusal() {
             return Err(refusal);
         }
-        let length = self.bytes.len() as i64;
-        let is_outside = |target: i64| !(0..length).contains(&target);
+        let mut sites = self.own_returns(self, kernel)?;
+        for part in &self.parts {
+            if let Some(refusal) = part.refusal() {
+                return Err(refusal);
+            }
+            let from = part.address.wrapping_sub(self.address) as i64;
+            let own = part.own_returns(self, kernel)?;
+            sites.extend(own.into_iter().map(|s| ReturnSite { offset: from.wrapping_add(s.offset), ..s }));
+        }
+        Ok(sites)
+    }
+
+    /// Where this part of a function leaves it.
+    fn own_returns(&self, whole: &Function<'_>, kernel: Kernel) -> Result<Vec<ReturnSite>, Refusal> {
+        let is_outside = |target: i64| !whole.contains(self.address.wrapping_add(target as u64));
         let mut sites = Vec::new();
         for instruction in self.instructions() {
             let offset = u64::from(instruction.offset);
@@ -54,7 +67,7 @@ impl Function<'_> {
                 _ => continue,
             };
             let step = self.step(kernel, instruction).map_err(|refusal| refusal.at_return(offset))?;
-            sites.push(ReturnSite { offset, departure, step });
+            sites.push(ReturnSite { offset: offset as i64, departure, step });
         }
         Ok(sites)
     }
@@ -68,7 +81,7 @@ mod tests {
         Function::decode(bytes, 0x1000, &[]).returns(Kernel::UNKNOWN)
     }
 
-    fn sites(bytes: &[u8]) -> Vec<(u64, Departure, Step)> {
+    fn sites(bytes: &[u8]) -> Vec<(i64, Departure, Step)> {
         returns(bytes).unwrap().iter().map(|s| (s.offset, s.departure, s.step)).collect()
     }
 
@@ -113,6 +126,35 @@ mod tests {
     fn a_function_that_never_returns_has_no_return_site() {
         // call abort
         assert_eq!(sites(&[0x55, 0xe8, 0, 0, 0, 0]), []);
+    }
+
+    #[test]
+    fn a_jump_between_parts_is_no_return_and_a_part_may_return() {
+        // f: jne part; ret; jmp g    part: jmp f; ret; jne part; jmp *%rax
+        let code = [0x0f, 0x85, 0xfa, 0x0f, 0, 0, 0xc3, 0xe9, 0xf4, 0x2f, 0, 0];
+        let part = [0xe9, 0xfb, 0xef, 0xff, 0xff, 0xc3, 0x75, 0xf8, 0xff, 0xe0];
+        let decode = |address| Function::decode(&part, address, &[]);
+        let f = Function::decode(&code, 0x1000, &[]).with_parts(vec![decode(0x2000)]);
+        let sites = f.returns(Kernel::UNKNOWN).unwrap();
+        let found: Vec<_> = sites.iter().map(|s| (s.offset, s.departure)).collect();
+        assert_eq!(
+            found,
+            [
+                (6, Departure::Return),
+                (7, Departure::Jump),
+                (0x1005, Departure::Return),
+                (0x1008, Departure::IndirectJump)
+            ]
+        );
+        // Before the function.
+        let code = [0x0f, 0x85, 0xfa, 0xef, 0xff, 0xff];
+        let part = Function::decode(&[0x90, 0xc3], 0, &[]);
+        let f = Function::decode(&code, 0x1000, &[]).with_parts(vec![part]);
+        let sites = f.returns(Kernel::UNKNOWN).unwrap();
+        assert_eq!(sites.iter().map(|s| s.offset).collect::<Vec<_>>(), [-0xfff]);
+        let bad = Function::decode(&[0x06, 0x90, 0x90], 0x2000, &[]);
+        let f = Function::decode(&[0xc3], 0x1000, &[]).with_parts(vec![bad]);
+        assert_eq!(f.returns(Kernel::UNKNOWN), Err(Refusal::Undecodable { offset: 0 }));
     }
 
     #[test]

@@ -170,7 +170,8 @@ fn the_kernel_accepts_every_entry_of_libc_that_is_said_to_be_accepted_in_one_lin
         }
         let function = Function::decode(code, address, inside);
         accepted.extend(function.entry(kernel, moved).map(|entry| offset + entry.offset));
-        accepted.extend(function.returns(kernel).into_iter().flatten().map(|site| offset + site.offset));
+        accepted
+            .extend(function.returns(kernel).into_iter().flatten().map(|site| offset + site.offset as u64));
     });
     accepted.sort_unstable();
     accepted.dedup();

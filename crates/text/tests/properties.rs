@@ -80,7 +80,7 @@ fn check(bytes: &[u8], address: u64, entries: &[u64], kernel: Kernel, uses: Uses
         assert_eq!(uprobe::step(at, address.wrapping_add(entry.offset), kernel), Ok(entry.step));
     }
     match function.returns(kernel) {
-        Ok(sites) => assert!(sites.iter().all(|s| function.offset(kernel, s.offset) == Ok(s.step))),
+        Ok(sites) => assert!(sites.iter().all(|s| function.offset(kernel, s.offset as u64) == Ok(s.step))),
         Err(e) => assert!(!e.to_string().is_empty()),
     }
 }

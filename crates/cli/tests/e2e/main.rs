@@ -64,6 +64,7 @@ mod pid_go;
 mod pid_hard;
 mod pid_later;
 mod pid_odd;
+mod pid_parts;
 mod pid_returns;
 mod postmortem;
 mod processes;
@@ -181,6 +182,7 @@ const GROUPS: &[&[Test]] = &[
     user_types::TESTS,
     pid_later::TESTS,
     pid_odd::TESTS,
+    pid_parts::TESTS,
     pid_returns::TESTS,
     many::TESTS,
     speculation::TESTS,

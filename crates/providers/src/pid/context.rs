@@ -4,7 +4,8 @@
 //!
 //! ```text
 //!  bits  0–31   the index of the probe
-//!       32–55   at an entry: the bytes from the function's beginning to the place; at a return: the offset of the instruction
+//!       32–55   at an entry: the bytes from the function's beginning to the place; at a return: the offset of the instruction,
+//!                negative in a part of the function that is before it, 0 where it is farther than 8 MB away
 //!       56–59   the condition under which the probe fires: a jump leaves the function, or its stack is large enough
 //!       60      there is a condition
 //!       61      the function is one of Go
@@ -18,12 +19,15 @@ use bpf_codegen::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
 use text::Condition;
 
 /// What a cookie says of a place, above the index.
-pub(super) fn place_bits(offset: u64, condition: Option<Condition>, is_go: bool) -> u32 {
+pub(super) fn place_bits(offset: i64, condition: Option<Condition>, is_go: bool) -> u32 {
+    const LIMIT: i64 = 1 << (OFFSET_BITS - 1);
     let condition = condition.map_or(0, |c| u32::from(c.bits()) << 24 | CONDITIONAL);
-    (offset as u32 & OFFSET_MASK) | condition | if is_go { GO } else { 0 }
+    let offset = if (-LIMIT..LIMIT).contains(&offset) { offset as u32 } else { 0 };
+    (offset & OFFSET_MASK) | condition | if is_go { GO } else { 0 }
 }
 
-const OFFSET_MASK: u32 = (1 << 24) - 1;
+const OFFSET_BITS: u32 = 24;
+const OFFSET_MASK: u32 = (1 << OFFSET_BITS) - 1;
 const CONDITIONAL: u32 = 1 << 28;
 const GO: u32 = 1 << 29;
 
@@ -156,10 +160,12 @@ impl Place {
     }
 }
 
-/// The offset of a place in its function.
+/// The offset of a place in its function, with its sign.
 fn offset(b: &mut Builder, ctx: V) -> V {
     let bits = Place::bits(b, ctx);
-    b.and(bits, i64::from(OFFSET_MASK))
+    let above = i64::from(u64::BITS - OFFSET_BITS);
+    let top = b.shl(bits, above);
+    b.alu(Alu::Arsh, top, above)
 }
 
 /// A value in one of these registers, or in the words on the stack that follow them: behind the return address.

@@ -161,8 +161,8 @@ impl Side {
         let index = self.probes.len() as u32;
         self.probes.push((index, probe.clone()));
         for Chosen { target, process, probe: at } in chosen {
-            let place = place_bits(at.offset, at.condition, target.calling == Calling::Go);
-            let offset = target.offset.saturating_add(at.offset);
+            let place = place_bits(at.offset as i64, at.condition, target.calling == Calling::Go);
+            let offset = target.offset.wrapping_add(at.offset);
             let site = UprobeSite { index, offset, semaphore: 0, place, probe: probe.desc.clone() };
             self.of(*process, &target.file).sites.push(site);
             self.sites += 1;
@@ -352,7 +352,7 @@ impl Sides {
                                 Departure::Branch(condition) => Some(condition),
                                 Departure::Return | Departure::Jump | Departure::IndirectJump => None,
                             };
-                            let at = EntryProbe { offset: site.offset, step: site.step, condition };
+                            let at = EntryProbe { offset: site.offset as u64, step: site.step, condition };
                             places.leaving.push(chosen(at));
                         }
                     }

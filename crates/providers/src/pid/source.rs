@@ -473,6 +473,13 @@ impl<'a> Match<'a> {
         }
         for function in functions {
             let Some(shown) = self.name_of(function) else { continue };
+            if let Some(why) = &function.part {
+                // Another description has named it.
+                if function.forms().any(|form| form == self.pattern.function) {
+                    self.leave_out(object, &shown, &self.pattern.name, why.as_str().into());
+                }
+                continue;
+            }
             if let Some(why) = &function.unresolved {
                 let name = if self.wanted.entry { "entry" } else { self.pattern.name.as_str() };
                 self.leave_out(object, &shown, name, why.as_str().into());

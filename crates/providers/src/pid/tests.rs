@@ -27,7 +27,7 @@ fn known(desc: &Arc<ProbeDesc>, at: At, unwinds: Option<&str>) -> Known {
     known
 }
 
-fn site(offset: u64, departure: Departure) -> ReturnSite {
+fn site(offset: i64, departure: Departure) -> ReturnSite {
     ReturnSite { offset, departure, step: Step::Single }
 }
 
@@ -52,6 +52,17 @@ fn the_place_of_an_entry_depends_on_what_clauses_use() {
         assert_eq!(places(&sides.entries), [(0x1000 + u64::from(place), place)]);
         assert_eq!(sides.entries.moved, place != 0);
     }
+}
+
+#[test]
+fn a_return_may_be_in_a_part_before_the_function() {
+    let probe = probe(0, false, false);
+    let sites = vec![site(-0x20, Departure::Return), site(1 << 23, Departure::Return)];
+    let at = At::Return { entry: Err("why".into()), sites };
+    let known = known(&probe.desc, at, None);
+    let sides = Sides::of(&Group::default(), &[probe], &known, Returns::Instructions);
+    // An offset that the cookie cannot hold is not known.
+    assert_eq!(places(&sides.leaving), [(0xfe0, 0xff_ffe0), (0x80_1000, 0)]);
 }
 
 #[test]

@@ -10,6 +10,8 @@
 //! code, because symbols may overlap and each be as long as the file; the names and returns of a function by the
 //! size of a packet; instructions in one answer by [`MAX_INSTRUCTIONS`].
 
+use std::cell::{Cell, OnceCell};
+
 use diagnostics::control;
 use text::Function as Code;
 
@@ -21,14 +23,20 @@ use crate::functions::{
 };
 use crate::wire::functions::{Instructions, MAX_NAMES, MAX_RETURNS, Running};
 
+mod belonging;
 mod chosen;
 mod decode;
 mod go;
+mod named;
+mod reach;
 mod unwind;
 
 use chosen::Chosen;
 use decode::{Decoder, Place};
 use go::GoTable;
+pub(crate) use named::in_source;
+use named::{Named, NamedPart, Span};
+use reach::Reach;
 
 /// Symbols before an address that are looked at for one that covers it.
 const NEAR: usize = 64;
@@ -66,6 +74,16 @@ pub(crate) struct Listing<'a> {
     go: Option<GoTable>,
     /// There is a function with the arguments of Go before 1.17 beside one with those of today.
     go_registers: bool,
+    /// The symbols with names of parts, in the order of addresses.
+    parts: Vec<NamedPart>,
+    /// The address of a function of which one may be a part, and the number of the part.
+    owners: Vec<(u64, u32)>,
+    /// Who reaches what, if that was asked for.
+    reach: OnceCell<Option<Reach>>,
+    /// Bytes of parts that may still be read.
+    left: Cell<u64>,
+    /// The memory that may be used.
+    most: u64,
     /// See [`decode::EXTRA`].
     extra: u64,
 }
@@ -115,6 +133,11 @@ impl<'a> Listing<'a> {
             file: FileFunctions { entry: own.entry_point(), ..FileFunctions::default() },
             go: None,
             go_registers: false,
+            parts: Vec::new(),
+            owners: Vec::new(),
+            reach: OnceCell::new(),
+            left: Cell::new(0),
+            most,
             extra: decode::EXTRA,
         };
         for (number, (elf, kind)) in (0..).zip(Listing::tables(sources)) {
@@ -133,6 +156,7 @@ impl<'a> Listing<'a> {
             listing.tables.push(SymbolTable { symbols: Vec::new(), ..table });
         }
         listing.file.unwinds = listing.unwinds(sources.name);
+        listing.find_parts();
         let is_start = |s: &Symbol| s.symbol.kind != SymbolKind::Label || !s.symbol.is_local;
         listing.symbols.sort_unstable_by_key(|s| (s.symbol.addr, s.table, s.symbol.name));
         listing.starts = listing.symbols.iter().filter(|s| is_start(s)).map(|s| s.symbol.addr).collect();
@@ -204,11 +228,12 @@ impl<'a> Listing<'a> {
             }
             function.calling = self.calling(&function);
             let mut instructions = None;
-            if !query.entries.is_empty() || query.returns || query.instructions {
+            let is_decoded = !query.entries.is_empty() || query.returns || query.instructions;
+            if is_decoded && function.part.is_none() {
                 let inside = self.inside(function.address, function.size);
                 let place = Place { address: function.address, offset: function.offset, size: function.size };
                 decoder.with(&place, inside, |code| {
-                    instructions = analyse(code, query, &mut function);
+                    instructions = self.analyse_whole(code, query, &mut function);
                 });
             }
             left = match left.checked_sub(instructions.as_ref().map_or(0, |i| i.0.len())) {
@@ -221,6 +246,49 @@ impl<'a> Listing<'a> {
             out.function(function, instructions)?;
         }
         Ok(Ok(()))
+    }
+
+    /// Finds the symbols with names of parts. The symbols are in the order of their tables.
+    fn find_parts(&mut self) {
+        let named = |s: &Symbol| {
+            let name =
+                self.tables.get(usize::from(s.table)).map_or(&[][..], |table| table.name(s.symbol.name));
+            Named { name, span: Span { address: s.symbol.addr, size: s.symbol.size } }
+        };
+        let functions = self.symbols.iter().filter(|s| s.symbol.kind != SymbolKind::Label);
+        let parts = named::parts(functions.map(named));
+        let numbered = parts.iter().zip(0..);
+        let owners = numbered.flat_map(|(part, number)| part.candidates.iter().map(move |at| (*at, number)));
+        self.owners = owners.collect();
+        self.owners.sort_unstable();
+        self.parts = parts;
+        self.left.set(decode::most(&self.regions, self.extra));
+    }
+
+    /// Decodes a function with its parts. Returns its instructions if they were asked for and are certain.
+    fn analyse_whole(
+        &self,
+        code: Result<Code<'_>, String>,
+        query: &FunctionQuery,
+        function: &mut Function,
+    ) -> Option<Instructions> {
+        let whole = Span { address: function.address, size: function.size };
+        let parts = code.as_ref().map_or_else(|_| Ok(Vec::new()), |code| self.parts_of(whole, code));
+        let (code, parts) = match (code, parts) {
+            (Ok(code), Ok(parts)) => (Ok(code), parts),
+            (Err(why), _) | (_, Err(why)) => (Err(why), Vec::new()),
+        };
+        let decoded = parts.iter().map(|(span, bytes)| {
+            let inside = self.inside(span.address, span.size);
+            Code::decode(bytes, span.address, inside)
+        });
+        let code = code.map(|code| code.with_parts(decoded.collect()));
+        let instructions = analyse(code.as_ref().map_err(Clone::clone), query, function);
+        let is_near = |(span, _): &(Span, _)| self.is_as_far_in_the_file(span.address, whole.address);
+        if query.returns && !parts.iter().all(is_near) {
+            function.returns = Some(Err("a part of it is in another segment of its file".into()));
+        }
+        instructions
     }
 
     /// The functions at addresses that no symbol covers, by the unwinders' table: they have no names.
@@ -299,6 +367,11 @@ impl<'a> Listing<'a> {
         if names.is_empty() || !(by_address || names.iter().any(|(.., name)| matches(name))) {
             return None;
         }
+        // An address means what is there. A list has no parts, but who names one is told why.
+        let part = self.is_part(address).filter(|_| !selector.is_by_address());
+        if part.is_some() && !names.iter().any(|(.., name)| selector.is_part_named(name)) {
+            return None;
+        }
         names.sort();
         Some(Function {
             names: names.into_iter().map(|(.., name)| name).collect(),
@@ -306,6 +379,7 @@ impl<'a> Listing<'a> {
             offset: region.offset + (address - region.start),
             size,
             indirect: group.iter().any(|s| s.symbol.kind == SymbolKind::Indirect),
+            part,
             ..Function::default()
         })
     }

@@ -12,7 +12,7 @@ use debuginfo::{Answer, DebugTypes, Lines, Query, SourceFrame};
 
 use super::demangle::demangled;
 use super::elf::{Elf, ElfError, Table};
-use super::functions::{Listing, Output, Sources};
+use super::functions::{Listing, Output, Sources, in_source};
 use super::perfmap::{self, PerfMap};
 use super::servers::Servers;
 use super::split::Finder;
@@ -417,7 +417,8 @@ impl Indexes {
         // A file whose symbols cannot be read has its probes all the same.
         let found = self.symbols(file, handle, root, true, &offsets).unwrap_or_default();
         for (site, found) in sites.iter_mut().zip(found) {
-            site.function = found.map(|(into, raw)| (demangle::names(raw).shown().to_owned(), into));
+            site.function =
+                found.map(|(into, raw)| (demangle::names(in_source(raw)).shown().to_owned(), into));
         }
         Ok(DescribedProbes { sites, providers })
     }

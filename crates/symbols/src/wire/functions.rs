@@ -143,6 +143,7 @@ impl Writer {
         self.u64(f.size);
         self.u8(f.indirect.into());
         self.optional(f.unresolved.as_deref());
+        self.optional(f.part.as_deref());
         match &f.calling {
             Calling::C => self.u8(0),
             Calling::Go => self.u8(1),
@@ -162,7 +163,7 @@ impl Writer {
         if let Some(returns) = &f.returns {
             self.result(returns, |w, sites| {
                 w.list(sites, |w, site| {
-                    w.u64(site.offset);
+                    w.u64(site.offset as u64);
                     w.u8(match site.departure {
                         Departure::Return => 0,
                         Departure::Jump => 1,
@@ -241,7 +242,7 @@ impl Reader<'_> {
             Some(FunctionName { raw: r.text()?, demangled: r.optional()?, plain: r.optional()? })
         })?;
         let (address, offset, size) = (self.u64()?, self.u64()?, self.u64()?);
-        let (indirect, unresolved) = (self.flag()?, self.optional()?);
+        let (indirect, unresolved, part) = (self.flag()?, self.optional()?, self.optional()?);
         let calling = match self.u8()? {
             0 => Calling::C,
             1 => Calling::Go,
@@ -257,7 +258,7 @@ impl Reader<'_> {
             _ => None,
         };
         let site = |r: &mut Self| {
-            let (offset, departure) = (r.u64()?, departure(r.u8()?)?);
+            let (offset, departure) = (r.u64()? as i64, departure(r.u8()?)?);
             Some(ReturnSite { offset, departure, step: r.step()? })
         };
         let returns = if self.flag()? { Some(self.result(|r| r.list(site))?) } else { None };
@@ -270,6 +271,7 @@ impl Reader<'_> {
             indirect,
             unresolved,
             calling,
+            part,
             entries,
             returns,
             instructions,
@@ -308,8 +310,8 @@ pub(crate) fn size(f: &Function) -> usize {
     let returns =
         f.returns.as_ref().map_or(0, |r| r.as_ref().map_or_else(String::len, |sites| 10 * sites.len()));
     let why = f.instructions.as_ref().and_then(|i| i.as_ref().err()).map_or(0, String::len);
-    let unresolved = f.unresolved.as_ref().map_or(0, String::len);
-    64 + unresolved + names + entries + returns + why
+    let refused = [&f.unresolved, &f.part].into_iter().flatten().map(String::len).sum::<usize>();
+    64 + refused + names + entries + returns + why
 }
 
 /// Puts the packets of a list together. `None`: malformed.
@@ -377,7 +379,7 @@ mod tests {
         }
         let name =
             FunctionName { raw: "_Z1fv".into(), demangled: Some("f()".into()), plain: Some("f".into()) };
-        let site = |departure| ReturnSite { offset: 9, departure, step: Step::Single };
+        let site = |departure| ReturnSite { offset: -9, departure, step: Step::Single };
         let one = Function {
             names: vec![name, FunctionName { raw: "g".into(), ..FunctionName::default() }],
             address: 1,
@@ -385,6 +387,7 @@ mod tests {
             size: 3,
             indirect: true,
             unresolved: Some("x".into()),
+            part: Some("y".into()),
             calling: Calling::Go,
             entries: vec![
                 Ok(EntryProbe::at(4, Step::Call)),

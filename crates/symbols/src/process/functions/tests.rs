@@ -66,7 +66,7 @@ fn a_function_of_this_process_is_found_with_its_code() {
     assert!(!returns.is_empty());
     for site in returns {
         assert!(matches!(code[site.offset as usize], 0xc3 | 0xeb | 0xe9), "{site:?}");
-        assert!(instructions.iter().any(|i| u64::from(i.offset) == site.offset));
+        assert!(instructions.iter().any(|i| i64::from(i.offset) == site.offset));
     }
     assert_eq!(f.entries.len(), 2);
     assert!(f.entries.iter().all(Result::is_ok), "{f:?}");
@@ -113,7 +113,9 @@ fn functions_of_libc_have_aliases_and_no_stubs() {
     );
     assert!((1500..6000).contains(&all.functions.len()), "{}", all.functions.len());
     assert_eq!(names.functions.len(), all.functions.len());
-    assert_eq!(names.total, all.functions.len() as u64);
+    // The others are parts of functions.
+    let parts = names.total - all.functions.len() as u64;
+    assert!(parts < 300 && !all.functions.iter().any(|f| f.name().ends_with(".cold")), "{parts}");
     let malloc = named(&all.functions, "malloc");
     assert_eq!(one.functions.len(), 1);
     let without = Function { instructions: None, ..one.functions[0].clone() };

@@ -179,6 +179,17 @@ impl Elf {
         regions
     }
 
+    /// Where the file has data that is loaded: offset and size of each section, without the tables of unwinders.
+    pub(crate) fn data_sections(&self) -> Vec<(u64, u64)> {
+        const ALLOCATED: u64 = 2;
+        let is_data = |s: &&Section| s.flags & (ALLOCATED | EXECUTABLE) == ALLOCATED && s.kind != SHT_NOBITS;
+        let is_plain = |s: &&Section| !self.section_name(s).starts_with(b".eh_frame");
+        let data = self.sections.iter().filter(is_data).filter(is_plain);
+        data.filter(|s| s.offset.checked_add(s.size).is_some_and(|end| end <= self.bytes.size()))
+            .map(|s| (s.offset, s.size))
+            .collect()
+    }
+
     fn section_name(&self, section: &Section) -> &[u8] {
         debug_assert!(self.names.len() as u64 <= MAX_SECTION_NAMES);
         let rest = self.names.get(section.name as usize..).unwrap_or_default();

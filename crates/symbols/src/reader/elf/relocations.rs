@@ -12,6 +12,9 @@ use super::{Elf, Fields, SHT_NOBITS, Section, read};
 const SHT_RELA: u32 = 4;
 /// Bytes of a table that is read.
 const MAX_TABLE: u64 = 16 << 20;
+/// How the table of unwinders begins: the version, and the encodings of the pointer, the count and the table: 4 bytes each, the table's from
+/// the beginning of the section.
+const USUAL: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 
 impl Elf {
     /// The slots of resolvers: the resolver's address, and that of the slot.
@@ -42,9 +45,6 @@ impl Elf {
     pub(crate) fn unwound(&self, addr: u64) -> Option<(u64, u64)> {
         let header = self.section_named(b".eh_frame_hdr").filter(|s| s.kind != SHT_NOBITS)?;
         let table = read(&*self.bytes, header.offset, header.size, MAX_TABLE).ok()?;
-        // The version, and the encodings of the pointer, the count and the table: 4 bytes each, the table's from the
-        // beginning of the section.
-        const USUAL: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
         let entries = table.get(12..).filter(|_| table.starts_with(&USUAL))?;
         let at = |distance: u64| header.addr.wrapping_add((distance as u32 as i32) as u64);
         let (rows, _) = entries.as_chunks::<8>();
@@ -59,6 +59,32 @@ impl Elf {
         let own = frame.wrapping_add(8).wrapping_add((bytes.u32(8) as u32 as i32) as u64);
         let size = bytes.u32(12);
         (own == start && addr.wrapping_sub(start) < size).then_some((start, size))
+    }
+
+    /// The functions of the unwinders' table, in the order of addresses: the first address and the size of each. The compiler describes each part of
+    /// a function by itself. `None`: there is no table, or it needs more than `most` bytes of memory.
+    pub(crate) fn unwound_ranges(&self, most: u64) -> Option<Vec<(u64, u64)>> {
+        let header = self.section_named(b".eh_frame_hdr").filter(|s| s.kind != SHT_NOBITS)?;
+        let section = self.section_named(b".eh_frame").filter(|s| s.kind != SHT_NOBITS)?;
+        let needed = header.size.saturating_mul(3).saturating_add(section.size);
+        if needed > most {
+            return None;
+        }
+        let table = read(&*self.bytes, header.offset, header.size, MAX_TABLE).ok()?;
+        let entries = table.get(12..).filter(|_| table.starts_with(&USUAL))?;
+        let frames = read(&*self.bytes, section.offset, section.size, most).ok()?;
+        let at = |distance: u64| header.addr.wrapping_add((distance as u32 as i32) as u64);
+        let (rows, _) = entries.as_chunks::<8>();
+        let range = |row: &[u8; 8]| {
+            let (start, frame) = (at(Fields(row).u32(0)), at(Fields(row).u32(4)));
+            let into = usize::try_from(frame.checked_sub(section.addr)?).ok()?;
+            let bytes = Fields(frames.get(into..into.checked_add(16)?)?);
+            let own = frame.wrapping_add(8).wrapping_add((bytes.u32(8) as u32 as i32) as u64);
+            (own == start).then_some((start, bytes.u32(12)))
+        };
+        let mut ranges: Vec<(u64, u64)> = rows.iter().filter_map(range).collect();
+        ranges.sort_unstable();
+        Some(ranges)
     }
 
     fn read_in(&self, section: &Section, addr: u64, into: &mut [u8]) -> Option<()> {

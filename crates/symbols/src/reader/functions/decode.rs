@@ -21,6 +21,12 @@ pub(super) struct Place {
     pub(super) size: u64,
 }
 
+/// Bytes of code that are decoded at most.
+pub(super) fn most(regions: &[Region], extra: u64) -> u64 {
+    let code = regions.iter().map(|r| r.end - r.start).fold(0, u64::saturating_add);
+    code.saturating_mul(TIMES).saturating_add(extra)
+}
+
 pub(super) struct Decoder<'a> {
     elf: &'a Elf,
     /// The bytes in memory, and the offset of the first.
@@ -32,9 +38,7 @@ pub(super) struct Decoder<'a> {
 
 impl<'a> Decoder<'a> {
     pub(super) fn new(elf: &'a Elf, regions: &[Region], extra: u64) -> Decoder<'a> {
-        let code = regions.iter().map(|r| r.end - r.start).fold(0, u64::saturating_add);
-        let left = code.saturating_mul(TIMES).saturating_add(extra);
-        Decoder { elf, window: Vec::new(), at: 0, left }
+        Decoder { elf, window: Vec::new(), at: 0, left: most(regions, extra) }
     }
 
     /// Calls a function with the decoded code, or with the reason why there is none.
@@ -42,7 +46,7 @@ impl<'a> Decoder<'a> {
         &mut self,
         function: &Place,
         inside: &[u64],
-        then: impl FnOnce(Result<&Code<'_>, String>),
+        then: impl FnOnce(Result<Code<'_>, String>),
     ) {
         let (offset, address) = (function.offset, function.address);
         if !self.elf.is_native() {
@@ -56,7 +60,7 @@ impl<'a> Decoder<'a> {
         };
         self.left = left;
         match self.bytes(offset, size) {
-            Some(bytes) => then(Ok(&Code::decode(bytes, address, inside))),
+            Some(bytes) => then(Ok(Code::decode(bytes, address, inside))),
             None => then(Err("its code cannot be read".into())),
         }
     }

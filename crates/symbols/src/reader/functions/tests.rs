@@ -207,3 +207,53 @@ fn the_table_of_unwinders_has_the_sizes_of_functions() {
     // The compiler's calls of indirect functions have slots.
     assert!(elf.slots().len() > 10, "{:?}", elf.slots());
 }
+
+/// `f` jumps to its part, which comes back; `g` calls what has the name of a part; the part of `h` returns by itself.
+fn in_parts() -> TestElf {
+    let mut code = vec![0x90; 0x80];
+    let mut put = |at: usize, bytes: &[u8]| code[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0x00, &[0x90, 0x0f, 0x85, 0x19, 0, 0, 0, 0xc3]); // nop; jne 0x20; ret
+    put(0x20, &[0xe9, 0xdc, 0xff, 0xff, 0xff]); // jmp 0x01
+    put(0x28, &[0xe8, 0x03, 0, 0, 0, 0xc3]); // call 0x30; ret
+    put(0x30, &[0xc3]);
+    put(0x40, &[0x0f, 0x84, 0x0a, 0, 0, 0, 0xeb, 0xd8]); // je 0x50; jmp 0x20
+    put(0x50, &[0x90, 0xc3]);
+    test_elf(
+        &code,
+        &[
+            ("_Z1fi", 0x00, 8, GLOBAL_FUNCTION),
+            ("_Z1fi.cold", 0x20, 5, LOCAL_FUNCTION),
+            ("g", 0x28, 6, GLOBAL_FUNCTION),
+            ("g.cold.1", 0x30, 1, LOCAL_FUNCTION),
+            ("h", 0x40, 8, GLOBAL_FUNCTION),
+            ("h.cold", 0x50, 2, LOCAL_FUNCTION),
+            ("lost.cold", 0x60, 4, LOCAL_FUNCTION),
+        ],
+    )
+}
+
+#[test]
+fn a_part_belongs_to_its_function_and_is_in_no_list() {
+    let bytes = in_parts().bytes();
+    let found = |select| list(bytes.clone(), &everything(select)).unwrap().0;
+    let names = |functions: &[Function]| functions.iter().map(|f| f.name().to_string()).collect::<Vec<_>>();
+    let all = found(Select::All);
+    // What nothing jumps to is a function, for all that is known.
+    assert_eq!(names(&all), ["f", "g", "g.cold.1", "h", "lost.cold"]);
+    let returns = |n: usize| {
+        let sites = all[n].returns.as_ref().unwrap().as_ref().unwrap();
+        sites.iter().map(|site| (site.offset, site.departure)).collect::<Vec<_>>()
+    };
+    let (ret, jump) = (text::Departure::Return, text::Departure::Jump);
+    assert_eq!(returns(0), [(7, ret)]);
+    // A jump into the part of another function leaves this one.
+    assert_eq!((returns(1), returns(3)), (vec![(5, ret)], vec![(6, jump), (0x11, ret)]));
+    // The part jumps back to the second instruction, so no probe of the entry is behind it.
+    assert!(all[0].entries.iter().all(|entry| entry.as_ref().unwrap().offset == 0));
+    assert_eq!(names(&found(Select::Matching(vec!["f".into(), "f*".into(), "_Z1f*".into()]))), ["f"]);
+    let named = found(Select::Matching(vec!["_Z1fi.cold".into()]));
+    let why = "it is a part of f, whose entry and returns include it; -:";
+    assert!(named[0].part.as_ref().unwrap().starts_with(why), "{named:?}");
+    assert_eq!((named.len(), named[0].returns.clone(), named[0].entries.len()), (1, None, 0));
+    assert_eq!(names(&found(Select::At(vec![TEXT + 0x21]))), ["f"]);
+}
