@@ -22,7 +22,7 @@
 //! pid/lists+pid/object syscall/args syscall/context trace/mapped
 //! pid/known pid/processes
 //! pid/follow+pid/source pid/types
-//! pid/first
+//! pid/deep pid/first
 //! usdt/follow+usdt/shared+usdt/source
 //! bio+changes+cpc+dtrace+fbt+fbt/method+manual+pid+pid/sides+profile+provider+rawtp+registry+registry/every+registry/ids+sdt+syscall+trace+trace/raw+trace/source+unit+usdt
 //! ```

@@ -169,6 +169,10 @@ pub struct Function {
     pub entries: Vec<Result<EntryProbe, String>>,
     /// Where it returns, or why there are no return probes. `None`: not asked.
     pub returns: Option<Result<Vec<ReturnSite>, String>>,
+    /// It returns to the address on the stack, as far as that is known. Known if returns were asked for, as is the next.
+    pub returns_by_the_stack: bool,
+    /// It calls itself.
+    pub calls_itself: bool,
     /// All its instructions, or why they are not certain. `None`: not asked.
     pub instructions: Option<Result<Vec<InstructionSite>, String>>,
 }

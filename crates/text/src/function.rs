@@ -10,6 +10,7 @@ use iced_x86::{
 };
 
 use crate::condition::Condition;
+use crate::references::{Reference, references};
 use crate::refusal::Refusal;
 use crate::uprobe::{self, Kernel, Step};
 
@@ -69,6 +70,7 @@ pub struct Function<'a> {
     targets: Vec<u32>,
     refusal: Option<Refusal>,
     has_table: bool,
+    calls_itself: bool,
     /// Code elsewhere that belongs to the function.
     pub(crate) parts: Vec<Function<'a>>,
 }
@@ -86,6 +88,7 @@ impl<'a> Function<'a> {
             targets: Vec::new(),
             refusal: None,
             has_table: false,
+            calls_itself: false,
             parts: Vec::new(),
         };
         function.refusal = function.sweep().err();
@@ -100,6 +103,9 @@ impl<'a> Function<'a> {
         let own: Vec<u64> = self.jumps_out().collect();
         self.find_targets(&jumps.concat());
         for mut part in parts {
+            references(part.bytes, part.address, |reference, target| {
+                self.calls_itself |= reference == Reference::Call && target == self.address;
+            });
             part.find_targets(&own);
             part.find_targets(&jumps.concat());
             self.parts.push(part);
@@ -148,6 +154,9 @@ impl<'a> Function<'a> {
             let flow = self.flow(&decoded, &tables);
             tables.follow(&decoded);
             self.has_table |= flow == Flow::Table;
+            self.calls_itself |= flow == Flow::Call
+                && decoded.code() == Code::Call_rel32_64
+                && decoded.near_branch_target() == self.address;
             self.instructions.push(Instruction {
                 offset: u32::try_from(offset).unwrap_or(u32::MAX),
                 length: u8::try_from(decoded.len()).unwrap_or(u8::MAX),
@@ -195,9 +204,18 @@ impl<'a> Function<'a> {
         self.targets.dedup();
         if self.refusal.is_none() {
             let inside =
-                self.targets.iter().map(|target| u64::from(*target)).find(|t| self.find(*t).is_none());
+                self.targets.iter().map(|target| u64::from(*target)).find(|t| !self.may_be_reached(*t));
             self.refusal = inside.map(|target| Refusal::IntoInstruction { target });
         }
+    }
+
+    /// True if an instruction begins at an offset. Behind a `lock` prefix the same begins without it, and the positions are as certain:
+    /// a program that has one thread jumps over it.
+    fn may_be_reached(&self, offset: u64) -> bool {
+        const LOCK: u8 = 0xf0;
+        let is_lock = |before: u64| self.bytes.get(before as usize) == Some(&LOCK);
+        let behind_lock = || offset.checked_sub(1).is_some_and(|b| is_lock(b) && self.find(b).is_some());
+        self.find(offset).is_some() || behind_lock()
     }
 
     /// The instructions, in order: all of them, or those before the place of [`Function::refusal`].
@@ -213,6 +231,11 @@ impl<'a> Function<'a> {
     /// The function has a jump through a table, so not all of its branch targets are known.
     pub fn has_jump_table(&self) -> bool {
         self.has_table
+    }
+
+    /// The function calls itself, as far as it was decoded: any number of its calls may be nested.
+    pub fn calls_itself(&self) -> bool {
+        self.calls_itself
     }
 
     /// Offsets in the function that branches and other symbols lead to, in order, without the beginning.
@@ -363,6 +386,20 @@ mod tests {
     }
 
     #[test]
+    fn a_jump_over_a_lock_prefix_leaves_the_positions_certain() {
+        // je 1f; lock; 1: cmpxchg %edx,(%rdi); ret
+        let f = decode(&[0x74, 0x01, 0xf0, 0x0f, 0xb1, 0x17, 0xc3]);
+        assert_eq!((f.refusal(), f.targets()), (None, &[3][..]));
+        let offsets: Vec<u32> = f.instructions().iter().map(|i| i.offset).collect();
+        assert_eq!(offsets, [0, 2, 6]);
+        // What is behind another prefix, or a byte of an operand, is another instruction.
+        let f = decode(&[0x74, 0x01, 0xf3, 0x0f, 0xb8, 0xc7, 0xc3]);
+        assert_eq!(f.refusal(), Some(Refusal::IntoInstruction { target: 3 }));
+        let f = decode(&[0x74, 0x03, 0x66, 0xb8, 0xf0, 0x90, 0xc3]);
+        assert_eq!(f.refusal(), Some(Refusal::IntoInstruction { target: 5 }));
+    }
+
+    #[test]
     fn jumps_from_another_part_are_targets() {
         // f: nop; 1: nop; jmp 0x2000; 7: ret    part: jmp f+1
         let code = [0x90, 0x90, 0xe9, 0xf9, 0x0f, 0, 0, 0xc3];
@@ -371,6 +408,7 @@ mod tests {
         assert_eq!((f.targets(), f.jumps_out().collect::<Vec<_>>()), (&[][..], vec![0x2000]));
         let f = f.with_parts(vec![Function::decode(&part, 0x2000, &[])]);
         assert_eq!((f.targets(), f.refusal()), (&[1][..], None));
+        assert!(!f.calls_itself());
         assert!(f.contains(0x1007) && f.contains(0x2004) && !f.contains(0x2005) && !f.contains(0x1008));
     }
 
@@ -381,6 +419,18 @@ mod tests {
         assert_eq!((f.targets(), f.refusal()), (&[1][..], None));
         let f = Function::decode(&code, 0x1000, &[0x1002]);
         assert_eq!(f.refusal(), Some(Refusal::IntoInstruction { target: 2 }));
+    }
+
+    #[test]
+    fn a_function_that_calls_itself_is_known() {
+        // call f; ret    call f+1; ret    jmp f
+        assert!(decode(&[0xe8, 0xfb, 0xff, 0xff, 0xff, 0xc3]).calls_itself());
+        assert!(!decode(&[0xe8, 0xfc, 0xff, 0xff, 0xff, 0xc3]).calls_itself());
+        assert!(!decode(&[0xeb, 0xfe]).calls_itself());
+        // In a part of it: call f
+        let part = [0xe8, 0xfb, 0xef, 0xff, 0xff];
+        let f = decode(&[0xc3]).with_parts(vec![Function::decode(&part, 0x2000, &[])]);
+        assert!(f.calls_itself());
     }
 
     #[test]

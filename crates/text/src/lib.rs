@@ -31,7 +31,7 @@
 //!
 //! **A function is decoded from its beginning to its end, in one pass.** Compilers put no data between the instructions of
 //! a function. Where that is not so (an instruction does not decode, the last one is longer than the function, a branch leads
-//! into an instruction), the positions of the instructions are not certain, so there are no return and no offset probes. The entry is certain.
+//! into an instruction, other than over its `lock` prefix), the positions of the instructions are not certain, so there are no return and no offset probes. The entry is certain.
 //!
 //! **An entry probe may be some instructions after the entry**, where these change nothing that the clauses read, and
 //! nothing else can jump between. See [`entry`].

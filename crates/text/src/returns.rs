@@ -51,6 +51,17 @@ impl Function<'_> {
         Ok(sites)
     }
 
+    /// True if the function returns to the address on the stack as far as it was decoded, or jumps to another function, which does. One that is
+    /// left by indirect jumps alone may be entered otherwise than by a call (`_dl_runtime_resolve`).
+    pub fn returns_by_the_stack(&self) -> bool {
+        let by_stack = |f: &Function<'_>| {
+            let leaves = |target: &u64| !self.contains(*target);
+            f.instructions().iter().any(|i| i.flow == Flow::Return)
+                || f.jumps_out().any(|target| leaves(&target))
+        };
+        by_stack(self) || self.parts.iter().any(by_stack)
+    }
+
     /// Where this part of a function leaves it.
     fn own_returns(&self, whole: &Function<'_>, kernel: Kernel) -> Result<Vec<ReturnSite>, Refusal> {
         let is_outside = |target: i64| !whole.contains(self.address.wrapping_add(target as u64));
@@ -155,6 +166,13 @@ mod tests {
         let bad = Function::decode(&[0x06, 0x90, 0x90], 0x2000, &[]);
         let f = Function::decode(&[0xc3], 0x1000, &[]).with_parts(vec![bad]);
         assert_eq!(f.returns(Kernel::UNKNOWN), Err(Refusal::Undecodable { offset: 0 }));
+    }
+
+    #[test]
+    fn who_returns_by_the_stack_is_known_as_far_as_the_code_is() {
+        let by_stack = |code: &[u8]| Function::decode(code, 0x1000, &[]).returns_by_the_stack();
+        assert!(by_stack(&[0xc3]) && by_stack(&[0xc3, 0x06]) && by_stack(&[0xeb, 0x40]));
+        assert!(!by_stack(&[0xff, 0xe0]) && !by_stack(&[0x90, 0x06, 0xc3]) && !by_stack(&[0xeb, 0xfe]));
     }
 
     #[test]

@@ -208,26 +208,8 @@ impl Followed {
             return Vec::new();
         };
         let mut known = lock(known);
-        known.unwinds.insert(pid, Some(why.clone()));
-        known.unwinding.push((pid, why));
-        let mut by_file: HashMap<OsString, FileChange> = HashMap::new();
-        for (id, desc) in known.by_address.remove(&pid).unwrap_or_default() {
-            let mut targets = known.targets(id, &desc).to_vec();
-            targets.retain(|target| target.processes.iter().any(|p| Arc::ptr_eq(p, &self.process)));
-            let Some(file) = targets.first().map(|target| target.file.clone()) else { continue };
-            let change = by_file.entry(file.path().into()).or_insert_with(|| FileChange {
-                name: file.name().clone(),
-                file,
-                set: None,
-                came: Vec::new(),
-                went: Vec::new(),
-            });
-            change.came.push((desc, targets));
-            change.went.push(id);
-        }
-        let went: Vec<ProbeId> = by_file.values().flat_map(|change| change.went.iter().copied()).collect();
-        known.detaches_from_process(pid, &went);
-        by_file.into_values().collect()
+        known.unwinding.push((pid, why.clone()));
+        known.moves_returns(&self.process, why)
     }
 }
 

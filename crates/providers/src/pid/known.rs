@@ -34,8 +34,12 @@ pub(super) enum At {
     Return {
         /// A place near the entry, for a uretprobe.
         entry: Result<EntryProbe, Arc<str>>,
-        /// The instructions.
-        sites: Vec<ReturnSite>,
+        /// The instructions, or why they are not certain.
+        sites: Result<Vec<ReturnSite>, Arc<str>>,
+        /// It returns to the address on the stack.
+        by_the_stack: bool,
+        /// It calls itself.
+        calls_itself: bool,
     },
     /// An instruction.
     Offset(EntryProbe),
@@ -73,6 +77,10 @@ pub(super) struct Known {
     pub(super) returned: BTreeSet<u32>,
     /// Where it says which it does not find, from the first of these on.
     pub(super) log: Option<NestedReturns>,
+    /// The processes of which it has said so, and of which that was not reported.
+    pub(super) nested: BTreeSet<u32>,
+    /// Those of them whose returns are probed at the instructions since then.
+    pub(super) moved: BTreeSet<u32>,
     /// The probes of descriptions by other names than theirs.
     pub(super) otherwise: HashMap<Pattern, Arc<HashSet<Arc<ProbeDesc>>>>,
 }
@@ -109,18 +117,6 @@ pub(super) struct Abilities {
 }
 
 impl Known {
-    /// The processes of which the kernel has left out returns since the last call, in words.
-    pub(super) fn nested(&mut self) -> Vec<String> {
-        let found = self.log.as_mut().map(NestedReturns::processes).unwrap_or_default();
-        let text = |pid: &u32| {
-            format!(
-                "returns are missing in process {pid}: it was in more than 64 probed calls at a time, and the kernel probes the return of no \
-                 more (uretprobe); -x pidreturn=ret probes all"
-            )
-        };
-        found.intersection(&self.returned).map(text).collect()
-    }
-
     /// The number of the set of the processes that the name of a provider means, if they have one. It does not change: what is known of
     /// their files depends on it.
     pub(super) fn set_of(

@@ -11,6 +11,7 @@
 //!  types       the types of arguments, and of names in those files
 //!  known       what was matched: places, processes
 //!  follow      what processes map later, and what they execute
+//!  deep        returns that the kernel leaves out, because too many calls are nested
 //!  first       processes whose first thread ends while they are traced
 //! ```
 //!
@@ -23,6 +24,7 @@
 //! single-steps.
 
 mod context;
+mod deep;
 mod first;
 mod follow;
 mod known;
@@ -313,6 +315,7 @@ impl Provider for Pid {
                 }
                 refused.append(&mut sides.refused);
                 unknown.append(&mut sides.unknown);
+                known.warnings.extend(left_out(&sides.unprobed));
                 means.append(&mut sides.means);
                 let members = group.set.as_ref().map(|set| members(set, known, env).processes.len());
                 groups.push((members, group, sides));

@@ -20,7 +20,7 @@ use bpf_sys::features::{Facility, Features};
 use probes::{ProbeDesc, ProbeId};
 use symbols::Calling;
 use text::returns::Departure;
-use text::{EntryProbe, ReturnSite, Step};
+use text::{EntryProbe, Step};
 
 use super::Returns;
 use super::context::{Callings, Place, When, place_bits};
@@ -227,10 +227,9 @@ fn class(probe: &EnabledProbe) -> usize {
     }
 }
 
-/// True if a function finds its return address on the stack when it is entered, and nobody else keeps it: a uretprobe
-/// writes there, and what is returned to by another way is not its return. A function that is left by indirect jumps
-/// alone may be entered otherwise than by a call (`_dl_runtime_resolve`).
-pub(super) fn returns_by_the_stack(probe: &EnabledProbe, sites: &[ReturnSite]) -> bool {
+/// True if somebody else keeps the return address of a function: a uretprobe writes it on the stack, and what is returned to by another way is not
+/// its return.
+pub(super) fn saves_its_return(probe: &EnabledProbe) -> bool {
     const SAVES: [&str; 10] = [
         "getcontext",
         "swapcontext",
@@ -243,8 +242,7 @@ pub(super) fn returns_by_the_stack(probe: &EnabledProbe, sites: &[ReturnSite]) -
         "__vfork",
         "__libc_vfork",
     ];
-    let saves = SAVES.contains(&&*probe.desc.function);
-    !saves && sites.iter().any(|site| site.departure != Departure::IndirectJump)
+    SAVES.contains(&&*probe.desc.function)
 }
 
 /// The places of all probes of a group, by kind.
@@ -257,6 +255,8 @@ pub(super) struct Sides {
     pub(super) refused: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
     /// Probes whose clauses read arguments that nobody knows.
     pub(super) unknown: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
+    /// Returns that no uretprobe may be at, and whose instructions are not certain.
+    pub(super) unprobed: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
     /// How returns are probed, by process. In a set they are all probed in one way.
     pub(super) means: BTreeMap<Option<u32>, String>,
     /// The probes of functions whose return addresses the kernel keeps, by process.
@@ -321,7 +321,7 @@ impl Sides {
                 }
                 Err(why) => drop(self.refused.insert(probe.desc.clone(), why.clone())),
             },
-            At::Return { entry, sites } => {
+            At::Return { entry, sites, by_the_stack, calls_itself } => {
                 let pid = process.map(|process| process.pid());
                 let unwinds = pid.and_then(|pid| known.unwinds.get(&pid)).and_then(Option::as_deref);
                 let wanted = match (returns, unwinds) {
@@ -336,17 +336,21 @@ impl Sides {
                     (Returns::Auto, Some(why)) => format!("the instructions that return: {why}"),
                     (Returns::Instructions, _) => "the instructions that return".into(),
                 };
-                // The runtime of Go moves stacks.
+                // The kernel probes the returns of at most 64 calls that a thread is in. The runtime of Go moves stacks.
+                let is_deep = *calls_itself && returns == Returns::Auto && sites.is_ok();
                 let by_uretprobe = wanted == "uretprobe"
                     && target.calling == Calling::C
-                    && returns_by_the_stack(probe, sites);
+                    && *by_the_stack
+                    && !is_deep
+                    && !saves_its_return(probe);
                 self.means.insert(pid, wanted);
-                match entry {
-                    Ok(at) if by_uretprobe => {
+                match (entry, sites) {
+                    (Ok(at), _) if by_uretprobe => {
                         self.by_address.extend(pid.map(|pid| (pid, probe.id, probe.desc.clone())));
                         places.returned.push(chosen(*at));
                     }
-                    _ => {
+                    (_, Err(why)) => drop(self.unprobed.insert(probe.desc.clone(), why.clone())),
+                    (_, Ok(sites)) => {
                         for site in sites {
                             let condition = match site.departure {
                                 Departure::Branch(condition) => Some(condition),

@@ -305,7 +305,8 @@ impl PidProbes {
         }
     }
 
-    /// What is attached is looked at: the probes of processes that are to be attached again, because their first thread has ended.
+    /// What is attached is looked at: the probes of processes that are to be attached again, because their first thread has ended, or their
+    /// calls are nested too deep.
     pub(super) fn settle(&self) -> Vec<(u32, FileChange)> {
         let is_of_several = |name: &str| self.family.is_of_several(name);
         let mut known = lock(&self.known);
@@ -314,6 +315,7 @@ impl PidProbes {
             let changes = known.without_first_thread(&process, is_of_several);
             all.extend(changes.into_iter().map(|change| (process.pid(), change)));
         }
+        all.extend(known.too_deep());
         all.iter().flat_map(|(_, change)| &change.went).for_each(|id| drop(known.later.remove(id)));
         all
     }
@@ -518,11 +520,18 @@ impl<'a> Match<'a> {
                 Some(Ok(sites)) if sites.is_empty() => {
                     self.leave_out(object, shown, "return", "it never returns".into());
                 }
-                Some(Ok(sites)) => {
-                    let at = At::Return { entry: place(WITH_STACK), sites: sites.clone() };
+                Some(Err(why)) if !function.returns_by_the_stack || place(WITH_STACK).is_err() => {
+                    self.leave_out(object, shown, "return", why.as_str().into());
+                }
+                Some(sites) => {
+                    let at = At::Return {
+                        entry: place(WITH_STACK),
+                        sites: sites.clone().map_err(|why| why.as_str().into()),
+                        by_the_stack: function.returns_by_the_stack,
+                        calls_itself: function.calls_itself,
+                    };
                     self.add(object, shown, "return", function, at);
                 }
-                Some(Err(why)) => self.leave_out(object, shown, "return", why.as_str().into()),
                 None => {}
             }
         }

@@ -31,6 +31,10 @@ fn site(offset: i64, departure: Departure) -> ReturnSite {
     ReturnSite { offset, departure, step: Step::Single }
 }
 
+fn returning(entry: Result<EntryProbe, Arc<str>>, sites: Result<Vec<ReturnSite>, Arc<str>>) -> At {
+    At::Return { entry, sites, by_the_stack: true, calls_itself: false }
+}
+
 fn places(side: &Side) -> Vec<(u64, u32)> {
     side.files.values().flat_map(|f| &f.sites).map(|s| (s.offset, s.place)).collect()
 }
@@ -58,7 +62,7 @@ fn the_place_of_an_entry_depends_on_what_clauses_use() {
 fn a_return_may_be_in_a_part_before_the_function() {
     let probe = probe(0, false, false);
     let sites = vec![site(-0x20, Departure::Return), site(1 << 23, Departure::Return)];
-    let at = At::Return { entry: Err("why".into()), sites };
+    let at = returning(Err("why".into()), Ok(sites));
     let known = known(&probe.desc, at, None);
     let sides = Sides::of(&Group::default(), &[probe], &known, Returns::Instructions);
     // An offset that the cookie cannot hold is not known.
@@ -81,8 +85,8 @@ fn returns_are_probed_by_uretprobe_only_where_nothing_unwinds() {
     let sites = vec![site(8, Departure::Return), site(3, Departure::Branch(Condition::from_bits(5)))];
     let probe = probe(0, false, false);
     let entry = Ok(EntryProbe::at(1, Step::Emulated));
-    let at = At::Return { entry, sites };
-    let by = |unwinds, returns| {
+    let at = returning(entry.clone(), Ok(sites.clone()));
+    let by_of = |at: &At, unwinds, returns| {
         let sides = Sides::of(
             &Group::default(),
             std::slice::from_ref(&probe),
@@ -91,12 +95,24 @@ fn returns_are_probed_by_uretprobe_only_where_nothing_unwinds() {
         );
         (places(&sides.returned), places(&sides.leaving), sides.leaving.conditional)
     };
+    let by = |unwinds, returns| by_of(&at, unwinds, returns);
     let uretprobe = (vec![(0x1001, 1)], vec![], false);
     let instructions = (vec![], vec![(0x1008, 8), (0x1003, 3 | 5 << 24 | 1 << 28)], true);
     assert_eq!(by(None, Returns::Auto), uretprobe);
     assert_eq!(by(Some("libgcc_s"), Returns::Auto), instructions);
     assert_eq!(by(Some("libgcc_s"), Returns::Uretprobe), uretprobe);
     assert_eq!(by(None, Returns::Instructions), instructions);
+    // A function that calls itself may be in more calls than the kernel probes returns of.
+    let (calls_itself, by_the_stack) = (true, true);
+    let deep = At::Return { entry: entry.clone(), sites: Ok(sites), by_the_stack, calls_itself };
+    assert_eq!(by_of(&deep, None, Returns::Auto), instructions);
+    assert_eq!(by_of(&deep, None, Returns::Uretprobe), uretprobe);
+    // A uretprobe needs no instructions.
+    let uncertain = returning(entry, Err("why".into()));
+    assert_eq!(by_of(&uncertain, None, Returns::Auto), uretprobe);
+    let known = known(&probe.desc, uncertain, Some("libgcc_s"));
+    let sides = Sides::of(&Group::default(), std::slice::from_ref(&probe), &known, Returns::Auto);
+    assert_eq!(left_out(&sides.unprobed), ["left out: 1 (m`f:entry): why"]);
 }
 
 /// The same target, of a function of Go or of one whose arguments are not known.
@@ -113,7 +129,7 @@ fn a_function_of_go_is_entered_where_its_stack_is_large_enough_and_returns_at_it
     let entered = called(Calling::Go, &probe, At::Entry([at.clone(), at.clone(), at.clone(), at.clone()]));
     assert_eq!(places(&entered.entries), [(0x1004, 4 | 7 << 24 | 1 << 28 | 1 << 29)]);
     assert!(entered.entries.conditional);
-    let returned = || At::Return { entry: at.clone(), sites: vec![site(8, Departure::Return)] };
+    let returned = || returning(at.clone(), Ok(vec![site(8, Departure::Return)]));
     let sides = called(Calling::Go, &probe, returned());
     assert_eq!((places(&sides.returned), places(&sides.leaving)), (vec![], vec![(0x1008, 8 | 1 << 29)]));
     assert_eq!(places(&called(Calling::C, &probe, returned()).leaving), []);
@@ -133,12 +149,21 @@ fn arguments_that_are_not_known_have_no_probe_and_entries_without_them_have() {
 
 #[test]
 fn a_function_that_is_not_called_has_no_uretprobe() {
-    let probe = probe(0, false, false);
-    assert!(returns_by_the_stack(&probe, &[site(1, Departure::Jump), site(8, Departure::Return)]));
-    assert!(returns_by_the_stack(&probe, &[site(1, Departure::Jump)]));
-    assert!(!returns_by_the_stack(&probe, &[site(1, Departure::IndirectJump)]));
-    let desc = Arc::new(ProbeDesc::new("pid7", "m", "swapcontext", "return"));
-    assert!(!returns_by_the_stack(&EnabledProbe { desc, ..probe }, &[site(8, Departure::Return)]));
+    let by_uretprobe = |function: &'static str, by_the_stack| {
+        let probe = EnabledProbe {
+            desc: Arc::new(ProbeDesc::new("pid7", "m", function, "return")),
+            ..probe(0, false, false)
+        };
+        let entry = Ok(EntryProbe::at(0, Step::Emulated));
+        let (sites, calls_itself) = (Ok(vec![site(8, Departure::Return)]), false);
+        let at = At::Return { entry, sites, by_the_stack, calls_itself };
+        let known = known(&probe.desc, at, None);
+        let sides = Sides::of(&Group::default(), &[probe], &known, Returns::Auto);
+        assert_eq!(places(&sides.returned).len() + places(&sides.leaving).len(), 1);
+        !places(&sides.returned).is_empty()
+    };
+    assert!(by_uretprobe("f", true));
+    assert!(!by_uretprobe("f", false) && !by_uretprobe("swapcontext", true));
 }
 
 #[test]

@@ -426,6 +426,8 @@ fn analyse(
     };
     function.entries = query.entries.iter().map(entry).collect();
     if query.returns {
+        function.returns_by_the_stack = code.returns_by_the_stack();
+        function.calls_itself = code.calls_itself();
         let found = code.returns(kernel).map_err(|e| e.to_string());
         function.returns = Some(match found {
             Ok(sites) if sites.len() > MAX_RETURNS => {

@@ -174,6 +174,8 @@ impl Writer {
                 });
             });
         }
+        self.u8(f.returns_by_the_stack.into());
+        self.u8(f.calls_itself.into());
         self.u8(f.instructions.is_some().into());
         if let Some(instructions) = &f.instructions {
             self.result(instructions, |_, _| {});
@@ -262,6 +264,7 @@ impl Reader<'_> {
             Some(ReturnSite { offset, departure, step: r.step()? })
         };
         let returns = if self.flag()? { Some(self.result(|r| r.list(site))?) } else { None };
+        let (returns_by_the_stack, calls_itself) = (self.flag()?, self.flag()?);
         let instructions = if self.flag()? { Some(self.result(|_| Some(Vec::new()))?) } else { None };
         Some(Function {
             names,
@@ -274,6 +277,8 @@ impl Reader<'_> {
             part,
             entries,
             returns,
+            returns_by_the_stack,
+            calls_itself,
             instructions,
         })
     }
@@ -394,6 +399,8 @@ mod tests {
                 Ok(EntryProbe { condition: Some(Condition::from_bits(7)), ..EntryProbe::at(5, Step::Call) }),
                 Err("no".into()),
             ],
+            returns_by_the_stack: true,
+            calls_itself: false,
             returns: Some(Ok(vec![
                 site(Departure::Return),
                 site(Departure::Jump),
