@@ -122,7 +122,9 @@ impl Names<'_> {
         match (&caller.symbol, &name.symbol) {
             (Some(_), _) => caller.offset += 1,
             // The next object may be adjacent.
-            (None, None) if caller.module.is_some() => {}
+            (None, None) if caller.module.is_some() => {
+                caller.in_file = caller.in_file.map(|address| address.wrapping_add(1));
+            }
             // Code is also entered by a return address that no call has pushed (`makecontext`).
             _ => return name,
         }
@@ -314,7 +316,11 @@ mod tests {
             let module = (0x1000..0x2000).contains(&addr).then(|| "a.out".into());
             match at {
                 Some((start, _, name)) => SymbolName::new(module, Some((*name).into()), addr - start),
-                None => SymbolName::new(module, None, 0),
+                None => {
+                    let mut name = SymbolName::new(module, None, 0);
+                    name.in_file = addr.checked_sub(0xf00);
+                    name
+                }
             }
         }
     }
@@ -352,7 +358,7 @@ mod tests {
         // The first frame is no caller.
         assert_eq!(of(&[0x1010, 0x1011]), ["a.out`pre", "a.out`pre+0x1"]);
         // An address that was put there without a call, and one without a name.
-        assert_eq!(of(&[0x1004, 0x1070, 0x1065]), ["a.out`die+0x4", "a.out`start", "a.out`0x1065"]);
+        assert_eq!(of(&[0x1004, 0x1070, 0x1065]), ["a.out`die+0x4", "a.out`start", "a.out+0x165"]);
         assert_eq!(of(&[0x1004, 0x3000, INCOMPLETE]), ["a.out`die+0x4", "0x3000", "[incomplete]"]);
     }
 

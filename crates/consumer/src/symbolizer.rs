@@ -172,6 +172,8 @@ pub struct SystemSymbols {
     pub inlines: bool,
     /// Addresses of processes have their source lines.
     pub source_lines: bool,
+    /// An address of a process without a symbol is shown as it is, and not as that in the file.
+    pub addresses: bool,
     /// The code objects of interpreters.
     pub codes: Codes,
 }
@@ -206,7 +208,7 @@ impl Symbolizer for KernelSymbols {
 
 fn name(name: symbols::Name) -> SymbolName {
     let mut found = SymbolName::new(name.module, name.symbol, name.offset);
-    found.path = name.path;
+    (found.in_file, found.path) = (name.in_file, name.path);
     found
 }
 
@@ -253,7 +255,9 @@ impl Symbolizer for SystemSymbols {
     }
 
     fn user(&mut self, process: Process, addr: u64) -> SymbolName {
-        name(self.processes.name(process.pid, process.time, addr))
+        let mut name = name(self.processes.name(process.pid, process.time, addr));
+        name.in_file = name.in_file.filter(|_| !self.addresses);
+        name
     }
 
     fn shows_lines(&self) -> bool {

@@ -232,6 +232,13 @@ pub const TABLE: &[Row] = &[
         "0",
         "dump the tree of a program: 1 as it is read, 8 as it is checked and divided by if",
     ),
+    row(
+        "uaddrs",
+        Run,
+        Word(&["file", "address"]),
+        "file",
+        "an address of a process without a symbol: where it is in the file (libc.so.6+0x1f40), or the address itself",
+    ),
     row("undef", Compile, List, "", "undefine a preprocessor name (-U)"),
     row("unsetenv", CommandLine, List, "", "unset an environment variable of -c processes, before setenv"),
     row(

@@ -267,6 +267,7 @@ impl<S: Sink> Session<S> {
         symbols.processes.set_limits(targets::symtimeout(&options), options.number("symmem"));
         symbols.processes.set_interrupted(Some(interrupted.clone()));
         (symbols.inlines, symbols.source_lines) = (options.flag("inlines"), options.flag("srclines"));
+        symbols.addresses = options.text("uaddrs") == "address";
         symbols.processes.set_sources(symbols.inlines || symbols.source_lines);
         let symbols: Box<dyn Symbolizer> = match options.flag("noresolve") {
             true => Box::new(KernelSymbols(symbols)),

@@ -443,6 +443,7 @@ fn symbol(b: &mut Bytes<'_>) -> Read1<Symbol> {
             inlined: b.byte()? != 0,
             // Streams of earlier versions of the tracer end before it.
             interpreted: !b.is_at_end() && b.byte()? != 0,
+            in_file: if b.is_at_end() { None } else { b.option(Bytes::uint)? },
         };
         Ok(Symbol { address, process, form, name })
     })

@@ -393,6 +393,7 @@ fn put_symbol(out: &mut Vec<u8>, symbol: &Symbol) {
         put_option(out, symbol.name.line, |out, line| put_uint(out, line.into()));
         out.push(symbol.name.inlined.into());
         out.push(symbol.name.interpreted.into());
+        put_option(out, symbol.name.in_file, put_uint);
     });
 }
 
@@ -515,9 +516,10 @@ mod tests {
         assert!(stream.ends_with(&encoded));
         let at = stream.len() - encoded.len();
         for place in [MAGIC.len() + 4, at - 5, at - 2, at] {
-            stream[place] -= 1;
+            stream[place] -= 2;
         }
-        assert_eq!(stream.pop(), Some(1));
+        // Two fields were added.
+        assert_eq!((stream.pop(), stream.pop()), (Some(0), Some(1)));
         let mut earlier = symbol.clone();
         earlier.name.interpreted = false;
         assert_eq!(Reader::new(&stream[..]).next_event().unwrap(), Some(record(&earlier)));

@@ -146,6 +146,9 @@ pub struct SymbolName {
     pub symbol: Option<Arc<str>>,
     /// Offset in the symbol; 0 without a symbol.
     pub offset: u64,
+    /// Without a symbol: the address in the file of a process's object, as the file's headers have it and `addr2line` takes it. `None` where it is not
+    /// known.
+    pub in_file: Option<u64>,
     /// The path of the object as its process sees it; `None` where there is no file, or none that
     /// is known.
     pub path: Option<Arc<str>>,
@@ -201,8 +204,8 @@ impl Symbol {
     }
 
     /// Writes the name in its form: `` module`symbol+0x1c `` for [`AddrForm::Address`], without the
-    /// offset for `Symbol` and `Function`, the module alone for `Module`; `0x…` where there is no
-    /// name; `[incomplete]` for frames that are not known. An address has ` [inlined]` and its source
+    /// offset for `Symbol` and `Function`, the module alone for `Module`; without a symbol `module+0x1f40` where the address in the file is known, else
+    /// `` module`0x… ``; `0x…` where there is no name; `[incomplete]` for frames that are not known. An address has ` [inlined]` and its source
     /// line ` (file:12)` behind it, if there are. A function of an interpreter is `[ file:12 (function) ]` in every form,
     /// without what is not known of it, and `[ ? ]` if that is everything. Control characters are not escaped.
     pub fn write(&self, out: &mut Vec<u8>) {
@@ -248,10 +251,14 @@ impl Symbol {
         if self.form == AddrForm::Module {
             return;
         }
-        out.push(b'`');
+        let (mark, number) = match (symbol, self.name.in_file) {
+            (None, Some(address)) => (b'+', address),
+            _ => (b'`', self.address),
+        };
+        out.push(mark);
         match symbol {
             Some(symbol) => out.extend_from_slice(symbol.as_bytes()),
-            None => hex(out, self.address),
+            None => hex(out, number),
         }
         if self.form == AddrForm::Address && *offset != 0 {
             out.push(b'+');
@@ -335,6 +342,14 @@ mod tests {
         assert_eq!(symbol(AddrForm::Module, Some("ext4"), Some("f"), 0x1c), "ext4");
         assert_eq!(symbol(AddrForm::Symbol, Some("ext4"), None, 0), "ext4`0xf00");
         assert_eq!(symbol(AddrForm::Module, None, None, 0), "0xf00");
+        let mut name = SymbolName::new(Some("a.out".into()), None, 0);
+        name.in_file = Some(0x1f40);
+        let text = |form| Symbol { address: 0xf00, process: Some(2), form, name: name.clone() }.text();
+        assert_eq!(
+            (text(AddrForm::Address), text(AddrForm::Symbol)),
+            ("a.out+0x1f40".into(), "a.out+0x1f40".into())
+        );
+        assert_eq!(text(AddrForm::Module), "a.out");
         let missing = Symbol::new(1, Some(2), AddrForm::Address, SymbolName::incomplete());
         assert_eq!(missing.text(), "[incomplete]");
         let mut name = SymbolName::new(Some("a.out".into()), Some("f".into()), 0);

@@ -84,7 +84,8 @@
 //!                           255 unknown }
 //!  symbol           { address uint, option of process uint, form byte (0 symbol, 1 function, 2 module,
 //!                   3 address), option of module text, option of symbol text, offset uint, option of path
-//!                   text, option of source file text, option of line uint, inlined byte, interpreted byte }
+//!                   text, option of source file text, option of line uint, inlined byte, interpreted byte, option of
+//!                   address in the file uint }
 //!  column           { name text, function }
 //!  row              { key list of value, list of { function, normal uint, words, list of (cpu uint, words),
 //!                   absent byte } } (the functions are those of the columns)

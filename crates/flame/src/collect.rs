@@ -22,7 +22,7 @@ use crate::profile::{Frame, Kind, Limit, Profile};
 /// The name of a frame without a symbol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unnamed {
-    /// `` object`[unknown] ``: different addresses are one frame.
+    /// `object+0x1f40`, the address in the file, where it is known; else `` object`[unknown] ``: different addresses are one frame.
     #[default]
     Unknown,
     /// The address. For sessions in which no frame has a name (`-x noresolve`).
@@ -348,7 +348,7 @@ fn push_stack(
             continue;
         }
         // A frame without a symbol has no name that others could share, where it is an address.
-        if unnamed == Unnamed::Address && name.symbol.is_none() {
+        if name.symbol.is_none() && (unnamed == Unnamed::Address || name.in_file.is_some()) {
             path.push(profile.frame(Frame { kind, name: escape::name(symbol.text().as_bytes()).into() }));
             continue;
         }

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use events::{
-    AggFunc, Aggregation, Column, DropKind, Event, Fault, FaultKind, Int, Occasion, Row, Sink, Suppressed,
-    Value,
+    AddrForm, AggFunc, Aggregation, Column, DropKind, Event, Fault, FaultKind, Int, Occasion, Row, Sink,
+    Stack, Suppressed, Symbol, SymbolName, Value,
 };
 use flame::{Baseline, Flame, Format, Unnamed, read_folded};
 
@@ -43,6 +43,20 @@ fn addresses_of_one_function_are_one_frame_and_those_without_a_symbol_are_unknow
     let mut flame = Flame::new(Unnamed::Address, None);
     deliver(&mut flame, "_", AggFunc::Count, rows);
     assert_eq!(folded(&flame), "0x1234 5\n[no stack] 7\na.out`0x1234;a.out`f 3\n");
+}
+
+#[test]
+fn places_of_a_file_without_a_symbol_are_frames() {
+    let mut flame = Flame::new(Unnamed::Unknown, None);
+    let at = |in_file| {
+        let mut name = SymbolName::new(Some("a.out".into()), None, 0);
+        name.in_file = Some(in_file);
+        Symbol::new(0x7f00_0000 + in_file, Some(3), AddrForm::Address, name)
+    };
+    let rows = [(vec![at(0x40), at(0x80)], 1), (vec![at(0x44), at(0x80)], 2)];
+    let rows = rows.map(|(frames, n)| (vec![Value::Stack(Stack { process: Some(3), frames })], n));
+    deliver(&mut flame, "_", AggFunc::Count, rows.into());
+    assert_eq!(folded(&flame), "a.out+0x80;a.out+0x40 1\na.out+0x80;a.out+0x44 2\n");
 }
 
 /// Functions of an interpreter, on two lines of one of them.

@@ -143,6 +143,7 @@ impl Kernel {
             module: table.modules.get(symbol.module as usize).map(|m| m.name.clone()),
             symbol: Some(name.clone()),
             offset: addr - symbol.addr,
+            in_file: None,
             path: None,
         }
     }

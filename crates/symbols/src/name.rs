@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The name of an address. `Display` prints DTrace's format of a stack frame:
-/// `` module`symbol+0xoffset ``, without `+0x0`; `` module`0xaddress `` without a symbol;
+/// `` module`symbol+0xoffset ``, without `+0x0`; without a symbol `module+0xaddress` in the file of a process, and `` module`0xaddress ``;
 /// `0xaddress` without a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
@@ -16,6 +16,8 @@ pub struct Name {
     pub symbol: Option<Arc<str>>,
     /// Offset in the symbol; 0 without a symbol.
     pub offset: u64,
+    /// Without a symbol: the address in the file of a process's object, as the file's headers have it.
+    pub in_file: Option<u64>,
     /// The path of the object as its process sees it, escaped for output; `None` where there is no
     /// file, or none that is known.
     pub path: Option<Arc<str>>,
@@ -24,7 +26,7 @@ pub struct Name {
 impl Name {
     /// An address without a name.
     pub fn unknown(addr: u64) -> Name {
-        Name { addr, module: None, symbol: None, offset: 0, path: None }
+        Name { addr, module: None, symbol: None, offset: 0, in_file: None, path: None }
     }
 
     /// Start of the symbol, otherwise the address itself: the key of `func()` and `usym()`.
@@ -59,7 +61,10 @@ impl fmt::Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.0.module, &self.0.symbol) {
             (Some(module), Some(symbol)) => write!(f, "{module}`{symbol}"),
-            (Some(module), None) => write!(f, "{module}`{:#x}", self.0.addr),
+            (Some(module), None) => match self.0.in_file {
+                Some(address) => write!(f, "{module}+{address:#x}"),
+                None => write!(f, "{module}`{:#x}", self.0.addr),
+            },
             (None, _) => write!(f, "{:#x}", self.0.addr),
         }
     }
@@ -87,8 +92,10 @@ mod tests {
             module: module.map(Into::into),
             symbol: symbol.map(Into::into),
             offset,
+            in_file: None,
             path: None,
         };
+        let in_file = Name { in_file: Some(0x1f40), ..name(Some("libc.so.6"), None, 0) };
         for (name, full, short, module) in [
             (
                 name(Some("vmlinux"), Some("vfs_read"), 0x1f),
@@ -98,6 +105,7 @@ mod tests {
             ),
             (name(Some("ext4"), Some("ext4_map"), 0), "ext4`ext4_map", "ext4`ext4_map", "ext4"),
             (name(Some("libc.so.6"), None, 0), "libc.so.6`0xffff0010", "libc.so.6`0xffff0010", "libc.so.6"),
+            (in_file, "libc.so.6+0x1f40", "libc.so.6+0x1f40", "libc.so.6"),
             (name(None, None, 0), "0xffff0010", "0xffff0010", "0xffff0010"),
         ] {
             assert_eq!(name.to_string(), full);

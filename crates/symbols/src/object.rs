@@ -14,7 +14,7 @@ use proc::watcher;
 
 use crate::client::{Reader, RequestError};
 use crate::sources::Sources;
-use crate::wire::{self, FileRef, MAX_NUMBERS, Request, Response};
+use crate::wire::{FileRef, Found, MAX_NUMBERS, Request, Response};
 
 mod lines;
 
@@ -24,8 +24,23 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Files whose symbols are read ahead in one call.
 const READ_AHEAD: usize = 4;
 
-/// The result of a lookup: the symbol's name, and the offset in the symbol.
-pub(crate) type Lookup = Option<(Arc<str>, u64)>;
+/// The result of a lookup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lookup {
+    /// The symbol's name, and the offset in the symbol.
+    Symbol(Arc<str>, u64),
+    /// No symbol contains the address. Where it is in the file, as the file's headers have it.
+    Unnamed(Option<u64>),
+}
+
+impl From<Found> for Lookup {
+    fn from(found: Found) -> Lookup {
+        match found {
+            Found::Symbol(delta, name) => Lookup::Symbol(name.into(), delta),
+            Found::Unnamed(address) => Lookup::Unnamed(address),
+        }
+    }
+}
 
 /// What is known of a file's symbols.
 #[derive(Default)]
@@ -224,7 +239,7 @@ impl Objects {
         wanted.sort_unstable();
         wanted.dedup();
         if mapped.inode == 0 && mapped.build_id.is_none() {
-            object.known.extend(wanted.into_iter().map(|offset| (offset, None)));
+            object.known.extend(wanted.into_iter().map(|offset| (offset, Lookup::Unnamed(None))));
             return;
         }
         if object.failed_at.is_some_and(|at| at.elapsed() < RETRY_AFTER) {
@@ -248,18 +263,21 @@ impl Objects {
                 }
                 Ok((responses, _)) => {
                     let found = symbols(responses);
-                    let all = found.into_iter().chain(std::iter::repeat(None));
+                    let all = found.into_iter().chain(std::iter::repeat(Found::Unnamed(None)));
                     for (&offset, found) in part.iter().zip(all) {
                         self.bytes += 64;
-                        let found = found.map(|(delta, name)| {
-                            let start = offset.wrapping_sub(delta);
-                            let bytes = &mut self.bytes;
-                            let name = object.names.entry(start).or_insert_with(|| {
-                                *bytes += 64 + name.len();
-                                name.into()
-                            });
-                            (name.clone(), delta)
-                        });
+                        let found = match found {
+                            Found::Symbol(delta, name) => {
+                                let start = offset.wrapping_sub(delta);
+                                let bytes = &mut self.bytes;
+                                let name = object.names.entry(start).or_insert_with(|| {
+                                    *bytes += 64 + name.len();
+                                    name.into()
+                                });
+                                Lookup::Symbol(name.clone(), delta)
+                            }
+                            unnamed @ Found::Unnamed(_) => unnamed.into(),
+                        };
                         object.known.insert(offset, found);
                     }
                 }
@@ -284,8 +302,8 @@ impl Objects {
         }
         let image = image.map_or(Vec::new(), |(_, image)| image.to_vec());
         let request = Request::Vdso { raw: self.raw_names, image, offsets: vec![offset] };
-        let (responses, _) = reader.query(&request, &[]).ok()?;
-        let found = symbols(responses).into_iter().next().flatten().map(|(delta, name)| (name.into(), delta));
+        let Ok((responses, _)) = reader.query(&request, &[]) else { return Lookup::Unnamed(None) };
+        let found = symbols(responses).into_iter().next().map_or(Lookup::Unnamed(None), Lookup::from);
         // The image has a few pages, so this limit only guards against wrong offsets.
         if self.vdso.len() < 1 << 16 {
             self.vdso.insert(key, found.clone());
@@ -322,7 +340,7 @@ pub(crate) fn file_ref<'a>(files: &'a Files, id: FileId, mapped: &'a File) -> (F
 }
 
 /// The symbols of a response.
-pub(crate) fn symbols(responses: Vec<(Response, Option<OwnedFd>)>) -> Vec<wire::Lookup> {
+pub(crate) fn symbols(responses: Vec<(Response, Option<OwnedFd>)>) -> Vec<Found> {
     let list = |(response, _)| match response {
         Response::Symbols(list) => list,
         _ => Vec::new(),

@@ -551,8 +551,8 @@ impl Processes {
                 if self.objects.known(id, offset).is_none() {
                     self.objects.resolve(id, &[offset], &mut self.reader);
                 }
-                let found = self.objects.known(id, offset).cloned().flatten();
-                if found.is_none() && matches!(place, Place::Zeros(..)) {
+                let found = self.objects.known(id, offset).cloned().unwrap_or(Lookup::Unnamed(None));
+                if matches!((&found, place), (Lookup::Unnamed(_), Place::Zeros(..))) {
                     return Name::unknown(addr);
                 }
                 Name { path: self.objects.path(id), ..named(addr, self.objects.name(id), found) }
@@ -591,15 +591,15 @@ impl Processes {
     fn jit_name(&mut self, pid: u32, addr: u64) -> Name {
         let known = |processes: &HashMap<u32, Process>, batch| {
             let process = processes.get(&pid).filter(|p| p.jit_batch == batch)?;
-            process.jit.get(&addr).cloned()
+            process.jit.get(&addr).cloned().filter(|found| matches!(found, Lookup::Symbol(..)))
         };
-        let found = known(&self.processes, self.batch).unwrap_or_else(|| {
+        let found = known(&self.processes, self.batch).or_else(|| {
             self.query_jit(pid, vec![addr]);
-            known(&self.processes, self.batch).flatten()
+            known(&self.processes, self.batch)
         });
         let map = self.processes.get(&pid).and_then(|p| p.perf_map.as_ref());
         let module = map.filter(|_| found.is_some()).map(|map| map.name.clone());
-        named(addr, module, found)
+        named(addr, module, found.unwrap_or(Lookup::Unnamed(None)))
     }
 
     /// Requests symbols of JIT code. They are valid in this batch.
@@ -625,8 +625,7 @@ impl Processes {
                         process.perf_map = Some(PerfMap::of(*pid, handle.take()));
                     }
                     let found = object::symbols(responses).into_iter();
-                    let found = found.map(|f| f.map(|(delta, name)| (Arc::from(name), delta)));
-                    let all = found.chain(std::iter::repeat(None));
+                    let all = found.map(Lookup::from).chain(std::iter::repeat(Lookup::Unnamed(None)));
                     process.jit.extend(part.iter().copied().zip(all));
                 }
                 Err(error) => {
@@ -645,8 +644,11 @@ impl Processes {
 }
 
 fn named(addr: u64, module: Option<Arc<str>>, found: Lookup) -> Name {
-    let (symbol, offset) = found.map_or((None, 0), |(name, offset)| (Some(name), offset));
-    Name { addr, module, symbol, offset, path: None }
+    let name = Name { module, ..Name::unknown(addr) };
+    match found {
+        Lookup::Symbol(symbol, offset) => Name { symbol: Some(symbol), offset, ..name },
+        Lookup::Unnamed(in_file) => Name { in_file, ..name },
+    }
 }
 
 /// The address of this process's own vdso.

@@ -54,7 +54,7 @@ use crate::functions::Function;
 use crate::sys;
 use crate::usdt::DescribedProbes;
 use crate::wire::functions::{INSTRUCTIONS, Instructions};
-use crate::wire::{self, Failure, FileRef, Lookup, Request, Response};
+use crate::wire::{self, Failure, FileRef, Found, Request, Response};
 use files::open::{Handle, Root};
 
 use describing::Descriptions;
@@ -316,10 +316,10 @@ impl Server {
         self.send(&Response::Lines(part), None)
     }
 
-    fn symbols(&self, found: Vec<Lookup>) -> io::Result<()> {
+    fn symbols(&self, found: Vec<Found>) -> io::Result<()> {
         let (mut part, mut bytes) = (Vec::new(), 0);
         for found in found {
-            bytes += 16 + found.as_ref().map_or(0, |(_, name)| name.len());
+            bytes += 16 + if let Found::Symbol(_, name) = &found { name.len() } else { 0 };
             part.push(found);
             if bytes > wire::NAMES {
                 self.send(&Response::Symbols(std::mem::take(&mut part)), None)?;

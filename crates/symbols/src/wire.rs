@@ -95,6 +95,21 @@ pub(crate) enum Request {
 /// The result of a lookup: the offset in the symbol, and the symbol's name.
 pub(crate) type Lookup = Option<(u64, String)>;
 
+/// What is known of a place in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// The bytes from the start of the symbol, and its name.
+    Symbol(u64, String),
+    /// No symbol contains it. The address in the file, as its headers have it.
+    Unnamed(Option<u64>),
+}
+
+impl From<Lookup> for Found {
+    fn from(found: Lookup) -> Found {
+        found.map_or(Found::Unnamed(None), |(into, name)| Found::Symbol(into, name))
+    }
+}
+
 /// A packet of the reader's response.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Response {
@@ -113,7 +128,7 @@ pub(crate) enum Response {
     /// The pid in the name of the process's perf map, with the map's handle.
     PerfMap(u32),
     /// The next symbols, in the order of the request.
-    Symbols(Vec<Lookup>),
+    Symbols(Vec<Found>),
     /// The next functions. Their instructions follow, so a function with instructions is the last one of its packet.
     Functions(Vec<Function>),
     /// The next instructions of the last function.
@@ -368,11 +383,15 @@ impl Response {
             Response::Symbols(list) => {
                 w.u8(8);
                 w.list(list, |w, found| match found {
-                    None => w.u8(0),
-                    Some((delta, name)) => {
+                    Found::Unnamed(None) => w.u8(0),
+                    Found::Symbol(delta, name) => {
                         w.u8(1);
                         w.u64(*delta);
                         w.bytes(name.as_bytes());
+                    }
+                    Found::Unnamed(Some(address)) => {
+                        w.u8(2);
+                        w.u64(*address);
                     }
                 });
             }
@@ -461,9 +480,11 @@ impl Response {
                     (start < end).then_some(Mapping { start, end, offset, backing, is_code })
                 })?),
                 7 => Response::PerfMap(r.u32()?),
-                8 => Response::Symbols(r.list(|r| match r.flag()? {
-                    false => Some(None),
-                    true => Some(Some((r.u64()?, r.text()?))),
+                8 => Response::Symbols(r.list(|r| match r.u8()? {
+                    0 => Some(Found::Unnamed(None)),
+                    1 => Some(Found::Symbol(r.u64()?, r.text()?)),
+                    2 => Some(Found::Unnamed(Some(r.u64()?))),
+                    _ => None,
                 })?),
                 9 => match (r.flag()?, r.flag()?, r.text()?) {
                     (true, is_temporary, why) => Response::End(Some(Failure { why, is_temporary })),
@@ -546,7 +567,11 @@ mod tests {
             Response::Python(u64::MAX),
             Response::Lines(vec![Vec::new(), vec![SourceFrame::default(), named]]),
             Response::Describing(vec![1, u32::MAX]),
-            Response::Symbols(vec![None, Some((5, "name".into()))]),
+            Response::Symbols(vec![
+                Found::Unnamed(None),
+                Found::Symbol(5, "name".into()),
+                Found::Unnamed(Some(u64::MAX)),
+            ]),
             Response::End(None),
             Response::End(Some("why".into())),
             Response::End(Some(Failure { why: "busy".into(), is_temporary: true })),

@@ -25,6 +25,7 @@ tests! {
     a_file_system_that_never_answers_does_not_block_the_tracer
     only_the_perf_map_of_the_process_itself_is_used files_are_opened_in_the_root_of_the_process
     names_of_symbols_files_and_jit_code_are_escaped
+    addresses_without_a_symbol_are_places_in_the_file
 }
 
 /// One call of each program, with its stack.
@@ -177,9 +178,42 @@ fn hostile_debug_links_are_not_followed() -> Verdict {
     let o = dtrace(&words.iter().map(String::as_str).collect::<Vec<_>>()).code(0);
     assert_eq!(o.err, "", "{o:?}");
     assert_eq!(frame(&o, "good"), format!("dtsym_good`named+{AFTER_CALL:#x}"));
-    for name in names[1..].iter().chain(&["large"]) {
-        assert_eq!(frame(&o, name), format!("dtsym_{name}`{:#x}", TEXT + AFTER_CALL), "{o:?}");
+    for name in &names[1..] {
+        assert_eq!(frame(&o, name), format!("dtsym_{name}+{:#x}", TEXT + AFTER_CALL), "{o:?}");
     }
+    // It is not read.
+    assert_eq!(frame(&o, "large"), format!("dtsym_large`{:#x}", TEXT + AFTER_CALL), "{o:?}");
+    Pass
+}
+
+fn addresses_without_a_symbol_are_places_in_the_file() -> Verdict {
+    let place = TestDir::new("places");
+    let program = place.program("bare", &one_call());
+    // The text is at another offset of the file than its address.
+    let at = TEXT + AFTER_CALL;
+    let run = |more: &[&str], script: &str| {
+        let mut words = vec!["-q", "-c", &program, "-n", script];
+        words.extend(more);
+        dtrace(&words).code(0)
+    };
+    const SCRIPT: &str = "syscall::getppid:entry /pid == $target/ { ustack(1); uaddr(ucaller); usym(ucaller); umod(ucaller); }";
+    let o = run(&[], SCRIPT);
+    let words: Vec<&str> = o.out.split_whitespace().collect();
+    let in_file = format!("dtsym_bare+{at:#x}");
+    assert_eq!(words[0], in_file, "{o:?}");
+    let o = run(&["-x", "uaddrs=address"], SCRIPT);
+    assert_eq!(o.out.split_whitespace().next(), Some(&*format!("dtsym_bare`{at:#x}")), "{o:?}");
+    let o = run(&["--format", "json"], SCRIPT);
+    assert!(
+        o.out.contains(&format!(
+            "\"object\":\"dtsym_bare\",\"path\":\"{program}\",\"fileaddress\":\"{at:#x}\""
+        )),
+        "{o:?}"
+    );
+    let folded = place.0.join("x.folded").display().to_string();
+    let count = "syscall::getppid:entry /pid == $target/ { @[ustack(1)] = count(); }";
+    run(&["--flame", &folded], count);
+    assert_eq!(std::fs::read_to_string(&folded).unwrap(), format!("{in_file} 1\n"));
     Pass
 }
 

@@ -86,6 +86,8 @@ fn frame(o: &mut Object<'_>, symbol: &Symbol) {
     if let Some(symbol) = &name.symbol {
         o.text(key!("symbol"), symbol);
         o.unsigned(key!("offset"), name.offset);
+    } else if let Some(in_file) = name.in_file {
+        address(o.member(key!("fileaddress")), in_file);
     }
     o.some_text(key!("file"), name.file.as_deref().unwrap_or_default());
     o.some_unsigned(key!("line"), name.line);

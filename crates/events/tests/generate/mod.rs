@@ -103,6 +103,7 @@ impl Generator {
         (name.path, name.file) = (self.option(Self::shared), self.option(Self::shared));
         name.line = self.option(|g| g.number() as u32);
         (name.inlined, name.interpreted) = (self.flag(), self.flag());
+        name.in_file = self.option(Self::number);
         let form = self.pick(&[AddrForm::Symbol, AddrForm::Function, AddrForm::Module, AddrForm::Address]);
         Symbol::new(self.number(), self.option(|g| g.number() as u32), form, name)
     }

@@ -89,13 +89,13 @@ impl Processes {
 
     /// The symbol at an offset of the vdso of a process of 32 bits. One that has ended had the kernel's.
     pub(super) fn narrow_vdso_symbol(&mut self, pid: u32, offset: u64) -> Lookup {
-        let hash = match self.read_narrow_vdso(pid) {
-            CodeSource::Vdso32(hash) => hash,
-            _ if self.vdsos.len() == 1 => *self.vdsos.keys().next()?,
-            _ => return None,
+        let read = match self.read_narrow_vdso(pid) {
+            CodeSource::Vdso32(hash) => self.vdsos.get_key_value(&hash),
+            _ if self.vdsos.len() == 1 => self.vdsos.iter().next(),
+            _ => None,
         };
-        let image = self.vdsos.get(&hash)?;
-        self.objects.vdso(offset, Some((hash, image)), &mut self.reader)
+        let Some((hash, image)) = read else { return Lookup::Unnamed(None) };
+        self.objects.vdso(offset, Some((*hash, image)), &mut self.reader)
     }
 
     /// The table by which stacks are walked through code. `None`: it has none.

@@ -22,7 +22,7 @@ use crate::frames::FrameTable;
 use crate::functions::{FileFunctions, FunctionQuery, SymbolSource};
 use crate::usdt::DescribedProbes;
 use crate::wire::functions::Running;
-use crate::wire::{Failure, FileRef, Lookup};
+use crate::wire::{Failure, FileRef, Found, Lookup};
 use files::open::{Handle, OpenError, Root};
 use proc::maps::{self, Backing};
 
@@ -180,7 +180,7 @@ impl Indexes {
         root: Option<Root>,
         raw: bool,
         offsets: &[u64],
-    ) -> Result<Vec<Lookup>, Failure> {
+    ) -> Result<Vec<Found>, Failure> {
         let key = Key::File(file.number);
         let mut index = match self.take(key) {
             Some(Index::File(index)) => index,
@@ -208,7 +208,7 @@ impl Indexes {
             }
         }
         self.insert(key, Index::File(index));
-        Ok(shown(found, raw))
+        Ok(shown(found, &addrs, raw))
     }
 
     /// The table that is compressed in a file.
@@ -417,28 +417,26 @@ impl Indexes {
         // A file whose symbols cannot be read has its probes all the same.
         let found = self.symbols(file, handle, root, true, &offsets).unwrap_or_default();
         for (site, found) in sites.iter_mut().zip(found) {
-            site.function =
-                found.map(|(into, raw)| (demangle::names(in_source(raw)).shown().to_owned(), into));
+            if let Found::Symbol(into, raw) = found {
+                site.function = Some((demangle::names(in_source(raw)).shown().to_owned(), into));
+            }
         }
         Ok(DescribedProbes { sites, providers })
     }
 
     /// The symbols at offsets of the vdso: see [`Request::Vdso`](crate::wire::Request::Vdso).
-    pub(super) fn vdso(
-        &mut self,
-        raw: bool,
-        image: Vec<u8>,
-        offsets: &[u64],
-    ) -> Result<Vec<Lookup>, Failure> {
+    pub(super) fn vdso(&mut self, raw: bool, image: Vec<u8>, offsets: &[u64]) -> Result<Vec<Found>, Failure> {
         let read = |indexes: &mut Self, image: Vec<u8>| -> Result<FileIndex, Failure> {
             let elf = Elf::open(Rc::new(image)).map_err(of_elf)?;
             Ok(FileIndex { own: indexes.table(&elf)?, elf, debug: Debug::None })
         };
-        let find = |index: &FileIndex| -> Vec<Lookup> {
-            offsets.iter().map(|o| index.own.find(index.elf.address(*o)?)).collect()
+        let find = |index: &FileIndex| -> Vec<Found> {
+            let addrs: Vec<Option<u64>> = offsets.iter().map(|o| index.elf.address(*o)).collect();
+            let found = addrs.iter().map(|addr| index.own.find((*addr)?)).collect();
+            shown(found, &addrs, raw)
         };
         if !image.is_empty() {
-            return Ok(shown(find(&read(self, image)?), raw));
+            return Ok(find(&read(self, image)?));
         }
         let index = match self.take(Key::Vdso) {
             Some(Index::File(index)) => index,
@@ -446,7 +444,7 @@ impl Indexes {
         };
         let found = find(&index);
         self.insert(Key::Vdso, Index::File(index));
-        Ok(shown(found, raw))
+        Ok(found)
     }
 
     /// The symbols of JIT code at these addresses, and the process's perf map if it was located
@@ -457,7 +455,7 @@ impl Indexes {
         start: u64,
         held: Option<Handle>,
         addrs: &[u64],
-    ) -> (Vec<Lookup>, Option<(u32, Handle)>) {
+    ) -> (Vec<Found>, Option<(u32, Handle)>) {
         let key = Key::Process(pid, start);
         let mut map = match self.take(key) {
             Some(Index::PerfMap(map)) => map,
@@ -480,7 +478,7 @@ impl Indexes {
             }
         }
         self.insert(key, Index::PerfMap(map));
-        (found, fresh)
+        (found.into_iter().map(Found::from).collect(), fresh)
     }
 }
 
@@ -517,10 +515,13 @@ fn of_elf(error: ElfError) -> Failure {
     }
 }
 
-/// Demangles the names unless mangled ones are requested.
-fn shown(found: Vec<Lookup>, raw: bool) -> Vec<Lookup> {
-    let shown = |(delta, name)| (delta, if raw { name } else { demangled(name) });
-    found.into_iter().map(|f| f.map(shown)).collect()
+/// Demangles the names unless mangled ones are requested. What has none is at one of these addresses.
+fn shown(found: Vec<Lookup>, addrs: &[Option<u64>], raw: bool) -> Vec<Found> {
+    let shown = |(found, addr): (Lookup, &Option<u64>)| match found {
+        Some((delta, name)) => Found::Symbol(delta, if raw { name } else { demangled(name) }),
+        None => Found::Unnamed(*addr),
+    };
+    found.into_iter().zip(addrs).map(shown).collect()
 }
 
 /// Opens a file by its handle, otherwise by its path if that still names the same file: one with the
