@@ -444,10 +444,6 @@ impl<'t> Decoder<'t, '_> {
             Raw::Str(text, _) | Raw::Name(text, _) => Some(text.into()),
             Raw::Made(text) => Some(text.into_vec().into()),
             Raw::Address(text, _) => Some(text.as_bytes().to_vec().into()),
-            Raw::Int(int) => {
-                let bytes = if int.is_beyond() { 8 } else { usize::from(int.size) };
-                Some(data.get(field.offset as usize..)?.get(..bytes)?.into())
-            }
             _ => None,
         }
     }
@@ -461,6 +457,10 @@ impl<'t> Decoder<'t, '_> {
             Raw::Str(text, _) | Raw::Name(text, _) => Some(text.into()),
             Raw::Made(text) => Some(text.into_vec().into()),
             Raw::Address(text, _) => Some(text.as_bytes().to_vec().into()),
+            Raw::Int(int) => {
+                let bytes = if int.is_beyond() { 8 } else { usize::from(int.size) };
+                Some(data.get(field.offset as usize..)?.get(..bytes)?.into())
+            }
             _ => Some(data.get(field.offset as usize..)?.get(..field.datum.size() as usize)?.into()),
         }
     }

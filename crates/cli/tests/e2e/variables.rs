@@ -59,14 +59,14 @@ fn a_variable_holds_64_bits_whatever_its_type() -> Verdict {
     // A value that fits the type, be it read as signed or as unsigned, prints as one of the type; the others whole.
     let o = dtrace(&[
         "-qn",
-        "int s; unsigned u; char c; BEGIN { s = 4294967295; u = -1; c = 200; printf(\"%d %u %x %d %u %x %d\\n\", \
-           s, s, s, u, u, u, c); s = -2147483649; printf(\"%d %x\\n\", s, s); print(s); s = 7; print(s); exit(0); }",
+        "enum two { A, B } e; int s; unsigned u; char c; BEGIN { s = 4294967295; u = -1; c = 200; printf(\"%d %u %x %d %u %x %d\\n\", \
+           s, s, s, u, u, u, c); s = -2147483649; printf(\"%d %x\\n\", s, s); print(s); s = 7; print(s); e = B; print(e); exit(0); }",
     ])
     .code(0);
     assert_eq!(
         o.out,
         "-1 4294967295 ffffffff 4294967295 4294967295 ffffffff -56\n-2147483649 ffffffff7fffffff\n\
-                int 0xffffffff7fffffff\nint 0x7\n\n",
+                int 0xffffffff7fffffff\nint 0x7\nenum two B\n\n",
         "{o:?}"
     );
     // The columns are those of the type.
