@@ -33,7 +33,7 @@ fn complain_all(messages: Vec<String>) -> u8 {
 const FEWEST_DESCRIPTORS: usize = 8;
 
 /// Bytes of address space without which reading the kernel's types or symbols would end in an abort.
-const LEAST_MEMORY: u64 = 24 << 20;
+const LEAST_MEMORY: u64 = 32 << 20;
 
 /// An error where the user's limits are so low that probes would seem not to exist, or that there is no memory to say anything.
 fn limits_suffice() -> Result<(), String> {

@@ -31,6 +31,9 @@ pub const SCRATCH: u64 = 0x5d01 << 48;
 /// Bits of an offset in scratch memory.
 pub const SCRATCH_BITS: u32 = 22;
 
+/// Bytes of a firing's scratch memory, and of a buffer behind it that is as long as that of a clause.
+const SCRATCH_MAX: u32 = 960 << 10;
+
 /// The most clauses of a module for whose kept memory there is space, beside that of the running clause. Where more keep some,
 /// the last of them may fault for want of it.
 const KEEPERS_MAX: u32 = 7;
@@ -145,7 +148,7 @@ impl Module {
     }
 
     /// How many clauses keep scratch memory.
-    pub fn keepers(&self) -> u32 {
+    fn keepers(&self) -> u32 {
         self.clauses.iter().filter(|c| self.keeps_scratch(&c.func)).count() as u32
     }
 
@@ -158,9 +161,11 @@ impl Module {
         fixed + if dynamic { self.scratchsize } else { 0 }
     }
 
-    /// The most bytes that the clauses of a firing keep.
+    /// The most bytes that the clauses of a firing keep; 0 where none keeps any.
     pub fn scratch_kept(&self) -> u32 {
-        self.scratch_frame().saturating_mul(self.keepers().min(KEEPERS_MAX))
+        let frame = self.scratch_frame();
+        let left = SCRATCH_MAX.saturating_sub(frame.saturating_mul(2));
+        frame.saturating_mul(self.keepers().min(KEEPERS_MAX)).min(left)
     }
 
     /// The bytes at the start of a clause's scratch memory that are assigned at compile time:

@@ -11,8 +11,8 @@
 //!  stage    a buffer for an object that is copied to a variable
 //!  frame    where clauses keep scratch memory for those behind them: the state of the firing's scratch memory
 //!  scratch  memory of fixed-size copies and of alloca(); after what earlier clauses of the firing keep. Where alloca() is used,
-//!           as much again follows, because the verifier combines the greatest length with the highest offset. copyout() uses
-//!           that second half as a buffer
+//!           as much again as a clause may take follows, because the verifier combines the greatest length with the highest
+//!           offset. copyout() uses that second part as a buffer
 //! ```
 
 use dif::ir::{Clause, Function, Module, Op, Scope, Space, Ty, Value, VarTy};
@@ -21,8 +21,8 @@ use dif::memory::{SCRATCH, SCRATCH_BITS};
 use crate::mir::{Builder, Size, V};
 use crate::routines::{SlotRef, near};
 
-/// Begins the scratch memory of a firing, in the slot with this number: nothing is kept, and it has an address that no
-/// firing had before it, on any CPU, for the time in which 2^26 firings use the slot.
+/// Begins the scratch memory of a firing, in the slot with this number: nothing is kept, and its address has a
+/// serial number: no firing has that of an earlier one in this slot for 2^26 firings, and those of other slots are far away.
 pub fn begin_scratch(b: &mut Builder, memory: &DMemory, slot: SlotRef) {
     let Some(frame) = memory.frame else { return };
     let (words, at) = near(b, slot.address, frame, FRAME_BYTES);
@@ -69,6 +69,8 @@ pub struct DMemory {
     pub scratch: u32,
     /// Bytes of scratch memory, of all clauses of a firing.
     pub cap: u32,
+    /// Bytes of scratch memory that a clause may take.
+    pub each: u32,
     /// Bytes up to which clauses may keep scratch memory: behind them there is space for one that takes all it may.
     pub kept: u32,
     /// The words of [`FRAME_SERIAL`] and those after it, if a clause keeps scratch memory.
@@ -221,12 +223,12 @@ pub(crate) fn lay_out(module: &Module, needs: Needs, this: u32, end: &mut u32) -
     let cap = kept.saturating_add(each);
     // One more word: see `maps::object_space`.
     let bytes = if needs.dynamic {
-        cap.saturating_mul(2).saturating_add(8)
+        cap.saturating_add(each).saturating_add(8)
     } else if cap > 0 {
         cap.saturating_add(8)
     } else {
         0
     };
     let scratch = take(bytes);
-    (DMemory { word, stage, scratch, cap, kept, frame }, objects)
+    (DMemory { word, stage, scratch, cap, each, kept, frame }, objects)
 }

@@ -528,8 +528,8 @@ impl Clause<'_, '_> {
                 let off = self.b.sub(to, start);
                 let len = match len {
                     Operand::Imm(0) => return,
-                    Operand::Imm(n) if n as u64 <= u64::from(d_memory.cap) => {
-                        // A constant length does not need the second half.
+                    Operand::Imm(n) if n as u64 <= u64::from(d_memory.each) => {
+                        // A constant length does not need the second part.
                         self.b.br(Jmp::Gt, off, d_memory.cap - n as u32, bad_dst);
                         Operand::Imm(n)
                     }
@@ -540,7 +540,7 @@ impl Clause<'_, '_> {
                     }
                     Operand::V(len) => {
                         self.b.br(Jmp::Eq, len, 0, done);
-                        self.b.br(Jmp::Gt, len, d_memory.cap, bad_dst);
+                        self.b.br(Jmp::Gt, len, d_memory.each, bad_dst);
                         self.b.br(Jmp::Gt, off, d_memory.cap, bad_dst);
                         Operand::V(len)
                     }
@@ -605,7 +605,7 @@ impl Clause<'_, '_> {
 
     // ---- memory of the process
 
-    /// The bytes are copied through the second half of scratch memory.
+    /// The bytes are copied through the second part of scratch memory.
     pub(crate) fn copy_out(&mut self, src: Value, addr: Value, len: Value) {
         let (bad_src, bad) = (self.bad(src), self.bad(addr));
         let full = self.fault(FaultKind::NoScratch, Operand::Imm(0));

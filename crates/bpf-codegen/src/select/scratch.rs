@@ -38,16 +38,20 @@ impl Clause<'_, '_> {
         self.origin = Operand::V(self.b.copy(origin));
         let before = self.b.load(Size::B8, words, word(at, if later { FRAME_BASE } else { FRAME_KEPT }));
         let (base, fits) = (self.b.copy(before), self.b.label());
-        // Always so: alloca() keeps no more. The verifier does not know it.
+        // Always so, which the verifier does not know.
         self.b.br(Jmp::Le, base, kept, fits);
-        self.b.set(base, 0);
+        self.b.set(base, i64::from(kept));
         self.b.bind(fits);
         let top = self.b.add(base, fixed);
         let top = self.b.copy(top);
         if !later {
             self.b.store(Size::B8, words, word(at, FRAME_BASE), base);
             if self.keeps {
-                self.b.store(Size::B8, words, word(at, FRAME_KEPT), top);
+                let (end, within) = (self.b.copy(top), self.b.label());
+                self.b.br(Jmp::Le, end, kept, within);
+                self.b.set(end, i64::from(kept));
+                self.b.bind(within);
+                self.b.store(Size::B8, words, word(at, FRAME_KEPT), end);
             }
         }
         (self.base, self.top) = (Operand::V(base), Operand::V(top));

@@ -49,7 +49,7 @@ const fn act_not_on_linux(name: Text, why: Text) -> FunctionRow {
 /// Every function.
 #[rustfmt::skip]
 pub const FUNCTIONS: &[FunctionRow] = &[
-    mem("alloca", "void *", "size_t", MemoryCall::Alloca, "n", "take n bytes of scratch memory, which are there to the end of the clause or, if a variable has their address, of the firing"),
+    mem("alloca", "void *", "size_t", MemoryCall::Alloca, "n", "take n bytes of scratch memory, for the clause or, if a variable has its address, for the firing"),
     agg("avg", "@", Aggregating::Avg, "x", "average"),
     call("basename", "string", "string", "path", "last component of a path"),
     mem("bcopy", "void", "void *, void *, size_t", MemoryCall::Bcopy, "from, to, n", "copy n bytes from kernel memory, a variable or scratch memory to scratch memory"),

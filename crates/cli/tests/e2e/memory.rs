@@ -212,6 +212,20 @@ fn scratch_memory_in_a_variable_lives_as_long_as_the_firing() -> Verdict {
         format!("{} BEGIN {{ exit(0); }}", "BEGIN { trace(*(int *)alloca(4000) * 0); } ".repeat(100));
     let o = begin(&script);
     assert_eq!((o.out.matches('0').count(), &*o.err), (100, ""), "{o:?}");
+    // Beyond what there is space for, the last clauses fault, and nothing that is kept is overwritten.
+    let more = "BEGIN { this->q = (long *)alloca(64); *this->q = 1; trace(e[1].x); } ".repeat(9);
+    let script = format!(
+        "struct s {{ long x; }}; struct s e[int]; BEGIN {{ this->p = (long *)alloca(64); *this->p = 7; trace(e[1].x); }}
+         {more} BEGIN {{ printf(\"|%d\\n\", *this->p); exit(0); }}"
+    );
+    let o = dtrace(&["-q", "-x", "scratchsize=64", "-x", "faultlines=all", "-n", &script]).code(0);
+    assert!(o.out.ends_with("|7\n\n"), "{o:?}");
+    assert!(o.err.lines().count() >= 1 && o.err.lines().all(|l| l.contains("out of scratch space")), "{o:?}");
+    // A clause that keeps something takes all it may, at the greatest size too.
+    let script = "BEGIN { this->p = (char *)alloca(262144); this->p[262143] = 5; } BEGIN { this->q = (char *)alloca(8); this->q[7] = 2; }
+         BEGIN { printf(\"%d %d\\n\", this->p[262143], this->q[7]); exit(0); }";
+    let o = dtrace(&["-q", "-x", "scratchsize=256k", "-n", script]).code(0);
+    assert_eq!(o.out, "5 2\n\n", "{o:?}");
     // What ERROR keeps is gone behind it, and what the clauses of the firing keep is not.
     let o = begin(
         "BEGIN { this->p = (int *)alloca(8); *this->p = 4; trace(*(int *)0); } BEGIN { trace(*(int *)0); }

@@ -291,7 +291,7 @@ fn too_few_descriptors_are_told_from_a_kernel_that_lacks_something() -> Verdict 
 }
 
 fn too_little_address_space_has_a_message() -> Verdict {
-    let wrapper = ["sh", "-c", "ulimit -v 24000; exec \"$0\" \"$@\""];
+    let wrapper = ["sh", "-c", "ulimit -v 31000; exec \"$0\" \"$@\""];
     let Some(o) = under(&wrapper, &["-qn", "syscall:::entry { @[execname] = count(); }"]) else {
         return Skip("no shell".into());
     };
@@ -301,7 +301,7 @@ fn too_little_address_space_has_a_message() -> Verdict {
     }
     let o = o.code(1);
     let says =
-        "dtrace: could not enable tracing: less than 24 MiB of memory are allowed: raise `ulimit -v`\n";
+        "dtrace: could not enable tracing: less than 32 MiB of memory are allowed: raise `ulimit -v`\n";
     assert_eq!(o.err, says, "{o:?}");
     Pass
 }

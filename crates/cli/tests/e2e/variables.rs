@@ -86,6 +86,10 @@ fn keys_of_variables_are_whole() -> Verdict {
     .code(0);
     assert!(o.out.starts_with("4294967297 1\n1 2\n4294967298\n"), "{o:?}");
     assert!(o.out.contains("4294967296 |@@@@@@@@@@@@@@@@@@@@                     1 "), "{o:?}");
+    // Values that print alike are one row, in several aggregations too.
+    let script = "int x; BEGIN { x = -1; @a[x] = sum(1); @b[x] = sum(1); x = 4294967295; @a[x] = sum(10); @b[x] = sum(10); exit(0); } \
+                  END { printa(\"%d %@d %@d\\n\", @a, @b); printa(\"%d %@d\\n\", @a); }";
+    assert_eq!(dtrace(&["-qn", script]).code(0).out.trim(), "-1 11 11\n-1 11");
     let o = dtrace(&[
         "--format",
         "json",

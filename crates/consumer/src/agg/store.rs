@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use events::Int;
 use plane::desc::{AddrForm, AggDesc, AggFunc, AggId, Datum};
 use plane::stacks::Stack;
 
@@ -158,7 +159,8 @@ pub(crate) struct Aggregation {
     pub(crate) entries: HashMap<Key, Entry>,
     /// A `printa()` has printed it, so it is not printed at the end.
     pub(crate) printed: bool,
-    /// Columns that are aggregated by symbol or module: offset, datum.
+    /// Columns of which several values are one: those that are aggregated by symbol or module, and those of variables, which
+    /// print two numbers alike where their type has too few bits to tell them apart. Offset, datum.
     folded: Vec<(usize, Datum)>,
     /// When the stacks in the key are fetched.
     stacks: Stacks,
@@ -227,6 +229,7 @@ impl Store {
             .iter()
             .filter(|field| match field.datum {
                 Datum::KernelAddr(form) | Datum::UserAddr(form) => form != AddrForm::Address,
+                Datum::Whole { .. } => true,
                 _ => false,
             })
             .map(|field| (field.offset as usize, field.datum))
@@ -292,17 +295,20 @@ impl Store {
         } else {
             folded.extend_from_slice(key);
             for (at, datum) in &agg.folded {
-                let (pid, form) = match *datum {
-                    Datum::UserAddr(form) => (words_at(key, at + 8).map(|p| p as u32), form),
-                    Datum::KernelAddr(form) => (None, form),
-                    _ => continue,
-                };
-                let Some(addr) = words_at(key, *at) else {
+                let Some(word) = words_at(key, *at) else {
                     continue;
                 };
-                let start = starts.get(pid, addr, form, symbols);
+                let one = match *datum {
+                    Datum::UserAddr(form) => {
+                        let pid = words_at(key, at + 8).map(|p| p as u32);
+                        starts.get(pid, word, form, symbols)
+                    }
+                    Datum::KernelAddr(form) => starts.get(None, word, form, symbols),
+                    Datum::Whole { size, signed } => Int::whole(word, size, signed).bits,
+                    _ => continue,
+                };
                 if let Some(place) = folded.get_mut(*at..at + 8) {
-                    place.copy_from_slice(&start.to_le_bytes());
+                    place.copy_from_slice(&one.to_le_bytes());
                 }
             }
             &folded

@@ -250,6 +250,11 @@ impl Frame<'_> {
         }
         let fits =
             |d_memory: Option<&mut [u8]>| d_memory.is_some_and(|d_memory| d_memory.len() as u64 >= len);
+        // No copy is longer than what one clause takes.
+        let is_scratch = matches!(place(to), Place::Scratch(..));
+        if is_scratch && len > u64::from(self.module.scratch_frame()) {
+            return bad(to);
+        }
         if !fits(self.memory().d_memory(space, to)) {
             return bad(to);
         }

@@ -223,8 +223,8 @@ impl<'m> Interpreter<'m> {
     /// The scratch memory of the next firing.
     fn scratch(&self, state: &mut State) -> Scratch {
         state.firings += 1;
-        let serial = if self.module.keepers() > 0 { state.firings } else { 0 };
         let keeps_at_most = u64::from(self.module.scratch_kept());
+        let serial = if keeps_at_most > 0 { state.firings & SERIALS } else { 0 };
         Scratch { serial, memory: Vec::new(), kept: 0, keeps_at_most }
     }
 
@@ -248,7 +248,7 @@ impl<'m> Interpreter<'m> {
         scratch.memory.resize(top + module.scratchsize as usize, 0);
         let keeps = module.keeps_scratch(&clause.func);
         if keeps {
-            scratch.kept = top;
+            scratch.kept = top.min(scratch.keeps_at_most as usize);
         }
         let frame = Frame {
             module,
@@ -271,6 +271,9 @@ impl<'m> Interpreter<'m> {
         Some(frame.run())
     }
 }
+
+/// The serial numbers of firings: see [`crate::memory`].
+const SERIALS: u64 = (1 << 26) - 1;
 
 /// The scratch memory of a firing.
 struct Scratch {
