@@ -176,6 +176,13 @@ impl Sink for Results {
             Printed::Json(json) => json.flush(),
         }
     }
+
+    fn aborted(&mut self) {
+        match &mut self.printed {
+            Printed::Text(text) => text.aborted(),
+            Printed::Json(json) => json.aborted(),
+        }
+    }
 }
 
 impl Write for Output {

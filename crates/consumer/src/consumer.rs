@@ -260,16 +260,29 @@ impl<S: Sink> Consumer<S> {
         self.state.stacks.keep(stacks, now, || read(&store).named_stacks());
     }
 
-    /// Every record with a time before `until` has been consumed.
-    pub fn drained(&mut self, until: u64) {
+    /// Every record with a time before `until` has been consumed, and it is `now` by the clock of the records. What waits for
+    /// a second to pass needs only the latter: `until` stays where it is while a speculation is open.
+    pub fn drained(&mut self, until: u64, now: u64) {
         self.state.stacks.drained(until);
         let State { faults, failures, .. } = &mut self.state;
-        let (faults, failures) = (faults.due(until), failures.due(until));
-        self.report_counted(faults, failures);
+        let (faults, failures) = (faults.due(now), failures.due(now));
+        self.report_errors(faults, failures);
     }
 
-    /// Reports errors of clauses that were counted.
-    fn report_counted(&mut self, faults: Vec<Counted<Fault<'static>>>, failures: Vec<Counted<String>>) {
+    /// Reports all errors of clauses that were only counted so far: nothing is known to come that would report them.
+    pub fn report_counted(&mut self) {
+        let State { faults, failures, .. } = &mut self.state;
+        let (faults, failures) = (faults.rest(), failures.rest());
+        self.report_errors(faults, failures);
+    }
+
+    /// Tracing has ended, and there is no [`Consumer::finish`], or it failed: reports what was counted until now.
+    pub fn abort(&mut self) {
+        self.report_counted();
+        self.out.sink_mut().aborted();
+    }
+
+    fn report_errors(&mut self, faults: Vec<Counted<Fault<'static>>>, failures: Vec<Counted<String>>) {
         for Counted { mut first, count, .. } in faults {
             first.count = count;
             self.out.report(&Event::Fault(first));
@@ -324,9 +337,7 @@ impl<S: Sink> Consumer<S> {
     pub fn finish(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.snapshot(source)?;
         self.dropped([], source.now());
-        let State { faults, failures, .. } = &mut self.state;
-        let (faults, failures) = (faults.rest(), failures.rest());
-        self.report_counted(faults, failures);
+        self.report_counted();
         self.out.send(&Event::Stop)?;
         self.deliver(source, Occasion::End)
     }

@@ -2,8 +2,8 @@
 //!
 //! A clause may fault at each firing, thousands of times a second, and whoever makes it fire may be no friend; so may an action fail
 //! that the consumer performs. The first [`FIRST`] errors of a clause are delivered as they are. The others are counted, and a second
-//! after the last one that was delivered the first of them is delivered with their number; so is the rest at the end. Seconds are
-//! those of the records.
+//! after the last one that was delivered the first of them is delivered with their number; so is the rest at the end, however
+//! tracing ends. Seconds are those of the clock of the records.
 
 use std::collections::HashMap;
 

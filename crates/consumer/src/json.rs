@@ -284,10 +284,6 @@ impl<W: Output + Send> Sink for Json<W> {
                     false => self.out.note(message),
                 }
             }
-            Event::Notice(notice) if notice.kind == NoticeKind::Unresponsive => {
-                self.out.sum_up();
-                self.notice(notice);
-            }
             Event::Notice(notice) => self.notice(notice),
             Event::Report(text) => self.line("report", |o| o.text(key!("text"), text)),
             Event::Interrupt => self.line("interrupt", |_| {}),
@@ -307,6 +303,10 @@ impl<W: Output + Send> Sink for Json<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush_with_messages()
+    }
+
+    fn aborted(&mut self) {
+        self.out.sum_up();
     }
 }
 

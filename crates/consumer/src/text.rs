@@ -38,8 +38,8 @@ use std::sync::Arc;
 
 use diagnostics::control;
 use events::{
-    Action, Aggregation, Argument, Calls, Event, Field as EventField, Firing, Flow, Format, NoticeKind,
-    Occasion, Probe, Record, Row, Sink, SinkError,
+    Action, Aggregation, Argument, Calls, Event, Field as EventField, Firing, Flow, Format, Occasion, Probe,
+    Record, Row, Sink, SinkError,
 };
 
 use crate::message::Message;
@@ -340,12 +340,7 @@ impl<W: Output + Send> Sink for Text<W> {
             }
             // What is stored may have no end.
             Event::Suppressed(suppressed) => self.out.note(suppressed.into()),
-            Event::Notice(notice) => {
-                if notice.kind == NoticeKind::Unresponsive {
-                    self.out.sum_up();
-                }
-                self.out.note(notice.into());
-            }
+            Event::Notice(notice) => self.out.note(notice.into()),
             Event::Interrupt | Event::Stop => {
                 if let Event::Stop = event {
                     self.out.sum_up();
@@ -367,5 +362,9 @@ impl<W: Output + Send> Sink for Text<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush_with_messages()
+    }
+
+    fn aborted(&mut self) {
+        self.out.sum_up();
     }
 }

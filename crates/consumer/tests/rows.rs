@@ -351,6 +351,28 @@ fn faults_produce_messages_and_no_rows() {
     assert!(s.messages().is_empty());
 }
 
+/// What is complete may stand still, while a speculation is open; and a session may end without its regular end.
+#[test]
+fn counted_faults_are_reported_each_second_by_the_clock_and_where_tracing_is_aborted() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut s = Session::new(Options::default());
+    let epid = s.traces(&probe(1, "dtrace:::BEGIN"), &[I64]);
+    let mut messages = |faults: usize, then: &dyn Fn(&mut Consumer<_>)| {
+        (0..faults).for_each(|_| s.fault(epid, 4, 2, 24, 0));
+        s.drain();
+        then(&mut s.consumer);
+        s.messages()
+    };
+    assert_eq!(messages(8, &|consumer| consumer.drained(0, SECOND - 1)).len(), 5);
+    let counted = messages(0, &|consumer| consumer.drained(0, SECOND));
+    assert!(matches!(&counted[..], [one] if one.starts_with("3 more errors")), "{counted:?}");
+    let counted = messages(2, &|consumer| consumer.report_counted());
+    assert!(matches!(&counted[..], [one] if one.starts_with("2 more errors")), "{counted:?}");
+    let counted = messages(4, &|consumer| consumer.abort());
+    assert!(matches!(&counted[..], [one] if one.starts_with("4 more errors")), "{counted:?}");
+    assert!(messages(0, &|consumer| consumer.abort()).is_empty());
+}
+
 #[test]
 fn damaged_records_are_reported_and_skipped() {
     let mut s = Session::new(quiet());

@@ -3,8 +3,8 @@
 
 use consumer::{Json, Text};
 use events::{
-    Action, Argument, Effect, Encoder, Event, Format, Int, ReadError, Reader, Setting, SettingValue, Sink,
-    Suppressed, Value,
+    Action, Argument, Effect, Encoder, Event, Format, Int, Notice, NoticeKind, ReadError, Reader, Setting,
+    SettingValue, Sink, Suppressed, Value,
 };
 
 use crate::common::Memory;
@@ -117,5 +117,29 @@ fn suppressed_firings_are_summed_up_where_tracing_stops() {
         }
         let counts = String::from_utf8_lossy(&json.output().text).matches("\"suppressed\",").count();
         assert_eq!(counts, 3);
+    }
+}
+
+/// With `-w` a session goes on after an alarm, and there are more firings to count.
+#[test]
+fn suppressed_firings_are_summed_up_where_tracing_is_aborted_and_not_at_an_alarm() {
+    let run = |sink: &mut dyn Sink| {
+        for _ in 0..2 {
+            sink.event(&Event::Suppressed(Suppressed::new("tick-1ms", Some(1), 2))).unwrap();
+            let kind = NoticeKind::Unresponsive;
+            sink.event(&Event::Notice(Notice { kind, text: "alarm".into(), time: None })).unwrap();
+            sink.flush().unwrap();
+        }
+        for _ in 0..2 {
+            sink.aborted();
+            sink.flush().unwrap();
+        }
+    };
+    let (mut text, mut json) = (Text::new(Memory::default()), Json::new(Memory::default()));
+    run(&mut text);
+    run(&mut (&mut json, Encoder::new(Vec::<u8>::new())));
+    for output in [text.output(), json.output()] {
+        let found: Vec<&str> = output.messages.iter().map(|m| &*m.text).collect();
+        assert_eq!(found, ["alarm", "alarm", "4 firings of tick-1ms on CPU 1 suppressed by the kernel"]);
     }
 }

@@ -496,6 +496,7 @@ impl<S: Sink> Session<S> {
             return Ok(());
         }
         self.report_alarm(None);
+        self.consumer.abort();
         Err(Error::Unresponsive)
     }
 

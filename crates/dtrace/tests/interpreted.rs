@@ -357,6 +357,17 @@ fn end_fires_once_however_often_a_session_is_finished() {
     assert_eq!(out.text(), "");
 }
 
+/// Five are messages of their own; the others wait for a second to pass, which does not.
+#[test]
+fn faults_that_were_only_counted_are_messages_of_a_session_that_is_aborted() {
+    let (mut session, out) = start("syscall::getpid:entry { x = *(int *)0; }", vec![Firing::of(GETPID); 8]);
+    while session.work(None, Duration::ZERO).unwrap() == Status::Working {}
+    assert_eq!(out.1.lock().unwrap().lines().count(), 5);
+    session.abort();
+    let messages = out.1.lock().unwrap().clone();
+    assert!(messages.lines().count() == 6 && messages.contains("\n3 more errors"), "{messages}");
+}
+
 #[test]
 fn drops_and_faults_precede_the_stop_and_the_end() {
     let script = "syscall::getpid:entry { @ = count(); } ERROR { x = *(int *)0; } END { x = *(int *)0; }";

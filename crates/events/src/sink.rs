@@ -23,6 +23,10 @@ pub trait Sink: Send {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+
+    /// Tracing has ended by an error, or was aborted: neither [`Event::Stop`] nor [`Event::End`] may follow. What a sink keeps
+    /// for them is for the next flush. It may be called more than once.
+    fn aborted(&mut self) {}
 }
 
 /// Why a sink failed.
@@ -65,6 +69,10 @@ macro_rules! behind {
             fn flush(&mut self) -> io::Result<()> {
                 (**self).flush()
             }
+
+            fn aborted(&mut self) {
+                (**self).aborted();
+            }
         })*
     };
 }
@@ -92,6 +100,11 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
         let first = self.0.flush();
         let second = self.1.flush();
         first.and(second)
+    }
+
+    fn aborted(&mut self) {
+        self.0.aborted();
+        self.1.aborted();
     }
 }
 

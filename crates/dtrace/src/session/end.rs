@@ -29,9 +29,12 @@ impl<S: Sink> Session<S> {
             Ending::Complete(status) => return Ok(status),
         }
         let done = self.end();
-        if let Ok(status) = done {
-            self.ending = Ending::Complete(status);
-            self.consumer.report(&Event::End { status });
+        match done {
+            Ok(status) => {
+                self.ending = Ending::Complete(status);
+                self.consumer.report(&Event::End { status });
+            }
+            Err(_) => self.consumer.abort(),
         }
         let flushed = self.flush();
         done.and_then(|status| flushed.map(|()| status))
@@ -71,7 +74,8 @@ impl<S: Sink> Session<S> {
         Ok(status)
     }
 
-    /// Stops without END and without output, as at the second interrupt.
+    /// Stops without END and without results, as after an error. Messages say what was counted until now: faults, failed
+    /// actions and suppressed firings.
     pub fn abort(&mut self) {
         if self.ending == Ending::None {
             self.ending = Ending::Begun;
@@ -80,6 +84,9 @@ impl<S: Sink> Session<S> {
             control.become_state(Activity::Draining);
         }
         self.stop();
+        self.consumer.abort();
+        // The error that ended the session is what the caller reports, and a write may wait for ever: nothing follows it.
+        let _ = self.flush();
     }
 
     fn stop(&mut self) {

@@ -105,7 +105,7 @@ pub(super) fn drain<S: Sink>(
         held.batches.push_back(HeldBatch { number, batch, from: 0, begun, since: Instant::now() });
     }
     consume(engine, consumer, options, held, all)?;
-    consumer.drained(engine.complete_until().min(held.oldest()));
+    consumer.drained(engine.complete_until().min(held.oldest()), engine.now());
     let evicted = engine.evicted_stacks();
     if !evicted.is_empty() {
         consumer.keep_stacks(evicted, bpf_sys::monotonic_ns());

@@ -47,6 +47,10 @@ impl<S: Sink> Sink for Recorded<S> {
     fn flush(&mut self) -> std::io::Result<()> {
         if self.totals.is_some() { Ok(()) } else { self.sink.flush() }
     }
+
+    fn aborted(&mut self) {
+        self.sink.aborted();
+    }
 }
 
 /// Rejects the option where no memory can be had.
@@ -158,6 +162,8 @@ impl<S: Sink> Session<S> {
         self.drain(true)?;
         self.consume_held(true)?;
         self.report_drops();
+        // The faults of the last second, which the log would not have otherwise.
+        self.consumer.report_counted();
         let recorded = self.consumer.sink_mut();
         recorded.totals = recorded.log.as_ref().map(Log::totals);
         let (consumer, mut source) = self.consumer_and_source();
