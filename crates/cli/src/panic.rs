@@ -5,6 +5,7 @@
 //! ends a second later at the latest.
 
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::RawFd;
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -23,14 +24,42 @@ const AGAIN: Duration = Duration::from_millis(10);
 static MERGED: Mutex<Option<Merged>> = Mutex::new(None);
 
 /// The standard error, without the standard library's lock of it.
-struct StandardError;
+#[derive(Clone, Copy)]
+struct StandardError {
+    descriptor: RawFd,
+    /// How long a write waits for a reader.
+    until: Instant,
+}
+
+impl StandardError {
+    /// Waits until it takes bytes. An error when there is no more time.
+    fn wait(&self) -> io::Result<()> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        let mut polled = libc::pollfd { fd: self.descriptor, events: libc::POLLOUT, revents: 0 };
+        // One more, so that less than a millisecond is waited for too.
+        let left = left.as_millis() as libc::c_int + 1;
+        // SAFETY: one valid entry. Whatever ends the wait, the write or the time says what is next.
+        unsafe { libc::poll(&raw mut polled, 1, left) };
+        Ok(())
+    }
+}
 
 impl Write for StandardError {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: reads so many bytes of a valid slice.
-        match unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) } {
-            count @ 0.. => Ok(count as usize),
-            _ => Err(io::Error::last_os_error()),
+        loop {
+            // SAFETY: reads so many bytes of a valid slice.
+            match unsafe { libc::write(self.descriptor, bytes.as_ptr().cast(), bytes.len()) } {
+                count @ 0.. => return Ok(count as usize),
+                _ => match io::Error::last_os_error() {
+                    // Whoever shares the pipe or the terminal has made it non-blocking, and it is full. This error must not
+                    // reach whoever takes it for that of a lock and prints everything again.
+                    e if e.kind() == ErrorKind::WouldBlock => self.wait()?,
+                    e => return Err(e),
+                },
+            }
         }
     }
 
@@ -61,9 +90,10 @@ pub(crate) fn install() {
             return default(info);
         }
         let message = message(info);
+        let out = StandardError { descriptor: libc::STDERR_FILENO, until: Instant::now() + LONGEST };
         let (done, printed) = channel();
         let body = move || {
-            print(&message);
+            print(&message, out);
             let _ = done.send(());
         };
         if std::thread::Builder::new().name("panic".into()).spawn(body).is_ok() {
@@ -81,18 +111,61 @@ fn message(info: &PanicHookInfo<'_>) -> String {
     format!("dtrace: internal error: {info}\n{backtrace}")
 }
 
-fn print(message: &str) {
-    let _ = StandardError.write_all(control::lines(message).to_string().as_bytes());
-    let begun = Instant::now();
-    while begun.elapsed() < LONGEST {
+fn print(message: &str, mut out: StandardError) {
+    let _ = out.write_all(control::lines(message).to_string().as_bytes());
+    while Instant::now() < out.until {
         let Ok(merged) = MERGED.try_lock() else {
             std::thread::sleep(AGAIN);
             continue;
         };
         let Some(merged) = merged.as_ref() else { return };
-        match merged.print(StandardError) {
+        match merged.print(out) {
             Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::sleep(AGAIN),
             _ => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    /// A pipe whose writer does not block.
+    fn pipe() -> (io::PipeReader, io::PipeWriter) {
+        let (reader, writer) = io::pipe().unwrap();
+        // SAFETY: plain system calls on a descriptor that is open.
+        unsafe {
+            let flags = libc::fcntl(writer.as_raw_fd(), libc::F_GETFL);
+            assert_eq!(libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK), 0);
+        }
+        (reader, writer)
+    }
+
+    #[test]
+    fn a_full_pipe_that_does_not_block_is_waited_for_and_gets_everything_once() {
+        let (mut reader, writer) = pipe();
+        let text: Vec<u8> = (0..1_000_000u32).map(|n| b'a' + (n % 23) as u8).collect();
+        let reading = std::thread::spawn(move || {
+            let mut found = Vec::new();
+            reader.read_to_end(&mut found).map(|_| found)
+        });
+        let until = Instant::now() + Duration::from_secs(60);
+        let mut out = StandardError { descriptor: writer.as_raw_fd(), until };
+        out.write_all(&text).unwrap();
+        drop(writer);
+        assert!(reading.join().unwrap().unwrap() == text);
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_waited_for_until_the_deadline() {
+        let (_reader, writer) = pipe();
+        let begun = Instant::now();
+        let limit = Duration::from_millis(50);
+        let mut out = StandardError { descriptor: writer.as_raw_fd(), until: begun + limit };
+        assert_eq!(out.write_all(&vec![0; 1 << 20]).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert!(begun.elapsed() >= limit);
     }
 }
