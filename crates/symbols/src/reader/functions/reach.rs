@@ -121,7 +121,8 @@ impl Reach {
             let piece = bytes.get(from..usize::try_from(next - address).ok()?)?;
             let mut edges = std::mem::take(&mut self.edges);
             references(piece, at, |reference, target| {
-                if (at..next).contains(&target) {
+                let is_call = reference == Reference::Call;
+                if !is_call && (at..next).contains(&target) {
                     return;
                 }
                 let Some((number, start, _)) = self.find(target) else { return };
@@ -131,7 +132,9 @@ impl Reach {
                     Reference::Address if target == start => OTHER,
                     Reference::Address => return,
                 };
-                if own != Some(number) && is_asked(number) {
+                // Loops are jumps to their own range. One that calls its own first instruction is a function that calls itself.
+                let counts = own != Some(number) || is_call && target == start;
+                if counts && is_asked(number) {
                     edges.push((number, source));
                 }
             });
@@ -181,5 +184,36 @@ impl Reach {
     fn settle(&mut self) {
         self.edges.sort_unstable();
         self.edges.dedup();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two ranges: the first jumps to the second, which has this code.
+    fn jumped_to(code: &[u8]) -> Reach {
+        let mut bytes = vec![0x90; 0x20];
+        bytes[..2].copy_from_slice(&[0xeb, 0x0e]); // jmp 0x1010
+        bytes[0x10..0x10 + code.len()].copy_from_slice(code);
+        let mut reach = Reach { ranges: vec![(0x1000, 0x10), (0x1010, 0x10)], edges: Vec::new() };
+        reach.add_window(&bytes, 0x1000, &|_| true).unwrap();
+        reach.settle();
+        reach
+    }
+
+    #[test]
+    fn a_range_that_calls_its_own_beginning_is_a_function() {
+        let is_part = |code: &[u8]| {
+            let reach = jumped_to(code);
+            assert_eq!(reach.is_only_jumped_to(1), reach.is_reached_only_from(1, &[0]));
+            reach.is_only_jumped_to(1)
+        };
+        assert!(is_part(&[0xc3])); // ret
+        assert!(!is_part(&[0xe8, 0xfb, 0xff, 0xff, 0xff, 0xc3])); // call 0x1010; ret
+        // What else leads there is a loop, or code that asks where it is.
+        assert!(is_part(&[0x75, 0xfe, 0xc3])); // jne 0x1010; ret
+        assert!(is_part(&[0x48, 0x8d, 0x05, 0xf9, 0xff, 0xff, 0xff, 0xc3])); // lea 0x1010(%rip),%rax; ret
+        assert!(is_part(&[0xe8, 0, 0, 0, 0, 0x58, 0xc3])); // call 0x1015; pop %rax; ret
     }
 }
