@@ -2,7 +2,7 @@
 //!
 //! It keeps the return addresses of 64 calls of a thread. A function that calls itself has its probes at the instructions that return, from the beginning. Others may
 //! be nested as deep, through each other or through pointers; that the kernel says in its log when it happens, and then all returns of
-//! the process are moved to the instructions.
+//! the process are moved to the instructions. Where these are not certain the return keeps its uretprobe, which is incomplete and not dangerous.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -12,20 +12,26 @@ use bpf_sys::NestedReturns;
 use probes::ProbeId;
 
 use super::follow::FileChange;
-use super::known::Known;
+use super::known::{At, Known};
 use crate::method::{Detached, HeldProcess};
 
 /// Why the returns of such a process are probed at the instructions.
-const DEEP: &str = "it is in more calls at a time than the kernel probes returns of";
+pub(super) const DEEP: &str = "it is in more calls at a time than the kernel probes returns of";
 
 impl Known {
     /// The processes of which the kernel has left out returns, as far as that was not reported, in words.
     pub(super) fn nested(&mut self) -> Vec<String> {
         self.read_log();
-        let found = std::mem::take(&mut self.nested);
-        let moved = &self.moved;
+        let mut found = std::mem::take(&mut self.nested);
+        let moved = std::mem::take(&mut self.moved);
+        found.extend(&moved);
         let text = |pid: &u32| {
-            let until = if moved.contains(pid) { ", until they were moved" } else { "" };
+            let keeps = self.by_address.get(pid).is_some_and(|probes| !probes.is_empty());
+            let until = match (moved.contains(pid), keeps) {
+                (false, _) => "",
+                (true, false) => ", until they were moved",
+                (true, true) => ", until those whose instructions are certain were moved",
+            };
             format!(
                 "returns are missing in process {pid}: it was in more than 64 probed calls at a time, and the kernel probes the return of no \
                  more (uretprobe){until}; -x pidreturn=ret probes all"
@@ -45,27 +51,50 @@ impl Known {
             return Vec::new();
         }
         self.read_log();
-        let moved = |pid: &u32| self.by_address.get(pid).is_some_and(|probes| !probes.is_empty());
-        let pids: Vec<u32> = self.nested.iter().copied().filter(moved).collect();
         let mut all = Vec::new();
-        for pid in pids {
+        for pid in self.nested.clone() {
             let Some(process) = self.links.get(&pid).map(|links| links.process.clone()) else { continue };
+            if self.is_deep(&process) {
+                // Said once: by returns that were omitted before they were moved, or those that stay.
+                self.nested.remove(&pid);
+                self.moved.insert(pid);
+                continue;
+            }
+            if !self.has_certain_returns(&process) {
+                continue;
+            }
+            self.nested.remove(&pid);
             self.moved.insert(pid);
+            self.deep.insert(pid, Arc::downgrade(&process));
             self.detached.push(Detached::Returns(pid));
             self.warnings.push(format!(
                 "process {pid} was in more than 64 probed calls at a time, and the kernel probes the return of no more (uretprobe): some \
-                 returns are missing, and from now on they are probed at the instructions that return"
+                 returns are missing, and from now on they are probed at the instructions that return, where these are certain"
             ));
-            all.extend(self.moves_returns(&process, DEEP.into()).into_iter().map(|change| (pid, change)));
+            all.extend(self.moves_returns(&process).into_iter().map(|change| (pid, change)));
         }
         all
     }
 
-    /// Return addresses on the stack of a process are the kernel's, and must not be: the probes of these returns go, and come again at the
-    /// instructions that return.
-    pub(super) fn moves_returns(&mut self, process: &Arc<HeldProcess>, why: String) -> Vec<FileChange> {
+    /// True if the returns of a process were moved because the kernel has left out some. Its number may be another's later.
+    pub(super) fn is_deep(&self, process: &Arc<HeldProcess>) -> bool {
+        self.deep.get(&process.pid()).is_some_and(|deep| std::ptr::eq(deep.as_ptr(), Arc::as_ptr(process)))
+    }
+
+    /// True if returns that the kernel finds by the return address can be probed at the instructions.
+    fn has_certain_returns(&self, process: &Arc<HeldProcess>) -> bool {
+        let probes = self.by_address.get(&process.pid());
+        let mut targets = probes.into_iter().flatten().flat_map(|(id, desc)| self.targets(*id, desc));
+        targets.any(|target| {
+            let is_its = target.processes.iter().any(|p| Arc::ptr_eq(p, process));
+            is_its && matches!(&target.at, At::Return { sites: Ok(_), .. })
+        })
+    }
+
+    /// Return addresses on the stack of a process are the kernel's, and should not be: the probes of these returns go, and come again where
+    /// they are probed now.
+    pub(super) fn moves_returns(&mut self, process: &Arc<HeldProcess>) -> Vec<FileChange> {
         let pid = process.pid();
-        self.unwinds.insert(pid, Some(why));
         let mut by_file: HashMap<OsString, FileChange> = HashMap::new();
         for (id, desc) in self.by_address.remove(&pid).unwrap_or_default() {
             let mut targets = self.targets(id, &desc).to_vec();

@@ -209,7 +209,8 @@ impl Followed {
         };
         let mut known = lock(known);
         known.unwinding.push((pid, why.clone()));
-        known.moves_returns(&self.process, why)
+        known.unwinds.insert(pid, Some(why));
+        known.moves_returns(&self.process)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What descriptions of the pid provider have matched: the places of their probes, and the processes that they mean.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bpf_sys::NestedReturns;
 use probes::{Pattern, ProbeDesc, ProbeId};
@@ -79,8 +79,10 @@ pub(super) struct Known {
     pub(super) log: Option<NestedReturns>,
     /// The processes of which it has said so, and of which that was not reported.
     pub(super) nested: BTreeSet<u32>,
-    /// Those of them whose returns are probed at the instructions since then.
+    /// Those whose returns are probed at the instructions since then, as far as these are certain, and of which that was not reported.
     pub(super) moved: BTreeSet<u32>,
+    /// The same for as long as they run. It stays so, whatever they load: what unwinds is another matter.
+    pub(super) deep: HashMap<u32, Weak<HeldProcess>>,
     /// The probes of descriptions by other names than theirs.
     pub(super) otherwise: HashMap<Pattern, Arc<HashSet<Arc<ProbeDesc>>>>,
 }

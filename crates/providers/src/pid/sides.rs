@@ -24,6 +24,7 @@ use text::{EntryProbe, Step};
 
 use super::Returns;
 use super::context::{Callings, Place, When, place_bits};
+use super::deep::DEEP;
 use super::known::{At, Known, Target};
 use super::source::FEW_PROCESSES;
 use crate::method::{HeldFile, HeldProcess, UprobeFile, UprobeSite, Uprobes};
@@ -324,6 +325,11 @@ impl Sides {
             At::Return { entry, sites, by_the_stack, calls_itself } => {
                 let pid = process.map(|process| process.pid());
                 let unwinds = pid.and_then(|pid| known.unwinds.get(&pid)).and_then(Option::as_deref);
+                // Where nothing unwinds, a uretprobe misses returns of such a process and does no harm.
+                let is_nested = returns == Returns::Auto
+                    && unwinds.is_none()
+                    && !self.several
+                    && process.is_some_and(|process| known.is_deep(process));
                 let wanted = match (returns, unwinds) {
                     _ if process.is_none() => {
                         "the instructions that return: a uretprobe of a file is in all processes that run it"
@@ -332,13 +338,14 @@ impl Sides {
                     (Returns::Auto, None) if self.several => {
                         "the instructions that return: what the processes of a glob load later is not followed".into()
                     }
+                    (Returns::Auto, None) if is_nested => format!("the instructions that return: {DEEP}"),
                     (Returns::Uretprobe, _) | (Returns::Auto, None) => "uretprobe".into(),
                     (Returns::Auto, Some(why)) => format!("the instructions that return: {why}"),
                     (Returns::Instructions, _) => "the instructions that return".into(),
                 };
                 // The kernel probes the returns of at most 64 calls that a thread is in. The runtime of Go moves stacks.
-                let is_deep = *calls_itself && returns == Returns::Auto && sites.is_ok();
-                let by_uretprobe = wanted == "uretprobe"
+                let is_deep = (*calls_itself || is_nested) && returns == Returns::Auto && sites.is_ok();
+                let by_uretprobe = (wanted == "uretprobe" || is_nested)
                     && target.calling == Calling::C
                     && *by_the_stack
                     && !is_deep

@@ -166,6 +166,75 @@ fn a_function_that_is_not_called_has_no_uretprobe() {
     assert!(!by_uretprobe("f", false) && !by_uretprobe("swapcontext", true));
 }
 
+/// A process with returns that the kernel finds by the return address, of which it has left out some.
+fn nested(all: &[Result<Vec<ReturnSite>, Arc<str>>]) -> (Known, Vec<EnabledProbe>, Arc<HeldProcess>) {
+    let mut nested = Known::default();
+    let process = Arc::new(HeldProcess::open(std::process::id()).unwrap());
+    let mut probes = Vec::new();
+    for (n, sites) in (0..).zip(all) {
+        let desc = Arc::new(ProbeDesc::new("pid7", "m", format!("f{n}"), "return"));
+        let at = returning(Ok(EntryProbe::at(0, Step::Emulated)), sites.clone());
+        nested.targets.extend(known(&desc, at, None).targets);
+        probes.push(EnabledProbe { id: ProbeId(n), desc, ..probe(0, false, false) });
+    }
+    let targets = nested.targets.values_mut().flatten();
+    targets.for_each(|target| target.processes = [process.clone()].into());
+    nested.attaches_to_processes(probes.iter().map(|probe| (probe.id, probe.desc.clone())));
+    nested.returned.insert(process.pid());
+    nested.nested.insert(process.pid());
+    attach(&mut nested, &probes);
+    (nested, probes, process)
+}
+
+/// Chooses the places of returns: how many are probed by uretprobe, at instructions, and not at all.
+fn attach(known: &mut Known, probes: &[EnabledProbe]) -> [usize; 3] {
+    let sides = Sides::of(&Group::default(), probes, known, Returns::Auto);
+    for (pid, id, desc) in sides.by_address {
+        known.by_address.entry(pid).or_default().insert(id, desc);
+    }
+    [places(&sides.returned).len(), places(&sides.leaving).len(), sides.unprobed.len()]
+}
+
+fn came(changes: &[(u32, follow::FileChange)]) -> usize {
+    changes.iter().map(|(_, change)| change.came.len()).sum()
+}
+
+#[test]
+fn returns_of_uncertain_functions_keep_their_uretprobe_when_calls_are_nested_too_deep() {
+    let (mut known, probes, process) =
+        nested(&[Ok(vec![site(8, Departure::Return)]), Err("why".into()), Ok(vec![])]);
+    assert_eq!(came(&known.too_deep()), 3);
+    assert_eq!(attach(&mut known, &probes), [1, 1, 0]);
+    // Code that unwinds is another matter: there a uretprobe is dangerous.
+    known.unwinds.insert(process.pid(), Some("libgcc_s".into()));
+    assert_eq!(attach(&mut known, &probes), [0, 1, 1]);
+    // Nothing can be moved.
+    let (mut known, probes, _) = nested(&[Err("why".into())]);
+    assert_eq!((came(&known.too_deep()), known.warnings.len()), (0, 0));
+    assert_eq!(attach(&mut known, &probes), [1, 0, 0]);
+    let text = known.nested();
+    assert!(text.len() == 1 && !text[0].contains("moved"), "{text:?}");
+}
+
+#[test]
+fn returns_are_moved_once_whatever_a_process_loads_later() {
+    let (mut known, probes, process) = nested(&[Ok(vec![site(8, Departure::Return)]), Err("why".into())]);
+    let pid = process.pid();
+    assert_eq!((came(&known.too_deep()), known.warnings.len()), (2, 1));
+    assert!(known.nested.is_empty());
+    // A library was loaded, and nothing unwinds.
+    known.unwinds.insert(pid, None);
+    assert_eq!(attach(&mut known, &probes), [1, 1, 0]);
+    // The return that has kept its uretprobe is left out again.
+    known.nested.insert(pid);
+    assert_eq!((came(&known.too_deep()), known.warnings.len()), (0, 1));
+    let text = known.nested();
+    assert!(text.len() == 1 && text[0].contains("until those whose instructions are certain"), "{text:?}");
+    assert!(known.nested().is_empty());
+    // The number is another process's.
+    assert!(known.is_deep(&process) && !known.is_deep(&Arc::new(HeldProcess::open(pid).unwrap())));
+}
+
 #[test]
 fn reasons_name_a_few_functions() {
     let desc = |n: u32| Arc::new(ProbeDesc::new("pid7", "m", format!("f{n}"), "entry"));
