@@ -190,6 +190,8 @@ impl<'m> Interpreter<'m> {
     pub fn fire(&self, clauses: &[usize], state: &mut State, world: &mut dyn World) -> Vec<Outcome> {
         state.prepare(self.module);
         let (mut locals, mut rest) = (self.locals(), None);
+        // A program ends before it counts the firing where it has no clause for the probe.
+        state.firings += u64::from(!clauses.is_empty());
         let mut scratch = self.scratch(state);
         let mut outcomes = Vec::with_capacity(clauses.len());
         for index in clauses {
@@ -221,10 +223,10 @@ impl<'m> Interpreter<'m> {
     }
 
     /// The scratch memory of the next firing.
-    fn scratch(&self, state: &mut State) -> Scratch {
-        state.firings += 1;
+    fn scratch(&self, state: &State) -> Scratch {
         let keeps_at_most = u64::from(self.module.scratch_kept());
-        let serial = if keeps_at_most > 0 { state.firings & SERIALS } else { 0 };
+        // An address has 26 bits of it.
+        let serial = if keeps_at_most > 0 { state.firings & ((1 << 26) - 1) } else { 0 };
         Scratch { serial, memory: Vec::new(), kept: 0, keeps_at_most }
     }
 
@@ -271,9 +273,6 @@ impl<'m> Interpreter<'m> {
         Some(frame.run())
     }
 }
-
-/// The serial numbers of firings: see [`crate::memory`].
-const SERIALS: u64 = (1 << 26) - 1;
 
 /// The scratch memory of a firing.
 struct Scratch {

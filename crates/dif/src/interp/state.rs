@@ -103,7 +103,7 @@ pub struct State {
     pub interned: Vec<Vec<u8>>,
     /// For each aggregation, words by key bytes.
     pub aggregations: Vec<BTreeMap<Vec<u8>, Vec<u64>>>,
-    /// The number of firings.
+    /// The number of firings with clauses.
     pub(super) firings: u64,
     pub(super) globals: BTreeMap<VarId, Val>,
     pub(super) threads: BTreeMap<((u64, u8), VarId), Val>,
