@@ -18,7 +18,7 @@ tests! {
 }
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const DOCUMENTS: [&str; 2] = ["README.md", "docs/guide.md"];
+const DOCUMENTS: [&str; 3] = ["README.md", "docs/oneliners.md", "docs/guide.md"];
 
 /// A block of a document that shows a terminal.
 struct Block {
