@@ -1,5 +1,6 @@
 /*
  * Error numbers of Linux (asm-generic/errno.h), and those that only the kernel uses (linux/errno.h).
+ * One of other systems that Linux does not have is -1: no call fails with it.
  */
 
 inline int EPERM = 1;
@@ -137,6 +138,19 @@ inline int EHWPOISON = 133;
 inline int EDEADLOCK = EDEADLK;
 inline int ENOTSUP = EOPNOTSUPP;
 inline int EWOULDBLOCK = EAGAIN;
+
+inline int ELOCKUNMAPPED = -1;
+inline int ENOTACTIVE = -1;
+inline int EPROCLIM = -1;
+inline int EFTYPE = -1;
+inline int EAUTH = -1;
+inline int ENEEDAUTH = -1;
+inline int EBADRPC = -1;
+inline int ERPCMISMATCH = -1;
+inline int EPROGUNAVAIL = -1;
+inline int EPROGMISMATCH = -1;
+inline int EPROCUNAVAIL = -1;
+inline int ENOATTR = ENODATA;
 
 inline int ERESTARTSYS = 512;
 inline int ERESTARTNOINTR = 513;

@@ -1,24 +1,97 @@
 /*
- * Address families, socket types and hardware types of Linux; packets and sockets as arguments of probes.
+ * Constants of socket(2) and its family, and hardware types of Linux; packets and sockets as arguments of probes.
  */
 
 inline int AF_UNSPEC = 0;
 inline int AF_UNIX = 1;
 inline int AF_LOCAL = AF_UNIX;
 inline int AF_INET = 2;
+inline int AF_AX25 = 3;
+inline int AF_IPX = 4;
+inline int AF_APPLETALK = 5;
+inline int AF_X25 = 9;
 inline int AF_INET6 = 10;
+inline int AF_KEY = 15;
 inline int AF_NETLINK = 16;
+inline int AF_ROUTE = AF_NETLINK;
 inline int AF_PACKET = 17;
+inline int AF_PPPOX = 24;
+inline int AF_CAN = 29;
+inline int AF_TIPC = 30;
 inline int AF_BLUETOOTH = 31;
+inline int AF_RXRPC = 33;
+inline int AF_ALG = 38;
 inline int AF_VSOCK = 40;
+inline int AF_SMC = 43;
 inline int AF_XDP = 44;
+
+inline int PF_UNSPEC = AF_UNSPEC;
+inline int PF_UNIX = AF_UNIX;
+inline int PF_LOCAL = AF_LOCAL;
+inline int PF_INET = AF_INET;
+inline int PF_INET6 = AF_INET6;
+inline int PF_KEY = AF_KEY;
+inline int PF_NETLINK = AF_NETLINK;
+inline int PF_ROUTE = AF_ROUTE;
+inline int PF_PACKET = AF_PACKET;
+inline int PF_VSOCK = AF_VSOCK;
 
 inline int SOCK_STREAM = 1;
 inline int SOCK_DGRAM = 2;
 inline int SOCK_RAW = 3;
 inline int SOCK_RDM = 4;
 inline int SOCK_SEQPACKET = 5;
+inline int SOCK_DCCP = 6;
 inline int SOCK_PACKET = 10;
+inline int SOCK_NONBLOCK = 04000;
+inline int SOCK_CLOEXEC = 02000000;
+
+inline int SOL_SOCKET = 1;
+inline int SO_DEBUG = 1;
+inline int SO_REUSEADDR = 2;
+inline int SO_TYPE = 3;
+inline int SO_ERROR = 4;
+inline int SO_DONTROUTE = 5;
+inline int SO_BROADCAST = 6;
+inline int SO_SNDBUF = 7;
+inline int SO_RCVBUF = 8;
+inline int SO_KEEPALIVE = 9;
+inline int SO_OOBINLINE = 10;
+inline int SO_PRIORITY = 12;
+inline int SO_LINGER = 13;
+inline int SO_REUSEPORT = 15;
+inline int SO_PASSCRED = 16;
+inline int SO_PEERCRED = 17;
+inline int SO_RCVLOWAT = 18;
+inline int SO_SNDLOWAT = 19;
+inline int SO_RCVTIMEO = 20;
+inline int SO_SNDTIMEO = 21;
+inline int SO_BINDTODEVICE = 25;
+inline int SO_TIMESTAMP = 29;
+inline int SO_ACCEPTCONN = 30;
+inline int SO_MARK = 36;
+inline int SO_PROTOCOL = 38;
+inline int SO_DOMAIN = 39;
+
+inline int MSG_OOB = 0x1;
+inline int MSG_PEEK = 0x2;
+inline int MSG_DONTROUTE = 0x4;
+inline int MSG_CTRUNC = 0x8;
+inline int MSG_TRUNC = 0x20;
+inline int MSG_DONTWAIT = 0x40;
+inline int MSG_EOR = 0x80;
+inline int MSG_WAITALL = 0x100;
+inline int MSG_CONFIRM = 0x800;
+inline int MSG_ERRQUEUE = 0x2000;
+inline int MSG_NOSIGNAL = 0x4000;
+inline int MSG_MORE = 0x8000;
+inline int MSG_ZEROCOPY = 0x4000000;
+inline int MSG_FASTOPEN = 0x20000000;
+inline int MSG_CMSG_CLOEXEC = 0x40000000;
+
+inline int SHUT_RD = 0;
+inline int SHUT_WR = 1;
+inline int SHUT_RDWR = 2;
 
 /* The argument of inet_ntoa6(). */
 typedef struct in6_addr in6_addr_t;

@@ -1,6 +1,7 @@
 /*
  * Signals of Linux, and the values of si_code (as in the kernel's asm-generic headers).
  * SIGRTMIN is the first signal that programs may use: the C library reserves two.
+ * A signal of other systems that Linux does not have is -1: nobody sends it.
  */
 
 inline int SIGHUP = 1;
@@ -40,6 +41,19 @@ inline int SIGCLD = SIGCHLD;
 inline int SIGPOLL = SIGIO;
 inline int SIGRTMIN = 34;
 inline int SIGRTMAX = 64;
+
+inline int SIGEMT = -1;
+inline int SIGINFO = -1;
+inline int SIGWAITING = -1;
+inline int SIGLWP = -1;
+inline int SIGFREEZE = -1;
+inline int SIGTHAW = -1;
+inline int SIGCANCEL = -1;
+inline int SIGLOST = -1;
+inline int SIGXRES = -1;
+inline int SIGJVM1 = -1;
+inline int SIGJVM2 = -1;
+inline int SIGTHR = -1;
 
 inline int CLD_EXITED = 1;
 inline int CLD_KILLED = 2;

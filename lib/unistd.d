@@ -1,5 +1,5 @@
 /*
- * Constants of open(2), fcntl(2) and access(2) on Linux, and D's fault codes.
+ * Constants of open(2), fcntl(2), access(2) and stat(2) on Linux, and D's fault codes.
  * ARCH(x86-64): the constants of open(2).
  */
 
@@ -61,6 +61,18 @@ inline int F_OK = 0;
 inline int X_OK = 1;
 inline int W_OK = 2;
 inline int R_OK = 4;
+
+inline int S_IFMT = 0170000;
+inline int S_IFSOCK = 0140000;
+inline int S_IFLNK = 0120000;
+inline int S_IFREG = 0100000;
+inline int S_IFBLK = 060000;
+inline int S_IFDIR = 040000;
+inline int S_IFCHR = 020000;
+inline int S_IFIFO = 010000;
+inline int S_ISUID = 04000;
+inline int S_ISGID = 02000;
+inline int S_ISVTX = 01000;
 
 inline int DTRACEFLT_UNKNOWN = 0;
 inline int DTRACEFLT_BADADDR = 1;
