@@ -399,8 +399,10 @@ document.addEventListener("keydown", function (event) {
 
 function resize() {
   const height = Number(svg.getAttribute("height"));
-  const page = document.documentElement;
-  width = Math.max(700, page.tagName.toLowerCase() === "svg" ? window.innerWidth : page.clientWidth);
+  // Without the vertical scrollbar, which would cover the last button. Some browsers know no such width of a root that is SVG.
+  const view = window.visualViewport;
+  const whole = view ? Math.floor(view.width * view.scale) : window.innerWidth;
+  width = Math.max(700, document.documentElement.clientWidth || whole);
   svg.setAttribute("width", width);
   svg.setAttribute("viewBox", "0 0 " + width + " " + height);
   tools.setAttribute("x", width * 0.58);
