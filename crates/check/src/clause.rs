@@ -412,7 +412,7 @@ impl Checker<'_> {
                 return match self.cx.catalog.by_id(ProbeId(*id)) {
                     Some(probe) => Ok((Pattern::exact(&probe.desc), Arc::new([probe]))),
                     None => {
-                        let message = format!("invalid probe identifier {id}: No probe matches description");
+                        let message = format!("invalid probe identifier {id}: Unknown probe identifier");
                         self.fail(Tag::D_PDESC_INVAL, desc.span, message)
                     }
                 };

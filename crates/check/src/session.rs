@@ -379,11 +379,15 @@ impl<'a> Checker<'a> {
         message: impl Into<String>,
         help: Option<String>,
     ) -> CheckResult<T> {
-        let mut diagnostic = Diagnostic::new(tag, span, message);
-        if let Some(help) = help {
-            diagnostic = diagnostic.with_help(help);
-        }
-        self.sink.push(diagnostic);
+        self.fail_by(Diagnostic::new(tag, span, message), help)
+    }
+
+    /// Reports this error, with a hint if there is one.
+    pub(crate) fn fail_by<T>(&mut self, error: Diagnostic, help: Option<String>) -> CheckResult<T> {
+        self.sink.push(match help {
+            Some(help) => error.with_help(help),
+            None => error,
+        });
         Err(ErrorReported)
     }
 

@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use diagnostics::{Diagnostic, SourceKind, Span, Tag};
+use diagnostics::{Diagnostic, ReportedAt, SourceKind, Span, Tag};
 use syntax::ast;
 use types::{Kind, TypeId};
 
@@ -143,15 +143,17 @@ impl Checker<'_> {
     fn define_translator(&mut self, t: &ast::Translator) -> CheckResult<()> {
         let output = self.type_name(&t.output)?;
         let name = self.name(output);
+        let error =
+            |message: &str| Diagnostic::new(Tag::D_XLATE_SOU, t.output.span, message).at(ReportedAt::ItemEnd);
         if !self.types.is_sou(output) {
             let message = "translator output type must be a struct or union";
-            return self.fail(Tag::D_XLATE_SOU, t.output.span, message);
+            return self.fail_by(error(message), None);
         }
         if self.types.size(output).is_none() {
             let message = format!("incomplete struct/union/enum {name}");
             self.require_type_not_doubtful(output)?;
             let help = self.near_tag(output);
-            return self.fail_with(Tag::D_XLATE_SOU, t.output.span, message, help);
+            return self.fail_by(error(&message), help);
         }
         let input = self.param(&t.input)?;
         let known = |x: &Translator| self.types.compatible(x.input, input);

@@ -17,11 +17,13 @@
 //! ```layers
 //! glob raw tag
 //! control source
+//! reported
 //! ```
 
 pub mod control;
 pub mod glob;
 pub mod raw;
+mod reported;
 mod source;
 mod tag;
 
@@ -31,6 +33,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
+pub use reported::ReportedAt;
 pub use source::{FileId, SourceKind, SourceMap, Span};
 pub use tag::Tag;
 
@@ -67,6 +70,8 @@ pub struct Diagnostic {
     pub item: Option<Span>,
     /// The number of the error in the compilation. Set by [`Sink::push`].
     pub sequence: u32,
+    /// Where the original's lexer is when it finds the error, if that is not the tag's place.
+    pub reported_at: Option<ReportedAt>,
 }
 
 /// The format of printed errors.
@@ -100,7 +105,9 @@ pub fn report(errors: &[Diagnostic], map: &SourceMap, style: Style) -> Vec<Strin
             first.map(|d| d.tagged(map)).into_iter().collect()
         }
         Style::Excerpts => {
-            let mut all: Vec<String> = errors.iter().take(SHOWN).map(|d| d.render(map, false)).collect();
+            let before = std::iter::once(None).chain(errors.iter().map(Some));
+            let shown = errors.iter().zip(before).take(SHOWN);
+            let mut all: Vec<String> = shown.map(|(d, before)| d.rendered(map, false, before)).collect();
             match errors.len().saturating_sub(SHOWN) {
                 0 => {}
                 1 => all.push("1 more error is not shown".into()),
@@ -120,7 +127,23 @@ impl Diagnostic {
     /// An error without a source location.
     pub fn bare(tag: Tag, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { tag, span: None, message, help: Vec::new(), region: None, item: None, sequence: 0 }
+        Self {
+            tag,
+            span: None,
+            message,
+            help: Vec::new(),
+            region: None,
+            item: None,
+            sequence: 0,
+            reported_at: None,
+        }
+    }
+
+    /// Sets the place whose line [`Style::Tagged`] shows, where it is not that of the tag.
+    #[must_use]
+    pub fn at(mut self, place: ReportedAt) -> Self {
+        self.reported_at = Some(place);
+        self
     }
 
     /// Adds a hint.
@@ -131,11 +154,11 @@ impl Diagnostic {
     }
 
     /// Formats the error as the original does, with its tag: `failed to compile script F: [D_TAG]
-    /// line N: text`.
+    /// line N: text`. The line is the original's ([`ReportedAt`]).
     pub fn tagged(&self, map: &SourceMap) -> String {
         let (tag, message) = (self.tag.name(), &self.message);
         let Some(span) = self.span else { return format!("[{tag}] {message}") };
-        let line = map.line_number(span.file, span.start);
+        let line = self.reported_at.unwrap_or(ReportedAt::of(self.tag)).line(map, span, self.item);
         let name = map.name(span.file);
         match map.kind(span.file) {
             SourceKind::Script => {
@@ -173,6 +196,22 @@ impl Diagnostic {
     /// With `tags` (for tests), the tag precedes the message. The caller prints `dtrace: ` before
     /// the result.
     pub fn render(&self, map: &SourceMap, tags: bool) -> String {
+        self.rendered(map, tags, None)
+    }
+
+    /// The same behind another error. A program of the command line is shown once, and a clause once
+    /// however many of its descriptions match nothing.
+    fn rendered(&self, map: &SourceMap, tags: bool, before: Option<&Diagnostic>) -> String {
+        let of_one_text = before.is_some_and(|b| b.span.map(|s| s.file) == self.span.map(|s| s.file));
+        let of_one_clause = before.is_some_and(|b| {
+            (b.tag, self.tag) == (Tag::D_PDESC_ZERO, Tag::D_PDESC_ZERO)
+                && b.item.is_some()
+                && b.item == self.item
+        });
+        let excerpt = |span: Span, name: &str, shown: u64, column: u32| match of_one_clause {
+            true => String::new(),
+            false => map.excerpt(span, name, shown, column),
+        };
         let tag = if tags { format!("[{}] ", self.tag.name()) } else { String::new() };
         let mut out = String::new();
         match self.span {
@@ -187,7 +226,7 @@ impl Diagnostic {
                             "failed to compile script {name}: line {shown}: {tag}{}",
                             self.message
                         ));
-                        out.push_str(&map.excerpt(span, &name, shown, column));
+                        out.push_str(&excerpt(span, &name, shown, column));
                     }
                     SourceKind::Library => {
                         let name = control::name_text(map.name(span.file));
@@ -196,12 +235,17 @@ impl Diagnostic {
                     }
                     SourceKind::Specifier => {
                         let region = self.region.map_or(String::new(), |r| format!("in {r}: "));
+                        let text = match of_one_text {
+                            true => String::new(),
+                            false => {
+                                format!(" {}", truncated(map.text(span.file).trim_end(), SPECIFIER_CHARS))
+                            }
+                        };
                         out.push_str(&format!(
-                            "invalid probe specifier {}: {tag}{region}{}",
-                            truncated(map.text(span.file).trim_end(), SPECIFIER_CHARS),
+                            "invalid probe specifier{text}: {tag}{region}{}",
                             self.message
                         ));
-                        out.push_str(&map.excerpt(span, "command line", line.into(), column));
+                        out.push_str(&excerpt(span, "command line", line.into(), column));
                     }
                 }
             }
@@ -434,6 +478,35 @@ mod tests {
         let text = d.render(&map, false);
         assert!(text.starts_with("invalid probe specifier BEGIN { x }: failed to resolve x"), "{text}");
         assert!(text.ends_with("= help: did you mean `y`?"), "{text}");
+    }
+
+    #[test]
+    fn a_text_is_shown_once_and_a_clause_once_however_many_descriptions_match_nothing() {
+        let mut map = SourceMap::default();
+        let text = "a:::,\nb:::,\nc::: { x }";
+        let files = [(SourceKind::Specifier, ""), (SourceKind::Script, "x.d")];
+        let reports = files.map(|(kind, name)| {
+            let f = map.add(kind, name, text);
+            let mut sink = Sink::default();
+            sink.set_item(Some(Span::new(f, 0, 21)));
+            for start in [0, 6, 12] {
+                sink.error(Tag::D_PDESC_ZERO, Span::new(f, start, start + 4), format!("no {start}"));
+            }
+            sink.error(Tag::D_IDENT_UNDEF, Span::new(f, 19, 20), "no x");
+            report(&sink.into_sorted(), &map, Style::Excerpts).join("\n")
+        });
+        assert_eq!(
+            reports[0],
+            "invalid probe specifier a:::,\nb:::,\nc::: { x }: no 0\n  --> command line:1:1\n   |\n 1 | a:::,\n   | ^^^^\n\
+             invalid probe specifier: no 6\ninvalid probe specifier: no 12\n\
+             invalid probe specifier: no x\n  --> command line:3:8\n   |\n 3 | c::: { x }\n   |        ^"
+        );
+        assert_eq!(
+            reports[1],
+            "failed to compile script x.d: line 1: no 0\n  --> x.d:1:1\n   |\n 1 | a:::,\n   | ^^^^\n\
+             failed to compile script x.d: line 2: no 6\nfailed to compile script x.d: line 3: no 12\n\
+             failed to compile script x.d: line 3: no x\n  --> x.d:3:8\n   |\n 3 | c::: { x }\n   |        ^"
+        );
     }
 
     #[test]

@@ -673,8 +673,9 @@ fn set_pragma(item: &Item, options: &mut Options, running: bool, sink: &mut Sink
         _ => options.set(name, value.as_ref().map(|v| v.text.as_str())).map(|_| ()),
     };
     if let Err(e) = set {
-        let mut d =
-            Diagnostic::new(Tag::D_PRAGMA_OPTSET, pragma.span, format!("failed to set option '{name}': {e}"));
+        let to = value.as_ref().map_or(String::new(), |value| format!(" to '{}'", value.text));
+        let message = format!("failed to set option '{name}'{to}: {e}");
+        let mut d = Diagnostic::new(Tag::D_PRAGMA_OPTSET, pragma.span, message);
         if let Some(advice) = crate::options::advice(name, e) {
             d = d.with_help(advice);
         }

@@ -153,6 +153,13 @@ pub const TABLE: &[Row] = &[
     row("jstackframes", Run, Int, "50", "frames of jstack(), at most 127"),
     row("jstackstrsize", Run, Size, "512", "functions of Python in jstack(), unless 0"),
     row("libdir", Compile, List, "", "a directory of D libraries (-L)"),
+    row(
+        "maxframes",
+        Run,
+        Int,
+        "",
+        "frames of stack() and ustack() unless stackframes and ustackframes are set",
+    ),
     row("nolibs", Compile, Flag, "", "no D libraries"),
     row("noresolve", Run, Flag, "", "print addresses of processes as numbers, not as symbols"),
     row("nspec", Run, Int, "1", "speculations at a time"),
@@ -299,7 +306,6 @@ pub const ABSENT: &[Absent] = &[
     absent("linknommap", "-G writes its object without another program"),
     absent("linktype", "-G writes its object without another program"),
     absent("lockmem", "since Linux 5.11, ulimit -l does not limit the memory of BPF"),
-    absent("maxframes", "use stackframes, ustackframes and jstackframes"),
     absent("modpath", "types are those of the running kernel, from /sys/kernel/btf"),
     absent("objcopypath", "-G writes its object without another program"),
     absent("pgmax", "the number of processes whose symbols are known has no limit"),
@@ -343,7 +349,8 @@ impl std::error::Error for OptionError {}
 /// The least and greatest value of options, where the type alone allows more. A frame count beyond
 /// what the kernel walks is no error, because scripts use a thousand for all.
 const LIMITS: &[(&str, u64, u64)] = &[
-    ("nspec", 1, plane::speculation::COUNT_MAX as u64),
+    ("maxframes", 1, u64::MAX),
+    ("nspec", 0, plane::speculation::COUNT_MAX as u64),
     ("pcapsize", 1, plane::packet::LONGEST as u64),
     ("postmortem", 4 << 10, 256 << 20),
     ("scratchsize", 8, 256 << 10),
@@ -476,7 +483,8 @@ impl Options {
     }
 
     fn value(&self, name: &str) -> Value {
-        if let Some(v) = self.set.get(name) {
+        let common = matches!(name, "stackframes" | "ustackframes").then_some("maxframes");
+        if let Some(v) = self.set.get(name).or_else(|| self.set.get(common?)) {
             return v.clone();
         }
         match find(name) {
@@ -598,105 +606,4 @@ pub fn rate(text: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_is_sorted_and_its_defaults_parse() {
-        for row in TABLE {
-            assert!(row.default.is_empty() || parse(row.shape, Some(row.default)).is_some(), "{}", row.name);
-            assert!(!row.help.is_empty());
-        }
-        for pair in TABLE.windows(2) {
-            assert!(pair[0].name < pair[1].name, "{} and {}", pair[0].name, pair[1].name);
-        }
-    }
-
-    #[test]
-    fn options_that_do_not_exist_say_why() {
-        for pair in ABSENT.windows(2) {
-            assert!(pair[0].name < pair[1].name, "{} and {}", pair[0].name, pair[1].name);
-        }
-        for absent in ABSENT {
-            let error = Options::default().set(absent.name, Some("1")).err();
-            assert_eq!(error, Some(OptionError::Name), "{}", absent.name);
-            assert_eq!(advice(absent.name, OptionError::Name).as_deref(), Some(absent.reason));
-        }
-    }
-
-    #[test]
-    fn sizes_and_rates_are_parsed_with_their_units() {
-        assert_eq!(size("4m"), Some(4 << 20));
-        assert_eq!(size("10"), Some(10));
-        assert_eq!(size("1K"), Some(1024));
-        assert_eq!(size("m"), None);
-        assert_eq!(size("99999999999g"), None);
-        assert_eq!(size("0x10k"), Some(16 << 10));
-        assert_eq!(size("010"), Some(8));
-        for wrong in ["-1", "+1", "", "k", "4mk", "\u{e9}", "4 m", "0x", "08"] {
-            assert_eq!(size(wrong), None, "{wrong:?}");
-        }
-        assert_eq!(rate("10hz"), Some(100_000_000));
-        assert_eq!(rate("0hz"), None);
-        assert_eq!(rate("5ms"), Some(5_000_000));
-        assert_eq!(rate("5parsec"), None);
-    }
-
-    #[test]
-    fn each_type_of_option_accepts_its_values_only() {
-        let mut o = Options::default();
-        assert!(o.set("quiet", None).is_ok_and(|r| r.name == "quiet"));
-        assert!(o.flag("quiet"));
-        assert!(o.set("quiet", Some("no")).is_ok());
-        assert!(!o.flag("quiet"));
-        assert_eq!(o.set("nosuch", None).err(), Some(OptionError::Name));
-        assert_eq!(o.set("bufpolicy", Some("funny")).err(), Some(OptionError::Value));
-        assert_eq!(o.set("bufsize", None).err(), Some(OptionError::Value));
-        assert!(o.set("define", Some("A=1")).is_ok());
-        assert!(o.set("define", Some("B")).is_ok());
-        assert_eq!(o.texts("define"), ["A=1", "B"]);
-        assert_eq!(o.number("bufsize"), 4 << 20);
-        assert_eq!(o.text("bufpolicy"), "switch");
-        assert_eq!(o.maybe_number("cpu"), None);
-        for (name, right, wrong) in [
-            ("setenv", "A=", "A"),
-            ("setenv", "A=b=c", "=b"),
-            ("unsetenv", "A", "A=b"),
-            ("unsetenv", "B", ""),
-            ("temporal", "yes", "no"),
-            ("evaltime", "main", "start"),
-        ] {
-            assert!(o.set(name, Some(right)).is_ok(), "{name}={right}");
-            assert_eq!(o.set(name, Some(wrong)).err(), Some(OptionError::Value), "{name}={wrong}");
-        }
-    }
-
-    #[test]
-    fn values_out_of_range_are_rejected_with_a_hint() {
-        let mut o = Options::default();
-        for (name, value) in [
-            ("pcapsize", "0"),
-            ("pcapsize", "64k"),
-            ("strsize", "0"),
-            ("scratchsize", "1m"),
-            ("strsize", "1g"),
-            ("stackframes", "0"),
-            ("nspec", "0"),
-            ("nspec", "1025"),
-            ("amin", "Best/Stable/ISA"),
-        ] {
-            assert_eq!(o.set(name, Some(value)).err(), Some(OptionError::Value), "{name}={value}");
-        }
-        assert!(o.set("strsize", Some("1")).is_ok() && o.set("strsize", Some("4k")).is_ok());
-        assert!(o.set("ustackframes", Some("0x200")).is_ok());
-        assert!(o.set("amin", Some("evolving/stable/isa")).is_ok());
-        assert!(o.set("quiet", Some("OFF")).is_ok() && !o.flag("quiet"));
-        let say = |name, e| advice(name, e).unwrap();
-        assert_eq!(say("bufsiz", OptionError::Name), "did you mean bufsize?");
-        assert_eq!(say("bufpolicy", OptionError::Value), "it takes switch or fill or ring");
-        assert_eq!(say("strsize", OptionError::Value), "it takes a size from 1 to 32k");
-        assert_eq!(say("symmem", OptionError::Value), "it takes a size from 16m to 64g");
-        assert_eq!(say("stackframes", OptionError::Value), "it takes a number of at least 1");
-        assert_eq!(say("nspec", OptionError::Value), "it takes a number from 1 to 1024");
-    }
-}
+mod tests;

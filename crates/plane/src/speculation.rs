@@ -86,7 +86,8 @@ pub const fn commit_word(id: u32, word: u64) -> u64 {
 /// The sizes and offsets of the speculative buffers of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpeculationShape {
-    /// Number of ids, 1 to [`COUNT_MAX`]. The ids begin at 1.
+    /// Number of ids, 0 to [`COUNT_MAX`]. The ids begin at 1. Without any, every `speculation()` finds
+    /// none.
     pub count: u32,
     /// Number of CPU indexes.
     pub cpus: u32,
@@ -100,7 +101,7 @@ impl SpeculationShape {
     /// The shape for `count` speculations of `bytes` bytes on each CPU. The longest record has
     /// `longest` bytes, header included; a record that exceeds `bytes` is a drop.
     pub fn new(count: u64, bytes: u64, cpus: u32, longest: u32) -> SpeculationShape {
-        let count = count.clamp(1, u64::from(COUNT_MAX)) as u32;
+        let count = count.min(u64::from(COUNT_MAX)) as u32;
         let ring_size = ring_size(bytes.max(longest.into()));
         let limit = (bytes & !7).min(ring_size.into()) as u32;
         SpeculationShape { count, cpus: cpus.max(1), ring_size, limit }
@@ -126,14 +127,17 @@ impl SpeculationShape {
         self.ring_size as u64 * self.rings() as u64
     }
 
-    /// Bytes of the control words.
+    /// Bytes of the control words. A map is not empty.
     pub const fn control_size(self) -> u32 {
-        self.cpu(self.cpus)
+        let size = self.cpu(self.cpus);
+        if size == 0 { 8 } else { size }
     }
 
-    /// Number of rings. That of a CPU index and an index has the number `cpu * count + index`.
+    /// Number of rings. That of a CPU index and an index has the number `cpu * count + index`. A map
+    /// is not empty.
     pub const fn rings(self) -> u32 {
-        self.cpus * self.count
+        let rings = self.cpus * self.count;
+        if rings == 0 { 1 } else { rings }
     }
 }
 

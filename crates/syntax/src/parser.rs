@@ -11,7 +11,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use diagnostics::{Diagnostic, Span, Tag};
+use diagnostics::{Diagnostic, ReportedAt, Span, Tag};
 
 use crate::ast::{Item, Name, Program};
 use crate::lexer::Lexer;
@@ -310,10 +310,13 @@ impl<'a> Parser<'a> {
         {
             let message = format!("closing {} expected in predicate before /", closer(open));
             let help = format!("`{}` on line {} is not closed", open.text(), self.lex.line(at));
-            return self.report(Diagnostic::new(Tag::D_SYNTAX, span, message).with_help(help));
+            let d = Diagnostic::new(Tag::D_SYNTAX, span, message).at(ReportedAt::Next);
+            return self.report(d.with_help(help));
         }
         let d = match tok {
-            Tok::Eof => Diagnostic::new(Tag::D_SYNTAX, span, "syntax error near end of input"),
+            Tok::Eof => {
+                Diagnostic::new(Tag::D_SYNTAX, span, "syntax error near end of input").at(ReportedAt::TextEnd)
+            }
             _ => {
                 let near = self.lex.snippet(span).escape_debug().to_string();
                 Diagnostic::new(Tag::D_SYNTAX, span, format!("syntax error near \"{near}\""))

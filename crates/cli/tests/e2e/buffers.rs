@@ -423,7 +423,7 @@ fn a_cpu_that_is_not_online_is_an_error() -> Verdict {
     let o = dtrace(&["-n", "#pragma D option cpu=4095\nBEGIN"]).code(1);
     assert_eq!(o.err, "dtrace: failed to set option 'cpu': there is no CPU 4095 online\n");
     let o = dtrace(&["-xerrtags", "-n", "#pragma D option cpu=-1\nBEGIN"]).code(1);
-    assert!(o.err.contains("[D_PRAGMA_OPTSET] failed to set option 'cpu': Invalid value"), "{o:?}");
+    assert!(o.err.contains("[D_PRAGMA_OPTSET] failed to set option 'cpu' to '-1': Invalid value"), "{o:?}");
     Pass
 }
 

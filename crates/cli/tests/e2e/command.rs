@@ -337,7 +337,7 @@ fn options_of_other_systems_say_what_to_use() -> Verdict {
     let o = dtrace(&["-x", "lockmem=4m", "-n", "BEGIN { exit(0); }"]).code(1);
     assert_eq!(o.err, format!("dtrace: failed to set -x lockmem=4m: Invalid option name ({why})\n"));
     let o = dtrace(&["-qn", "\n#pragma D option lockmem=4m\nBEGIN { exit(0); }"]).code(1);
-    assert!(o.err.contains("failed to set option 'lockmem': Invalid option name"), "{o:?}");
+    assert!(o.err.contains("failed to set option 'lockmem' to '4m': Invalid option name"), "{o:?}");
     assert!(o.err.contains(&format!("= help: {why}\n")), "{o:?}");
     let o = dtrace(&["-x", "temporal=no", "-n", "BEGIN"]).code(1);
     assert!(o.err.contains("(it takes yes: records are always in the order of time)"), "{o:?}");
@@ -361,7 +361,7 @@ fn the_environment_of_a_target_is_that_of_dtrace_with_changes() -> Verdict {
         (&["-n", "#pragma D option setenv=A=b\nBEGIN"], "use -x setenv"),
         (
             &["-n", "#pragma D option unsetenv=A\nBEGIN"],
-            "failed to set option 'unsetenv': Operation illegal in a program",
+            "failed to set option 'unsetenv' to 'A': Operation illegal in a program",
         ),
     ] {
         let o = dtrace(&[words, &["-q", "-c", "true", "-n", "BEGIN { exit(0); }"]].concat()).code(1);
@@ -383,7 +383,10 @@ fn a_wrong_option_value_is_an_error() -> Verdict {
         (&["-X", "z"], "failed to set -X z: Invalid value for specified option"),
         (&["-x", "cpu=99999"], "failed to set option 'cpu': there is no CPU 99999 online"),
         (&["-p", "self"], "invalid pid: self"),
-        (&["-i", "BEGIN"], "invalid probe specifier BEGIN: -i takes the number of a probe"),
+        (&["-x", "nspec=-1"], "failed to set -x nspec=-1: Invalid value for specified option"),
+        (&["-i", "-3"], "invalid probe specifier -3: probe description :::-3 does not match any probes"),
+        (&["-i", "i23"], "invalid probe specifier i23: probe description :::i23 does not match any probes"),
+        (&["-i", "0"], "invalid probe specifier 0: invalid probe identifier 0: Unknown probe identifier"),
         (&["-c", ""], "failed to execute an empty command"),
         (&["-A"], "-A is not supported yet"),
     ] {
@@ -395,7 +398,10 @@ fn a_wrong_option_value_is_an_error() -> Verdict {
     assert_eq!(o.out, "dtrace\n", "{o:?}");
     let pragma = "#pragma D option bufsiz=1m\nBEGIN { exit(0); }";
     let o = dtrace(&["-xerrtags", "-n", pragma]).code(1);
-    assert!(o.err.contains("[D_PRAGMA_OPTSET] failed to set option 'bufsiz': Invalid option name"), "{o:?}");
+    assert!(
+        o.err.contains("[D_PRAGMA_OPTSET] failed to set option 'bufsiz' to '1m': Invalid option name"),
+        "{o:?}"
+    );
     let o = dtrace(&["-x", "evaltime=start", "-c", "true", "-n", "BEGIN"]).code(1);
     assert!(o.err.contains("evaltime"), "{o:?}");
     // The value is checked before descriptions are matched. A program that does not run is not

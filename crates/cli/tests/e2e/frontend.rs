@@ -13,6 +13,7 @@ tests! {
     the_preprocessor_runs_with_c system_headers_can_be_included preprocessor_options_are_passed_on
     constants_of_the_d_libraries_are_defined libraries_of_the_user_are_loaded
     a_library_is_skipped_when_its_dependency_is_missing
+    the_line_of_a_tagged_error_is_the_originals
 }
 
 /// An empty directory for this test.
@@ -114,7 +115,11 @@ fn pragmas_are_obeyed() -> Verdict {
         ),
         (
             "#pragma D option strsize=x",
-            "[D_PRAGMA_OPTSET] line 1: failed to set option 'strsize': Invalid value for specified option",
+            "[D_PRAGMA_OPTSET] line 1: failed to set option 'strsize' to 'x': Invalid value for specified option",
+        ),
+        (
+            "#pragma D option nspec=-72",
+            "[D_PRAGMA_OPTSET] line 1: failed to set option 'nspec' to '-72': Invalid value for specified option",
         ),
         (
             "#pragma D depends_on provider nothing",
@@ -130,6 +135,14 @@ fn pragmas_are_obeyed() -> Verdict {
     ] {
         let o = dtrace(&["-xerrtags", "-es", &script(&format!("{line}\nBEGIN {{ exit(0); }}\n"))]).code(1);
         assert!(o.err.contains(&format!("x.d: {says}")), "{line}: {o:?}");
+    }
+    // Also between clauses, and between a description and its clause.
+    for text in [
+        "BEGIN { x = 1; }\n#pragma D nonsense\nBEGIN { exit(0); }",
+        "BEGIN\n#pragma D nonsense\n{ exit(0); }",
+    ] {
+        let o = dtrace(&["-xerrtags", "-es", &script(text)]).code(1);
+        assert!(o.err.contains("x.d: [D_PRAGMA_INVAL] line 2: invalid D pragma: nonsense"), "{o:?}");
     }
     let o =
         dtrace(&["-xerrtags", "-es", &script("#line 70 \"origin.d\"\nBEGIN { trace(nothing); }\n")]).code(1);
@@ -313,6 +326,13 @@ fn constants_of_the_d_libraries_are_defined() -> Verdict {
     let text = r#"BEGIN { printf("%d %d %d %d %d %d %d %d %d %d", CLD_EXITED, SI_USER, SI_QUEUE, DTRACEFLT_BADADDR, F_GETFL,
         IPPROTO_TCP, RW_READER, SRUN, TCP_STATE_ESTABLISHED, TH_SYN | TH_ACK); exit(0); }"#;
     assert_eq!(dtrace(&["-qn", text]).code(0).out.trim(), "1 0 -1 1 3 6 1 2 1 18");
+    // A flag that Linux does not have is in no word, and a number that it does not have is none.
+    let text = r#"BEGIN { printf("%x %x %x %x %d", MAP_SHARED | MAP_ANON | MAP_FIXED | MAP_NORESERVE, PROT_READ | PROT_EXEC,
+        MAP_TEXT | MAP_INITDATA | MAP_ALIGN, S_IFMT & S_IFDIR, MADV_DONTNEED);
+        printf(" %d %d %d %x %d %d %d", PF_INET6, SOL_SOCKET, SO_RCVBUF, MSG_DONTWAIT | MSG_PEEK, SHUT_RDWR, SIGLWP, ENOTACTIVE);
+        exit(0); }"#;
+    let says = "4031 5 0 4000 4 10 1 8 42 2 -1 -1";
+    assert_eq!(dtrace(&["-qn", text]).code(0).out.trim(), says);
     let text = r#"BEGIN { printf("%d %d %d %d %d %d %d ", B_TRUE, B_FALSE, ARPHRD_ETHER, ARPHRD_LOOPBACK,
         sizeof (hrtime_t), sizeof (major_t), sizeof (caddr_t)); this->b = (boolean_t)1; self->z = (zoneid_t)-1;
         this->c = (caddr_t)0; printf("%d %d", this->b == B_TRUE, self->z); print(this->b); exit(0); }"#;
@@ -377,6 +397,40 @@ fn a_library_is_skipped_when_its_dependency_is_missing() -> Verdict {
     let script = write(&dir, "script", "#pragma D depends_on library no.d\nBEGIN { exit(0); }\n");
     let o = dtrace(&["-L", &path, "-xerrtags", "-es", &script]).code(1);
     assert!(o.err.contains("[D_PRAGMA_DEPEND] line 1: program requires library no.d"), "{o:?}");
+    let _ = fs::remove_dir_all(&dir);
+    Pass
+}
+
+fn the_line_of_a_tagged_error_is_the_originals() -> Verdict {
+    let dir = directory("lines");
+    for (text, says) in [
+        ("BEGIN\n{\n\tx = 1;\n", "D_SYNTAX] line 4: syntax error near end of input"),
+        ("BEGIN\n/(pid/\n\n{\n}\n", "D_SYNTAX] line 4: closing ) expected in predicate before /"),
+        ("BEGIN\n/curthread->comm[0/\n{\n}\n", "D_SYNTAX] line 3: closing ] expected in predicate before /"),
+        ("BEGIN { x =\n+\n; }\n", "D_SYNTAX] line 3: syntax error near \";\""),
+        ("BEGIN { x = \"a\n\"; }\n", "D_STR_NL] line 2: newline encountered in string literal"),
+        // An element is known at its bracket, a call at its parenthesis, an operator when the token behind it is.
+        ("BEGIN { x = curthread[\n1,\n2\n] +\n1; }\n", "] line 4: "),
+        ("BEGIN { exit(1,\n2\n)\n; }\n", "D_PROTO_LEN] line 3: "),
+        ("BEGIN\n/\"a\" && \"b\"/\n{\n}\n", "D_OP_SCALAR] line 3: "),
+        ("BEGIN { x = 1 /\n0\n\n}\n", "D_DIV_ZERO] line 4: "),
+        // What is checked as a whole is wrong where it ends.
+        ("BEGIN\n/execname/\n{\nexit(0);\n}\n\n", "D_PRED_SCALAR] line 5: "),
+        ("translator int\n< int x >\n{\n};\n\nBEGIN { }\n", "D_XLATE_SOU] line 4: "),
+        (
+            "struct o { int a; };\ntranslator struct o < int x >\n{\nb = x;\n};\n\nBEGIN { }\n",
+            "D_XLATE_MEMB] line 5: ",
+        ),
+        ("enum e {\nA = 2147483648\n};\n", "D_DECL_ENOFLOW] line 3: "),
+        ("long struct s\n{\nint i;\n} x;\n", "D_DECL_LONGINT] line 2: "),
+        ("/* nothing */\n\n", "D_EMPTY] line 3: "),
+    ] {
+        let o = dtrace(&["-xerrtags", "-es", &write(&dir, "x.d", text)]).code(1);
+        assert!(o.err.contains(says), "{text}: {o:?}");
+    }
+    // People are shown where it is.
+    let o = dtrace(&["-es", &write(&dir, "x.d", "BEGIN\n/execname/\n{\n}\n")]).code(1);
+    assert!(o.err.contains("line 2: predicate result must be of scalar type\n"), "{o:?}");
     let _ = fs::remove_dir_all(&dir);
     Pass
 }

@@ -51,9 +51,13 @@ fn stackframes_and_ustackframes_limit_stacks() -> Verdict {
         let o = dtrace(&["-q", BY_POINTERS, option, "-c", &workload("stacks", 1), "-n", &script]).code(0);
         o.out.lines().filter(|line| !line.trim().is_empty()).count()
     };
-    for (option, action, one) in
-        [("stackframes", "stack()", 1), ("ustackframes", "ustack()", 1), ("jstackframes", "jstack()", 1)]
-    {
+    for (option, action, one) in [
+        ("stackframes", "stack()", 1),
+        ("ustackframes", "ustack()", 1),
+        ("jstackframes", "jstack()", 1),
+        ("maxframes", "stack()", 1),
+        ("maxframes", "ustack()", 1),
+    ] {
         assert_eq!(lines(&format!("-x{option}=1"), action), one, "{option}");
         assert!(lines(&format!("-x{option}=20"), action) > one, "{option}");
     }

@@ -130,6 +130,13 @@ fn speculation_fails_when_all_are_in_use() -> Verdict {
     assert_eq!(o.out, "1 2 0\n", "{o:?}");
     let words = "[DTRACEDROP_SPECUNAVAIL] 1 failed speculation (no speculative buffer available)\n";
     assert!(o.err.contains(words), "{o:?}");
+    // None may be under way.
+    let script = "BEGIN { self->s = speculation(); trace(self->s); } BEGIN { speculate(self->s); trace(2); } \
+                  BEGIN { commit(1); } BEGIN { exit(0); }";
+    let o = dtrace(&["-q", "-x", "nspec=0", "-n", script]).code(0);
+    assert_eq!(o.out, "0\n", "{o:?}");
+    assert!(o.err.contains("illegal operation in action #1"), "{o:?}");
+    assert!(o.err.ends_with("dtrace: 1 failed speculation (no speculative buffer available)\n"), "{o:?}");
     Pass
 }
 

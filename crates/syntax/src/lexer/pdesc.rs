@@ -138,7 +138,7 @@ impl Lexer<'_> {
             let wrong = "a probe id can only be used with -i, with -n and in scripts";
             Some(format!("invalid probe description \"{raw}\": {wrong}"))
         } else if id == 0 {
-            Some(format!("invalid probe identifier {raw}: No probe matches description"))
+            Some(format!("invalid probe identifier {raw}: Unknown probe identifier"))
         } else {
             None
         };

@@ -252,7 +252,10 @@ impl Parser<'_> {
             }
             Ok(kind) => kind,
             Err((tag, message)) => {
-                self.error(tag, span, message);
+                // The original knows the words before it reads what is in the braces.
+                let words = self.lex.snippet(span).split('{').next().unwrap_or("");
+                let end = span.start + words.trim_end().len() as u32;
+                self.error(tag, Span::new(span.file, span.start, end), message);
                 TypeSpecKind::Error
             }
         };
