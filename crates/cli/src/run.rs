@@ -181,9 +181,12 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
     let options = &command.options;
     let traces = command.mode == Mode::Trace && !command.compile_only;
     let memory = options.maybe_number("postmortem").filter(|_| traces);
+    let mut environment = options.environment();
+    // What reads the format from standard output reads nothing else.
+    environment.output_to_stderr = options.text("oformat") != "text" && command.output.is_none();
     let make = |wanted: &Wanted| match wanted {
         Wanted::Run(text) => {
-            Target::create_with_memory(raw::bytes(text), &options.environment(), options.evaltime(), memory)
+            Target::create_with_memory(raw::bytes(text), &environment, options.evaltime(), memory)
         }
         Wanted::Pid(pid) => Target::grab(*pid),
     };

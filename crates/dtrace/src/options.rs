@@ -524,7 +524,7 @@ impl Options {
         let set = self.texts("setenv");
         let set = set.iter().filter_map(|text| text.split_once('=')).map(|(n, v)| (n.into(), v.into()));
         let unset = self.texts("unsetenv").into_iter().map(Into::into);
-        proc::Environment { unset: unset.collect(), set: set.collect() }
+        proc::Environment { unset: unset.collect(), set: set.collect(), output_to_stderr: false }
     }
 
     /// The moment at which a `-c` process waits, by `evaltime`.

@@ -11,6 +11,8 @@ pub(crate) struct Exec {
     pub(crate) paths: Vec<CString>,
     /// The environment, as `NAME=value`.
     pub(crate) environment: Vec<CString>,
+    /// Its standard output is its standard error.
+    pub(crate) output_to_stderr: bool,
     /// The signal mask of the new process.
     pub(crate) mask: libc::sigset_t,
     /// Bytes of private memory that it maps for the session, before its first instruction.
@@ -39,7 +41,7 @@ pub(crate) fn child(
     exec: &Exec,
 ) -> ! {
     let mut byte = 0u8;
-    // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, signal, setrlimit,
+    // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, signal, setrlimit, dup2,
     // read, execve, write and _exit are async-signal-safe.
     unsafe {
         libc::sigprocmask(libc::SIG_SETMASK, &exec.mask, std::ptr::null_mut());
@@ -49,6 +51,10 @@ pub(crate) fn child(
         bpf_sys::give_back_fd_limit();
         if libc::read(start, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127); // the tracer died before it could seize us
+        }
+        // Where standard error is closed, so is then the output.
+        if exec.output_to_stderr && libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) < 0 {
+            libc::close(libc::STDOUT_FILENO);
         }
         let mut errno = libc::ENOENT;
         for path in &exec.paths {

@@ -63,6 +63,9 @@ pub struct Environment {
     pub unset: Vec<OsString>,
     /// Variables that are set, after that.
     pub set: Vec<(OsString, OsString)>,
+    /// What it writes to its standard output goes to the standard error of this process, whose standard
+    /// output has a format of its own.
+    pub output_to_stderr: bool,
 }
 
 impl Environment {
@@ -340,8 +343,14 @@ fn create(command: &[u8], environment: &Environment, memory: Option<u64>) -> io:
         mask
     };
     let tracer = Tracer::get_or_start()?;
-    let (pid, shared) =
-        tracer.create(Exec { words: list, paths, environment: environment.variables()?, mask, memory })?;
+    let (pid, shared) = tracer.create(Exec {
+        words: list,
+        paths,
+        environment: environment.variables()?,
+        output_to_stderr: environment.output_to_stderr,
+        mask,
+        memory,
+    })?;
     // The process is stopped and not reaped, so the pid is not reused.
     let pidfd = pidfd_open(pid);
     let pidfd = pidfd.inspect_err(|_| {

@@ -55,6 +55,19 @@ fn the_output_of_commands_is_not_in_the_json() -> Verdict {
     let o = dtrace(&["-wq", "--format=json", "-n", text]).code(0);
     assert_eq!(o.err, "hello\n");
     assert_eq!(at(of(&lines(&o.out), "effect")[0], "/command"), "\"echo hello\"");
+    // Nor is that of a target, unless the results go elsewhere.
+    for format in ["json", "csv"] {
+        let o = dtrace(&["-q", "--format", format, "-c", "echo hello", "-n", "END { @ = count(); }"]).code(0);
+        assert_eq!(o.err, "hello\n");
+        assert!(!o.out.contains("hello") && !o.out.is_empty(), "{o:?}");
+    }
+    let file = std::env::temp_dir().join(format!("e2e-json-target-{}", std::process::id()));
+    let name = file.display().to_string();
+    let o =
+        dtrace(&["-q", "--format=json", "-o", &name, "-c", "echo hello", "-n", "END { trace(1); }"]).code(0);
+    assert_eq!((&*o.out, &*o.err), ("hello\n", ""));
+    assert_eq!(of(&lines(&std::fs::read_to_string(&file).unwrap()), "record").len(), 1);
+    std::fs::remove_file(&file).unwrap();
     Pass
 }
 
