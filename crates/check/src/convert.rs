@@ -111,8 +111,9 @@ impl Checker<'_> {
             | ExprKind::Truth(_)
             | ExprKind::Load { .. }
             | ExprKind::Call { .. }
-            | ExprKind::Bound(_)
             | ExprKind::Delete(_) => Range::Within,
+            ExprKind::Bound(id) if self.whole_bound.contains(id) => Range::Whole,
+            ExprKind::Bound(_) => Range::Within,
             ExprKind::Read(place) | ExprKind::Assign(place, _) | ExprKind::Update { place, .. } => {
                 in_variable(place)
             }
@@ -280,6 +281,12 @@ impl Checker<'_> {
             Some(int) if int.class != IntClass::Bool && self.types.is_integer(e.ty) => Expr { ty, ..e },
             _ => self.coerce(e, ty),
         }
+    }
+
+    /// A value that [`Checker::fits`] the type of an inline or of its parameter: what is computed of variables keeps their
+    /// 64 bits, as a variable would.
+    pub(crate) fn taken(&self, e: Expr, ty: TypeId) -> Expr {
+        if self.is_whole(&e) { self.held(e, ty) } else { self.coerce(e, ty) }
     }
 
     /// Converts a value that [`Checker::fits`] a type.

@@ -251,7 +251,7 @@ impl Checker<'_> {
                 );
                 return self.fail(Tag::D_PROTO_ARG, value.span, message);
             }
-            let value = if translated { value } else { self.coerce(value, *ty) };
+            let value = if translated { value } else { self.taken(value, *ty) };
             let (value, before) = self.bind(value);
             bound.insert(name.clone(), value);
             outer.push(before);
@@ -309,7 +309,7 @@ impl Checker<'_> {
         if self.is_translated_to(&value, info.ty) {
             return Ok(Expr { span, ..value });
         }
-        Ok(Expr { span, ..self.coerce(value, info.ty) })
+        Ok(Expr { span, ..self.taken(value, info.ty) })
     }
 }
 

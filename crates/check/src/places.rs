@@ -65,6 +65,11 @@ impl Checker<'_> {
         Ok(None)
     }
 
+    /// True if a global name is a built-in variable, an inline, or bound here, and so no variable of the program.
+    fn is_defined_otherwise(&self, name: &str) -> bool {
+        self.bound_name(name).is_some() || self.inlines.contains_key(name) || tables::variable(name).is_some()
+    }
+
     /// Creates the operand of a unary operator, if it names a variable of threads or clauses, or an element of an array, that
     /// nothing before it has declared or assigned: as an `int64_t`, as in the original. A global scalar is left to be an error.
     pub(crate) fn create_operand(&mut self, operand: &ast::Expr, text: &str, span: Span) -> CheckResult<()> {
@@ -74,15 +79,11 @@ impl Checker<'_> {
         };
         let Some(Named { scope, name }) = named else { return Ok(()) };
         if scope == Scope::Global {
-            if !is_element
-                || self.bound_name(name).is_some()
-                || tables::variable(name).is_some()
-                || tables::function(name).is_some()
-            {
+            if !is_element || self.is_defined_otherwise(name) || tables::function(name).is_some() {
                 return Ok(());
             }
             self.define_from_libraries(name);
-            if self.inlines.contains_key(name) {
+            if self.is_defined_otherwise(name) {
                 return Ok(());
             }
         }
@@ -154,11 +155,8 @@ impl Checker<'_> {
                     _ => {}
                 }
             }
-            let builtin = scope == Scope::Global
-                && (self.bound_name(name).is_some()
-                    || self.inlines.contains_key(name)
-                    || tables::variable(name).is_some());
-            if !builtin && let Some((id, values)) = self.element(scope, name, keys, false, span)? {
+            let is_array = scope != Scope::Global || !self.is_defined_otherwise(name);
+            if is_array && let Some((id, values)) = self.element(scope, name, keys, false, span)? {
                 return match self.var_info(id).ty {
                     VarType::Known(ty, _) => Ok(self.read_place(Place::Elem(id, values), id, ty, span)),
                     VarType::Poisoned => Err(ErrorReported),

@@ -285,6 +285,8 @@ pub(crate) struct Checker<'a> {
     /// Names bound to expressions while a stored tree is checked. Only the last set is visible.
     pub(crate) bound: Vec<HashMap<String, Expr>>,
     pub(crate) next_bound: u32,
+    /// The bound values that have all 64 bits of a variable, whatever their type.
+    pub(crate) whole_bound: HashSet<u32>,
     /// Items of libraries that have not been used yet.
     pub(crate) library_items: UnusedItems<'a>,
     /// Attributes and versions that pragmas set.
@@ -338,6 +340,7 @@ impl<'a> Checker<'a> {
             translators_by_tag: HashMap::new(),
             bound: Vec::new(),
             next_bound: 0,
+            whole_bound: HashSet::new(),
             library_items: UnusedItems::new(cx.libraries.parsed()),
             pragmas: PragmaAttributes::default(),
             suspended: 0,

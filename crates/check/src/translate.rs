@@ -103,10 +103,14 @@ impl Checker<'_> {
                 (Expr { kind: ExprKind::Array { addr: Box::new(addr), bytes }, ty, span }, outer)
             }
             _ => {
-                // An integer is truncated to its type once, here.
-                let e = if self.types.is_integer(ty) { self.convert(e, ty) } else { e };
+                // An integer is truncated to its type once, here, unless it has the 64 bits of a variable.
+                let whole = self.is_whole(&e);
+                let e = if self.types.is_integer(ty) && !whole { self.convert(e, ty) } else { e };
                 let id = self.next_bound;
                 self.next_bound += 1;
+                if whole {
+                    self.whole_bound.insert(id);
+                }
                 (Expr { kind: ExprKind::Bound(id), ty, span }, Some((id, Box::new(e))))
             }
         }
@@ -259,7 +263,7 @@ impl Checker<'_> {
             return self.fail(Tag::D_XLATE_NONE, span, message);
         };
         let wanted = self.translators[translator].input;
-        let input = if sou { input } else { Expr { ty: wanted, ..self.coerce(input, wanted) } };
+        let input = if sou { input } else { Expr { ty: wanted, ..self.taken(input, wanted) } };
         Ok(self.translated(translator, pointer, input, span))
     }
 

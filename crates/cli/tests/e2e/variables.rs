@@ -56,6 +56,17 @@ fn a_variable_holds_64_bits_whatever_its_type() -> Verdict {
     let lines = "8589934594 4294967298 300 4294967299 8589934597 1 4294967301\n\
                  200000002 8589934594 8589934595 4294967298\n8589934594 8589934594 4294967298\n";
     assert_eq!(o.out, format!("{lines}\n"), "{o:?}");
+    // So does what a translator or an inline takes.
+    let o = dtrace(&[
+        "-qn",
+        "int g; int n[string]; struct o { long a; int b; }; translator struct o < int i > { a = i; b = i == 4294967297; }; \
+         inline int same[int i] = i; inline int twice = n[\"k\"] + n[\"k\"]; \
+         BEGIN { n[\"k\"] = 4294967297; g = n[\"k\"]; \
+           printf(\"%d %d %d\\n\", xlate<struct o>(n[\"k\"]).a, xlate<struct o>(n[\"k\"]).b, xlate<struct o>(g + 1).a); \
+           printf(\"%d %d %d %d\\n\", same[n[\"k\"]], same[n[\"k\"] + 1], same[g], twice); exit(0); }",
+    ])
+    .code(0);
+    assert_eq!(o.out, "4294967297 1 4294967298\n4294967297 4294967298 4294967297 8589934594\n\n", "{o:?}");
     // A value that fits the type, be it read as signed or as unsigned, prints as one of the type; the others whole.
     let o = dtrace(&[
         "-qn",
