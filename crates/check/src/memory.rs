@@ -62,6 +62,11 @@ impl Checker<'_> {
                 let value = self.rvalue(e)?;
                 let value = self.text_array(value);
                 match value.kind {
+                    // The characters of an array whose size is not known end with a NUL.
+                    ExprKind::Array { bytes: 0, .. } if self.types.is_string_like(value.ty) => {
+                        let text = self.to_string(value);
+                        self.recorded_value(text)
+                    }
                     ExprKind::Array { .. } => self.recorded_object(func, value),
                     _ => self.recorded_value(value),
                 }

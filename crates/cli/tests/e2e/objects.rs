@@ -143,6 +143,19 @@ fn trace_shows_objects_as_bytes_or_text() -> Verdict {
         prints(before, zero),
         dump("         0: 00 00 00 00                                      ....")
     );
+    // The characters of an array of no known size end with a NUL.
+    let unsized_name = "((struct linux_dirent64 *)((char *)&curthread->comm - offsetof(struct linux_dirent64, d_name)))->d_name";
+    let shown = prints(
+        "",
+        &format!("trace({unsized_name}); printf(\"|\"); trace(*&{unsized_name}); print({unsized_name});"),
+    );
+    assert_eq!(shown, "dtrace|dtracestring \"dtrace\"\n");
+    // Others cannot be shown.
+    let o = dtrace(&["-qn", "BEGIN { trace(((struct poll_list *)0)->entries); }"]).code(1);
+    assert!(
+        o.err.contains("trace( ) may not be applied to a value of unknown size of type \"struct pollfd []\""),
+        "{o:?}"
+    );
     Pass
 }
 
