@@ -521,6 +521,16 @@ fn what_is_not_there_is_named_with_its_tag() -> Verdict {
         let o = dtrace(&["-c", &program, "-n", description]).code(1);
         assert!(o.err.contains(says) && o.err.contains("command line:1:1"), "{description}: {o:?}");
     }
+    // A similar name helps, in a library too, and once for each name.
+    for (description, near) in [
+        ("pid$target:a.out:ad:entry,pid$target:a.out:ad:return", "add"),
+        ("pid$target:libc:mallc:entry", "malloc"),
+        ("pid$target::mallc:entry", "malloc"),
+    ] {
+        let o = dtrace(&["-c", &program, "-n", description]).code(1);
+        let helps = o.err.matches(&format!("= help: did you mean `{near}`?\n")).count();
+        assert_eq!(helps, description.split(',').count(), "{description}: {o:?}");
+    }
     // With -Z what may come later is no error.
     dtrace(&["-Zc", &program, "-n", "pid$target:libq:add:entry { }"]).code(0);
     Pass

@@ -71,6 +71,8 @@ pub(super) struct Known {
     pub(super) can: Abilities,
     /// Processes whose links are to be closed, because their probes are attached again.
     pub(super) detached: Vec<Detached>,
+    /// Names of functions that no file has, each with a similar name, if there is one: they are looked for once.
+    pub(super) similar: HashMap<String, Option<String>>,
     /// What is to be reported.
     pub(super) warnings: Vec<String>,
     /// The processes of which the kernel finds returns by the return address.

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use diagnostics::Tag;
+use diagnostics::{Tag, nearest};
 use files::FileId;
 use probes::{MatchError, Pattern, glob_matches, is_glob};
 use symbols::{FileFunctions, Function, FunctionQuery, Processes, Select, SymbolSource};
@@ -24,6 +24,9 @@ use crate::kernel::running_kernel;
 
 /// The function of a description that means addresses of the file.
 pub(super) const NO_FUNCTION: &str = "-";
+
+/// In how many of the files that a description means similar names are looked for.
+const FILES_SEARCHED: usize = 3;
 
 /// What the clauses of an entry probe may notice, from nothing to everything. The place of the probe depends on it.
 pub(super) fn uses() -> [Uses; 4] {
@@ -213,6 +216,22 @@ fn read(object: &Object, query: FunctionQuery, symbols: &mut Processes) -> Resul
         Kernel::UNKNOWN => Ok(list),
         kernel => symbols.functions_in(object.pid, &object.text, &FunctionQuery { kernel, ..query }),
     }
+}
+
+/// True for the error that no file has a function of the description's name, where a similar name would help.
+pub(super) fn wants_similar(error: &MatchError, function: &str) -> bool {
+    let is_plain = !function.is_empty() && function != NO_FUNCTION && !is_glob(function);
+    error.tag == Some(Tag::D_PROC_FUNC) && error.may_come && error.help.is_none() && is_plain
+}
+
+/// The function of these files whose name is most similar.
+pub(super) fn similar(function: &str, called: &[&Object], symbols: &mut Processes) -> Option<String> {
+    let query = FunctionQuery::names(Select::All);
+    // A file that cannot be read has no similar names.
+    let read = |object: &&Object| symbols.functions_in(object.pid, &object.text, &query).ok();
+    let lists: Vec<FileFunctions> = called.iter().take(FILES_SEARCHED).filter_map(read).collect();
+    let names = lists.iter().flat_map(|list| &list.functions).flat_map(|f| &f.names);
+    nearest(function, names.map(|name| name.shown())).map(str::to_string)
 }
 
 /// True if a probe was refused where a nop may be at which kernels differ. It has five or ten bytes.

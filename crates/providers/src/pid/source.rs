@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use super::follow::{Answer, FileChange, Files, Followed, may_come};
 use super::known::{At, Known, Target};
-use super::lists::{NO_FUNCTION, WITH_STACK, Wanted};
+use super::lists::{NO_FUNCTION, WITH_STACK, Wanted, similar, wants_similar};
 use super::object::{Held, Object, cut};
 use super::processes::{Group, read_objects, read_process, unwinds};
 use crate::lock;
@@ -201,9 +201,34 @@ impl PidProbes {
         known.unwinds.extend(group.processes.iter().map(|process| process.pid()).zip(unwound));
         if matching.found.is_empty() {
             let called: Vec<&Object> = group.files.iter().map(|run| &run.object).collect();
-            return Err(matching.nothing(&called));
+            drop(known);
+            return Err(self.with_similar(matching.nothing(&called), pattern, &called, symbols));
         }
         Ok(known.remember(pattern, matching))
+    }
+
+    /// The error, with the name of a similar function where there is none of this name.
+    fn with_similar(
+        &self,
+        error: MatchError,
+        pattern: &Pattern,
+        called: &[&Object],
+        symbols: &mut Processes,
+    ) -> MatchError {
+        let function = &pattern.function;
+        if !wants_similar(&error, function) {
+            return error;
+        }
+        let known = lock(&self.known).similar.get(function).cloned();
+        let near = known.unwrap_or_else(|| {
+            let near = similar(function, called, symbols);
+            lock(&self.known).similar.insert(function.clone(), near.clone());
+            near
+        });
+        match near {
+            Some(near) => error.with_help(format!("did you mean `{near}`?")),
+            None => error,
+        }
     }
 
     fn match_now(
@@ -236,7 +261,8 @@ impl PidProbes {
         if matching.found.is_empty() {
             known.left_out.extend(matching.left_out.clone());
             known.left_out.extend(matching.unread.clone());
-            return Err(matching.nothing(&called));
+            drop(known);
+            return Err(self.with_similar(matching.nothing(&called), pattern, &called, symbols));
         }
         Ok(known.remember(pattern, matching))
     }
