@@ -119,7 +119,7 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
         event.action = fault.action;
         event.offset = Some(fault.offset).filter(|offset| *offset != u32::MAX);
         let (state, key) = (&mut *self.of.state, self.of.tables.clause(raw.epid));
-        if state.options.all_faults || state.faults.add(key, raw.time, || event.clone().into_owned()) {
+        if state.faults.add(state.options.all_faults, key, raw.time, || event.clone().into_owned()) {
             self.of.out.report(&Event::Fault(event));
         }
     }
@@ -238,10 +238,10 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
                 EventAction::Printf { format: Cow::Borrowed(format), args }
             }
             Step::Print { field, shape, functions } => {
-                let bytes = decoder.printed(data, *field)?;
+                let (bytes, is_beyond) = decoder.printed(data, *field)?;
                 let functions = if *functions { names.functions(shape, &bytes) } else { Vec::new() };
                 let shape = match field.datum {
-                    Datum::Whole { signed, .. } if bytes.len() == 8 => {
+                    Datum::Whole { signed, .. } if is_beyond => {
                         let form = Form::Int { signed };
                         Cow::Owned(Arc::new(Shape { name: shape.name.clone(), size: 8, form }))
                     }
@@ -357,7 +357,7 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
         let (epid, id) = (raw.epid, p.id);
         let (state, key) = (&mut *self.of.state, self.of.tables.clause(epid));
         let on = || format!("on enabled probe ID {epid} (ID {id}: {}): {text}", p.described());
-        if state.options.all_faults || state.failures.add(key, raw.time, on) {
+        if state.failures.add(state.options.all_faults, key, raw.time, on) {
             self.of.out.failure(format!("error {}", on()), Some(raw.time));
         }
     }

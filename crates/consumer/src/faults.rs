@@ -48,9 +48,12 @@ impl<T> Default for Few<T> {
 }
 
 impl<T> Few<T> {
-    /// True if an error of a clause at this time is to be delivered as it is. Otherwise it is counted, and `error` is called if
-    /// it is the first that is.
-    pub(crate) fn add(&mut self, key: ClauseKey, time: u64, error: impl FnOnce() -> T) -> bool {
+    /// True if an error of a clause at this time is to be delivered as it is; `all` are, if that is wanted. Otherwise it is
+    /// counted, and `error` is called if it is the first that is.
+    pub(crate) fn add(&mut self, all: bool, key: ClauseKey, time: u64, error: impl FnOnce() -> T) -> bool {
+        if all {
+            return true;
+        }
         let clause = self.clauses.entry(key).or_insert(Clause { delivered: 0, last: 0, counted: None });
         if clause.delivered < FIRST {
             clause.delivered += 1;
@@ -109,7 +112,7 @@ mod tests {
         let (mut alone, mut later) = (0, Vec::new());
         // 1000 errors a second, for three seconds and a half.
         for time in (0..3500).map(|n| n * MS) {
-            alone += u32::from(errors.add(ClauseKey::of_first(1), time, || time));
+            alone += u32::from(errors.add(false, ClauseKey::of_first(1), time, || time));
             later.extend(shown(errors.due(time)));
         }
         assert_eq!(alone, FIRST);
@@ -123,9 +126,11 @@ mod tests {
         let mut errors = Few::default();
         for time in 0..8 {
             for clause in 1..4 {
-                assert_eq!(errors.add(ClauseKey::of_first(clause), time, || time), time < 5);
+                assert_eq!(errors.add(false, ClauseKey::of_first(clause), time, || time), time < 5);
             }
         }
+        // What is delivered because all are is not counted.
+        assert!(errors.add(true, ClauseKey::of_first(1), 9, || 9));
         assert_eq!(shown(errors.due(4 + INTERVAL)), [(5, 3); 3]);
         assert_eq!(shown(errors.due(u64::MAX)), []);
     }

@@ -4,9 +4,11 @@
 //! `%+.3d` nor byte strings, so this module formats fields into a byte buffer. Default formats,
 //! `printf` and histograms use these functions.
 
-/// The largest width or precision. `%*d` takes it from a traced value, which must not exhaust
-/// memory.
-pub(crate) const WIDEST: usize = 1 << 20;
+/// The largest width or precision: that of formats.
+pub(crate) const WIDEST: usize = plane::format::WIDEST as usize;
+/// The largest one that `*` takes from a traced value. A process may choose it, and must not fill the
+/// tracer's memory or disk.
+pub(crate) const WIDEST_TRACED: usize = 1 << 20;
 
 /// Flags, width and precision of one field, with `*` resolved.
 #[derive(Clone, Copy, Debug, Default)]
@@ -176,8 +178,8 @@ pub(crate) fn float(out: &mut Vec<u8>, value: f64, letter: char, field: Field) {
     format.extend_from_slice(b"*.*");
     format.push(if letter.is_ascii_alphabetic() { letter as u8 } else { b'g' });
     format.push(0);
-    let width = field.width.min(4096) as libc::c_int;
-    let precision = field.precision.map_or(-1, |p| p.min(4096) as libc::c_int);
+    let width = field.width.min(WIDEST) as libc::c_int;
+    let precision = field.precision.map_or(-1, |p| p.min(WIDEST) as libc::c_int);
     // The longest double has 309 digits before the point.
     let mut text = vec![0u8; 512 + width.unsigned_abs() as usize + precision.max(0) as usize];
     // SAFETY: `format` is a NUL-terminated literal of flags, `*.*` and one floating conversion, and the three arguments

@@ -448,21 +448,21 @@ impl<'t> Decoder<'t, '_> {
         }
     }
 
-    /// The bytes that `print()` shows.
-    pub(crate) fn printed<'a>(&mut self, data: &'a [u8], field: Field) -> Option<Cow<'a, [u8]>>
+    /// The bytes that `print()` shows, and whether they are an integer beyond its type, with all 64 bits.
+    pub(crate) fn printed<'a>(&mut self, data: &'a [u8], field: Field) -> Option<(Cow<'a, [u8]>, bool)>
     where
         't: 'a,
     {
-        match self.value(data, field)? {
-            Raw::Str(text, _) | Raw::Name(text, _) => Some(text.into()),
-            Raw::Made(text) => Some(text.into_vec().into()),
-            Raw::Address(text, _) => Some(text.as_bytes().to_vec().into()),
-            Raw::Int(int) => {
-                let bytes = if int.is_beyond() { 8 } else { usize::from(int.size) };
-                Some(data.get(field.offset as usize..)?.get(..bytes)?.into())
-            }
-            _ => Some(data.get(field.offset as usize..)?.get(..field.datum.size() as usize)?.into()),
-        }
+        let stored = |bytes: usize| data.get(field.offset as usize..)?.get(..bytes).map(Cow::Borrowed);
+        let (bytes, is_beyond) = match self.value(data, field)? {
+            Raw::Str(text, _) | Raw::Name(text, _) => (text.into(), false),
+            Raw::Made(text) => (text.into_vec().into(), false),
+            Raw::Address(text, _) => (text.as_bytes().to_vec().into(), false),
+            Raw::Int(int) if int.is_beyond() => (stored(8)?, true),
+            Raw::Int(int) => (stored(usize::from(int.size))?, false),
+            _ => (stored(field.datum.size() as usize)?, false),
+        };
+        Some((bytes, is_beyond))
     }
 
     /// The packet that `pcap()` recorded. The outer `None`: the record is malformed. The error: the

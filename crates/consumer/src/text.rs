@@ -38,14 +38,14 @@ use std::sync::Arc;
 
 use diagnostics::control;
 use events::{
-    Action, Aggregation, Argument, Calls, Event, Field as EventField, Firing, Flow, Format, Occasion, Probe,
-    Record, Row, Sink, SinkError,
+    Action, Aggregation, Argument, Calls, Event, Field as EventField, Firing, Flow, Format, NoticeKind,
+    Occasion, Probe, Record, Row, Sink, SinkError,
 };
 
-use crate::message::Message;
+use crate::message::{Message, MessageKind};
 use crate::options::Options;
 use crate::output::{Effects, Output};
-use crate::pad::{Field, signed, string, unsigned};
+use crate::pad::{Field, WIDEST_TRACED, signed, string, unsigned};
 use crate::raw::CallContext;
 use view::View;
 
@@ -66,6 +66,8 @@ pub struct Text<W: Output> {
     csv: bool,
     /// A table was written.
     tables: bool,
+    /// It was said that a traced width was too large.
+    limited: bool,
 }
 
 /// A call that was entered.
@@ -157,6 +159,7 @@ impl<W: Output> Text<W> {
             performs: true,
             csv: false,
             tables: false,
+            limited: false,
         }
     }
 
@@ -203,6 +206,7 @@ impl<W: Output> Text<W> {
         }
         let Text { out, options, performs, .. } = self;
         let view = View { options, terminal: out.terminal, resolves: *performs };
+        let mut limited = false;
         for EventField { action, .. } in &record.fields {
             if let Action::Packet(packet) = action
                 && !out.add_packet(packet)?
@@ -214,7 +218,7 @@ impl<W: Output> Text<W> {
                 Action::Trace(value) => datum::traced(out, value, view),
                 Action::Print { shape, bytes, functions } => pretty::print(out, shape, bytes, functions),
                 Action::Dump(bytes) => datum::hexdump(out, bytes),
-                Action::Printf { format, args } => printf::printf(out, format, args, view),
+                Action::Printf { format, args } => limited |= printf::printf(out, format, args, view),
                 // Exits and changes have no text, and unknown actions none that is known.
                 _ => {}
             }
@@ -222,7 +226,17 @@ impl<W: Output> Text<W> {
         if record.part.last && !options.quiet {
             out.pending.push(b'\n');
         }
+        self.say_limited(limited);
         Ok(())
+    }
+
+    /// Says, once, that a traced width was too large.
+    fn say_limited(&mut self, limited: bool) {
+        if limited && !std::mem::replace(&mut self.limited, true) {
+            let text =
+                format!("a width or precision that * takes from a traced value is {WIDEST_TRACED} at most");
+            self.out.note(Message { kind: MessageKind::Notice(NoticeKind::Failure), text });
+        }
     }
 
     fn begin(&mut self, firing: &Firing<'_>) {
@@ -292,8 +306,9 @@ impl<W: Output> Text<W> {
         let view = View { options, terminal: out.terminal, resolves: *performs };
         let out = &mut out.pending;
         if let Some(format) = &all.format {
-            all.rows.iter().for_each(|row| printf::printa(out, format, row, view));
-            return;
+            let limited =
+                all.rows.iter().fold(false, |limited, row| printf::printa(out, format, row, view) | limited);
+            return self.say_limited(limited);
         }
         if *csv {
             if all.rows.is_empty() {

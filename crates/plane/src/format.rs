@@ -238,11 +238,15 @@ impl std::fmt::Display for FormatError {
                 write!(f, "format conversion #{number} is undefined: {text}")
             }
             FormatError::TooWide { number } => {
-                write!(f, "format conversion #{number} has a width or precision that is too large")
+                write!(f, "format conversion #{number} has a width or precision that is larger than {WIDEST}")
             }
         }
     }
 }
+
+/// The largest width or precision that a format may have. A field is made in memory, so C's largest,
+/// two gigabytes, is not possible.
+pub const WIDEST: u32 = 1 << 26;
 
 /// Parses a format. Adjacent text, including `%%`, is one piece.
 pub fn parse(format: &str) -> Result<Vec<Piece>, FormatError> {
@@ -325,7 +329,7 @@ fn conversion(
                     value = value
                         .checked_mul(10)
                         .and_then(|v| v.checked_add(digit))
-                        .filter(|v| *v <= i32::MAX as u32)
+                        .filter(|v| *v <= WIDEST)
                         .ok_or(FormatError::TooWide { number })?;
                 }
                 *(if in_precision { &mut out.precision } else { &mut out.width }) = Amount::Fixed(value);

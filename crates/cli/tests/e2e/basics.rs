@@ -7,6 +7,7 @@ tests! {
     a_begin_clause_prints_hello_world a_header_and_rows_are_printed_by_default
     an_empty_clause_prints_its_row end_runs_once the_argument_of_exit_is_the_exit_status
     quiet_mode_prints_no_header trace_formats_a_number_by_its_size printf_applies_its_conversions
+    very_large_widths_are_those_of_c_unless_they_are_traced
     strings_are_compared_measured_and_printed clauses_run_in_program_order
     no_clause_of_a_firing_runs_behind_exit a_clause_runs_only_when_its_predicate_is_true
     arithmetic_follows_the_rules_of_d begin_sees_its_own_probe_name
@@ -92,6 +93,25 @@ fn printf_applies_its_conversions() -> Verdict {
                   42, 42, 42, 42, 255, 255, 8, 255, 'A', \"s\", \"right\", \"left\", -1, (long long)-5, 7); exit(0); }";
     let o = dtrace(&["-qn", script]).code(0);
     assert_eq!(o.out, "42|   42|42   |00042|ff|FF|10|0xff|A|s|     right|left      |%|4294967295|-5|7\n\n");
+    Pass
+}
+
+fn very_large_widths_are_those_of_c_unless_they_are_traced() -> Verdict {
+    let script = "BEGIN { printf(\"%10000000d|%.10000000d|%-2000000s|\", 1, 1, \"a\"); exit(0); }";
+    let o = dtrace(&["-qn", script]).code(0);
+    let columns: Vec<&str> = o.out.split('|').collect();
+    assert_eq!(columns[0].len(), 10_000_000);
+    assert!(columns[0].trim_start() == "1" && columns[0].starts_with(' '));
+    assert!(columns[1].len() == 10_000_000 && columns[1].trim_start_matches('0') == "1");
+    assert!(columns[2].len() == 2_000_000 && columns[2].trim_end() == "a");
+    assert!(o.err.is_empty(), "{}", o.err);
+    // What a process may choose is limited, and that is said once.
+    let script = "BEGIN { x = 1 << 30; printf(\"%*d|%*d|\", x, 1, -x, 1); printf(\"%*d\", x, 1); exit(0); }";
+    let o = dtrace(&["-qn", script]).code(0);
+    assert_eq!(o.out.len(), 3 * (1 << 20) + 3);
+    assert_eq!(o.err, "dtrace: a width or precision that * takes from a traced value is 1048576 at most\n");
+    let o = dtrace(&["-qn", "BEGIN { printf(\"%67108865d\", 1); exit(0); }"]).code(1);
+    assert!(o.err.contains("conversion #1 has a width or precision that is larger than 67108864\n"), "{o:?}");
     Pass
 }
 

@@ -13,19 +13,19 @@ use events::{AggValue, Amount, Argument, Conversion, ConversionArg, Format, Int,
 
 use super::view::{View, symbol};
 use super::{datum, histogram, net, time};
-use crate::pad::{Base, Field, WIDEST, float, signed, string, unsigned, up_to};
+use crate::pad::{Base, Field, WIDEST_TRACED, float, signed, string, unsigned, up_to};
 use crate::raw::text as until_nul;
 
-/// Prints a record's `printf()`.
-pub(super) fn printf(out: &mut Vec<u8>, format: &Format, args: &[Argument<'_>], view: View<'_>) {
-    run(out, format, args.iter().map(|arg| &arg.value), &[], view);
+/// Prints a record's `printf()`. Returns true if a traced width or precision was too large.
+pub(super) fn printf(out: &mut Vec<u8>, format: &Format, args: &[Argument<'_>], view: View<'_>) -> bool {
+    run(out, format, args.iter().map(|arg| &arg.value), &[], view)
 }
 
 /// Prints one row of a `printa()`: plain conversions print the columns of the key in order, `@`
 /// conversions the values of the aggregations. If there are more of these than aggregations, the
-/// last value is repeated.
-pub(super) fn printa(out: &mut Vec<u8>, format: &Format, row: &Row<'_>, view: View<'_>) {
-    run(out, format, row.key.iter(), &row.values, view);
+/// last value is repeated. Returns as [`printf`] does.
+pub(super) fn printa(out: &mut Vec<u8>, format: &Format, row: &Row<'_>, view: View<'_>) -> bool {
+    run(out, format, row.key.iter(), &row.values, view)
 }
 
 fn run<'a, 'v: 'a>(
@@ -34,8 +34,8 @@ fn run<'a, 'v: 'a>(
     mut args: impl Iterator<Item = &'a Value<'v>>,
     cells: &[AggValue<'_>],
     view: View<'_>,
-) {
-    let mut next_cell = 0;
+) -> bool {
+    let (mut next_cell, mut limited) = (0, false);
     for piece in format.pieces() {
         let conversion = match piece {
             Piece::Text(text) => {
@@ -47,8 +47,8 @@ fn run<'a, 'v: 'a>(
             }
             Piece::Conversion(conversion) => conversion,
         };
-        let Some(field) = field(conversion, &mut args) else {
-            return;
+        let Some(field) = field(conversion, &mut args, &mut limited) else {
+            return limited;
         };
         if conversion.aggregation {
             if let Some(cell) = cells.get(next_cell) {
@@ -58,23 +58,30 @@ fn run<'a, 'v: 'a>(
             continue;
         }
         let Some(value) = args.next() else {
-            return;
+            return limited;
         };
         convert(out, conversion, field, value, view);
     }
+    limited
 }
 
-/// Flags and amounts, `*` taken from the arguments.
+/// Flags and amounts, `*` taken from the arguments and limited.
 fn field<'a, 'v: 'a>(
     conversion: &Conversion,
     args: &mut impl Iterator<Item = &'a Value<'v>>,
+    limited: &mut bool,
 ) -> Option<Field> {
+    const LIMIT: i64 = WIDEST_TRACED as i64;
     let mut amount = |amount: Amount| -> Option<Option<i64>> {
         Some(match amount {
             Amount::None => None,
             Amount::Fixed(n) => Some(i64::from(n)),
             Amount::Argument => match args.next()? {
-                Value::Int(int) => Some(int.as_signed()),
+                Value::Int(int) => {
+                    let amount = int.as_signed();
+                    *limited |= amount.unsigned_abs() > LIMIT as u64;
+                    Some(amount.clamp(-LIMIT, LIMIT))
+                }
                 _ => Some(0),
             },
         })
@@ -88,10 +95,10 @@ fn field<'a, 'v: 'a>(
         space: conversion.space,
         alternate: conversion.alternate,
         zero: conversion.zero,
-        width: usize::try_from(width.unsigned_abs()).map_or(WIDEST, |w| w.min(WIDEST)),
+        width: width.unsigned_abs() as usize,
         // A precision of 0 is no precision, in the format and as an argument. This is as in the
         // original, and not as in C.
-        precision: precision.and_then(|p| usize::try_from(p).ok()).filter(|p| *p > 0).map(|p| p.min(WIDEST)),
+        precision: precision.and_then(|p| usize::try_from(p).ok()).filter(|p| *p > 0),
     })
 }
 
@@ -165,8 +172,11 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
         (_, Value::Stack(stack)) => {
             // A left-justified width is the indentation; any other pads the frames and indents by
             // nothing.
-            let (indent, field) =
-                if field.left { (field.width, Field { width: 0, ..field }) } else { (0, field) };
+            let (indent, field) = if field.left {
+                (field.width.min(WIDEST_TRACED), Field { width: 0, ..field })
+            } else {
+                (0, field)
+            };
             datum::frames(out, stack, indent, field);
         }
         (_, value) => datum::traced(out, value, view),
@@ -437,9 +447,16 @@ mod tests {
     }
 
     #[test]
-    fn a_very_large_width_is_limited() {
-        assert_eq!(show("%*d", &[int(i64::from(i32::MIN), 4, true), int(1, 4, true)]).len(), WIDEST);
-        assert_eq!(show("%*d", &[int(1 << 32 | 2, 8, true), int(1, 4, true)]).len(), WIDEST);
-        assert_eq!(show("%*d", &[int(i64::MIN, 8, true), int(1, 4, true)]).len(), WIDEST);
+    fn a_very_large_width_of_a_traced_value_is_limited() {
+        for width in [int(i64::from(i32::MIN), 4, true), int(1 << 32 | 2, 8, true), int(i64::MIN, 8, true)] {
+            assert_eq!(show("%*d", &[width, int(1, 4, true)]).len(), WIDEST_TRACED);
+        }
+    }
+
+    #[test]
+    fn a_very_large_width_of_a_format_is_as_in_c() {
+        assert_eq!(show("%10000000d", &[int(1, 4, true)]).len(), 10_000_000);
+        assert_eq!(show("%.10000000d", &[int(1, 4, true)]), format!("{}1", "0".repeat(9_999_999)));
+        assert_eq!(show("%9000.5000f|", &[int(0, 8, false)]), format!("{:>9000}|", format!("{:.5000}", 0.0)));
     }
 }
