@@ -88,9 +88,14 @@ pub fn place(addr: u64) -> Place {
     Place::Var(scope, var, addr & 0xffff_ffff)
 }
 
+/// As much of the serial number of a firing as an address of its scratch memory has.
+pub fn scratch_serial(firing: u64) -> u64 {
+    firing & ((1 << (48 - SCRATCH_BITS)) - 1)
+}
+
 /// The address of the scratch memory of the firing with this serial number.
 pub fn scratch(serial: u64) -> u64 {
-    SCRATCH | serial << (16 + SCRATCH_BITS) >> 16
+    SCRATCH | scratch_serial(serial) << SCRATCH_BITS
 }
 
 /// The bytes that `alloca()` of this size takes.

@@ -1,6 +1,6 @@
 //! Takes scratch memory: of a size that is known, for copies, and by `alloca()`.
 //!
-//! It lives as long as the firing, where a clause may leave an address of it in a variable. Then three words of the slot say how
+//! It lives as long as the firing, where a clause may leave an address of it in a variable. Then words of the slot say how
 //! much the clauses so far keep, and at which address: see [`super::d_memory`] and [`dif::memory`].
 
 use dif::ir::{FaultKind, InstData, Value};
@@ -37,24 +37,27 @@ impl Clause<'_, '_> {
         let origin = self.b.load(Size::B8, words, word(at, FRAME_ADDRESS));
         self.origin = Operand::V(self.b.copy(origin));
         let before = self.b.load(Size::B8, words, word(at, if later { FRAME_BASE } else { FRAME_KEPT }));
-        let (base, fits) = (self.b.copy(before), self.b.label());
         // Always so, which the verifier does not know.
-        self.b.br(Jmp::Le, base, kept, fits);
-        self.b.set(base, i64::from(kept));
-        self.b.bind(fits);
+        let base = self.at_most(before, kept);
         let top = self.b.add(base, fixed);
         let top = self.b.copy(top);
         if !later {
             self.b.store(Size::B8, words, word(at, FRAME_BASE), base);
             if self.keeps {
-                let (end, within) = (self.b.copy(top), self.b.label());
-                self.b.br(Jmp::Le, end, kept, within);
-                self.b.set(end, i64::from(kept));
-                self.b.bind(within);
+                let end = self.at_most(top, kept);
                 self.b.store(Size::B8, words, word(at, FRAME_KEPT), end);
             }
         }
         (self.base, self.top) = (Operand::V(base), Operand::V(top));
+    }
+
+    /// The value, or the limit where it is greater.
+    fn at_most(&mut self, value: V, limit: u32) -> V {
+        let (least, within) = (self.b.copy(value), self.b.label());
+        self.b.br(Jmp::Le, least, limit, within);
+        self.b.set(least, i64::from(limit));
+        self.b.bind(within);
+        least
     }
 
     /// The sum of an offset and of what earlier clauses keep.

@@ -240,7 +240,10 @@ fn report(b: &mut Builder, session: &Session<'_>, spec: &ProgramSpec<'_>, clocks
             SlotRef { address, number }
         });
         let this = clear_this(b, session, slot.map(|s| s.address), session.layout.error, spec.error.clauses);
-        let kept = slot.and_then(|s| kept_scratch(b, &session.layout.d_memory, s.address));
+        let module = session.module;
+        let keeps = |clause: usize| module.clauses.get(clause).is_some_and(|c| module.keeps_scratch(&c.func));
+        let keeper = slot.filter(|_| spec.error.clauses.iter().any(|c| keeps(c.clause)));
+        let kept = keeper.and_then(|s| kept_scratch(b, &session.layout.d_memory, s.address));
         let context = ErrorContext { epid, head, value };
         let clock = clocks.error(b, number);
         let firing = Firing {

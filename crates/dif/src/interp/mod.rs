@@ -155,14 +155,24 @@ pub enum Outcome {
 pub struct Interpreter<'m> {
     module: &'m Module,
     error: Vec<usize>,
-    ending_at_exit: bool,
-    at_end: bool,
+    exits: Exits,
+}
+
+/// What `exit()` does, besides setting the status.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Exits {
+    /// Nothing; the first status stands.
+    Nothing,
+    /// No later clause of the firing runs; the first status stands.
+    EndFirings,
+    /// Each replaces the status.
+    Replace,
 }
 
 impl<'m> Interpreter<'m> {
     /// Creates an interpreter for this module.
     pub fn new(module: &'m Module) -> Self {
-        Self { module, error: Vec::new(), ending_at_exit: false, at_end: false }
+        Self { module, error: Vec::new(), exits: Exits::Nothing }
     }
 
     /// Makes every fault fire ERROR, which has these clauses. Faults in these clauses are only
@@ -176,13 +186,13 @@ impl<'m> Interpreter<'m> {
     /// has not ended. In END and ERROR all clauses of the probe run.
     #[must_use]
     pub fn ending_at_exit(self) -> Self {
-        Self { ending_at_exit: true, ..self }
+        Self { exits: Exits::EndFirings, ..self }
     }
 
     /// Fires END: `exit()` replaces the status.
     #[must_use]
     pub fn at_end(self) -> Self {
-        Self { at_end: true, ..self }
+        Self { exits: Exits::Replace, ..self }
     }
 
     /// Executes one firing. The clauses run in the given order and share their `this->` variables.
@@ -195,7 +205,7 @@ impl<'m> Interpreter<'m> {
         let mut scratch = self.scratch(state);
         let mut outcomes = Vec::with_capacity(clauses.len());
         for index in clauses {
-            if self.ending_at_exit && state.exit.is_some() {
+            if self.exits == Exits::EndFirings && state.exit.is_some() {
                 break;
             }
             let own = (&mut locals, &mut rest, &mut scratch);
@@ -225,8 +235,7 @@ impl<'m> Interpreter<'m> {
     /// The scratch memory of the next firing.
     fn scratch(&self, state: &State) -> Scratch {
         let keeps_at_most = u64::from(self.module.scratch_kept());
-        // An address has 26 bits of it.
-        let serial = if keeps_at_most > 0 { state.firings & ((1 << 26) - 1) } else { 0 };
+        let serial = if keeps_at_most > 0 { crate::memory::scratch_serial(state.firings) } else { 0 };
         Scratch { serial, memory: Vec::new(), kept: 0, keeps_at_most }
     }
 
@@ -262,7 +271,7 @@ impl<'m> Interpreter<'m> {
             state,
             world,
             in_error,
-            at_end: self.at_end,
+            at_end: self.exits == Exits::Replace,
             record: None,
             offset: 0,
             scratch,
