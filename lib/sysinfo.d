@@ -1,7 +1,8 @@
 /*
  * What the system's counters count. The argument is the amount that is added.
  *
- * A probe without a clause is of a counter that Linux cannot have, or has no place for.
+ * A probe without a clause is of a counter that Linux cannot have, or has no place for. Its reason is in
+ * crates/dtrace/src/absent.txt.
  */
 
 provider sysinfo {

@@ -1,7 +1,8 @@
 /*
  * What the counters of virtual memory count. The argument is the amount that is added.
  *
- * A probe without a clause is of a counter that Linux cannot have, or has no place for.
+ * A probe without a clause is of a counter that Linux cannot have, or has no place for. Its reason is in
+ * crates/dtrace/src/absent.txt.
  */
 
 provider vminfo {
@@ -118,6 +119,21 @@ rawtp:block::block_bio_queue
 {
 	fspgin(this->pages);
 }
+
+/*
+ * Pages that the kernel looks at to free some, on the lists of pages that were not used of late: 0 for those of
+ * processes, 2 for those of files. (6.1 has one more argument before it.) What is freed is of one kind.
+ */
+inline int _LRU_ACTIVE = 1;
+rawtp:vmscan::mm_vmscan_lru_isolate
+/args[3] != 0 && (defined(rawtp:vmscan::mm_vmscan_lru_isolate, args[7]) ? args[7] : args[6]) != _LRU_ACTIVE &&
+    (defined(rawtp:vmscan::mm_vmscan_lru_isolate, args[7]) ? args[7] : args[6]) < 3/
+{
+	scan(args[3]);
+}
+rawtp:vmscan::mm_vmscan_lru_shrink_inactive /args[2] != 0/ { dfree(args[2]); }
+rawtp:vmscan::mm_vmscan_lru_shrink_inactive /args[2] != 0 && args[5] == 0/ { anonfree(args[2]); }
+rawtp:vmscan::mm_vmscan_lru_shrink_inactive /args[2] != 0 && args[5] != 0/ { fsfree(args[2]); }
 
 /* The kernel's thread that frees memory begins. */
 rawtp:vmscan::mm_vmscan_kswapd_wake { pgrrun(1); }

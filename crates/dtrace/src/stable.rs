@@ -260,11 +260,22 @@ impl StableSource {
         };
         let found = |pattern: &Pattern| self.shared.has_base(&registry, pattern);
         definition.has_base(&registry, &found).map_err(|missing| match &missing[..] {
-            [] => "the library has no clause for it that fits this kernel".into(),
+            [] => match reason(&self.provider, name) {
+                Some(why) => why.into(),
+                None => "the library has no clause for it that fits this kernel".into(),
+            },
             [only] => format!("this kernel has no {only}"),
             all => format!("this kernel has none of {}", all.join(", ")),
         })
     }
+}
+
+/// Why no kernel of Linux has a probe: the table beside this file.
+fn reason(provider: &str, name: &str) -> Option<&'static str> {
+    const TABLE: &str = include_str!("absent.txt");
+    let rows = TABLE.lines().filter_map(|line| line.split_once(char::is_whitespace));
+    let mut mine = rows.filter(|(probe, _)| probe.split_once(':') == Some((provider, name)));
+    mine.next().map(|(_, why)| why.trim())
 }
 
 impl Definition {

@@ -86,6 +86,7 @@ mod stable_irq;
 mod stable_kvm;
 mod stable_lockstat;
 mod stable_mib;
+mod stable_mib_errors;
 mod stable_plockstat;
 mod stable_proc;
 mod stable_sched;
@@ -153,6 +154,7 @@ const GROUPS: &[&[Test]] = &[
     stable_kvm::TESTS,
     stable_lockstat::TESTS,
     stable_mib::TESTS,
+    stable_mib_errors::TESTS,
     stable_plockstat::TESTS,
     stable_proc::TESTS,
     stable_sched::TESTS,

@@ -570,6 +570,7 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         Some("datagram") => crate::packets::report(crate::packets::datagram(count)),
         Some("connection") => crate::packets::report(crate::packets::connection(count)),
         Some("udp") => crate::packets::report(crate::stable_udp::datagrams(count)),
+        Some("wrong-packets") => crate::packets::report(crate::stable_mib_errors::move_counters_of_errors()),
         Some("counters") => crate::packets::report(crate::stable_mib::move_counters()),
         Some("messages") => crate::packets::report(crate::stable_icmp::send_messages(count)),
         Some("unwanted") => crate::packets::report(crate::stable_drops::unwanted(count)),
