@@ -17,7 +17,7 @@ use crate::program::{
 };
 use crate::session::{CheckResult, Checker, ClauseContext, ClauseState, SpeculationState, did_you_mean};
 use crate::tables::{FunctionKind, unsupported_provider};
-use crate::{hints, program};
+use crate::{foreign, hints, program};
 
 /// Which part of a clause is checked first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -477,6 +477,7 @@ impl Checker<'_> {
         let tag = tag.unwrap_or(Tag::D_PDESC_ZERO);
         let unsupported = unsupported.map(|name| format!("the provider `{name}` is not supported yet"));
         let mut help = help.or(unsupported).or_else(|| of_processes().filter(|_| !is_explained));
+        help = help.or_else(|| foreign::description(pattern));
         if help.is_none() && self.sink.may_suggest() {
             help = hints::description(&desc.text, catalog).or_else(|| self.near_probe(pattern));
         }

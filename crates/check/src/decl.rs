@@ -5,6 +5,7 @@ use syntax::ast::{self, ArithKind, DeclPartKind, StorageClass, TypeSpecKind};
 use types::{Kind, LayoutError, MemberDecl, Quals, TagKind, TypeId};
 
 use crate::columns::{Column, StrUses};
+use crate::foreign;
 use crate::inline::PrototypeRules;
 use crate::program::{Repr, Scope, StrSource};
 use crate::session::{CheckResult, Checker, ErrorReported, NameSpace, VarType};
@@ -107,7 +108,7 @@ impl Checker<'_> {
         let help = match module {
             Some(module) if is_own_scope(module) => self.near_own_type(name),
             Some(module) => self.near_module(&module.text).or_else(|| self.near_type(kind, name)),
-            None => self.near_type(kind, name),
+            None => foreign::word(foreign::Kind::Type, name).or_else(|| self.near_type(kind, name)),
         };
         self.fail_with(Tag::D_TYPE_ERR, span, message, help)
     }

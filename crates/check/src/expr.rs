@@ -5,11 +5,11 @@ use diagnostics::{Span, Tag};
 use syntax::ast::{self, IntLitType, UnaryOp};
 use types::{Kind, TypeId};
 
-use crate::hints;
 use crate::objects::in_element;
 use crate::program::{Arith, Builtin, Expr, ExprKind, Place, Scope, VarId};
 use crate::session::{CheckResult, Checker, ErrorReported, VarType};
 use crate::tables::{self, Fact, VariableKind};
+use crate::{foreign, hints};
 
 /// Maximum nesting of expressions. Deeper nesting is certainly an error, and would overflow the
 /// stack.
@@ -209,8 +209,9 @@ impl Checker<'_> {
     pub(crate) fn unknown_name<T>(&mut self, word: &str, span: Span) -> CheckResult<T> {
         self.require_not_deferred(Tag::D_IDENT_UNDEF, Some(Scope::Global), word, span)?;
         self.require_not_doubtful(word)?;
-        let help =
-            self.version_error(word).or_else(|| hints::variable(word)).or_else(|| self.near_name(word));
+        let foreign = || foreign::word(foreign::Kind::Variable, word);
+        let help = self.version_error(word).or_else(|| hints::variable(word)).or_else(foreign);
+        let help = help.or_else(|| self.near_name(word));
         let message = format!("failed to resolve {word}: Unknown variable name");
         self.fail_with(Tag::D_IDENT_UNDEF, span, message, help)
     }
@@ -435,7 +436,8 @@ impl Checker<'_> {
             return self.fail_with(Tag::D_OP_INCOMPLETE, span, message, help);
         }
         let Some(found) = self.types.member(object.ty, &name.text) else {
-            let help = self.near_member(object.ty, &name.text);
+            let help = foreign::word(foreign::Kind::Member, &name.text)
+                .or_else(|| self.near_member(object.ty, &name.text));
             let message = format!("{} is not a member of {type_name}", name.text);
             return self.fail_with(Tag::D_TYPE_MEMBER, name.span, message, help);
         };

@@ -22,7 +22,7 @@
 //!  translate   translators, defined();  cpus: properties of CPUs;  runs: what a number is, by comparisons
 //!  aggregates  @a[k] = f(x);  quantize: its parameters;  columns: key columns, joined over all uses
 //!  names       expressions as the program writes them
-//!  recovery    suppresses errors that only follow from other errors;  hints: names of other tracing languages
+//!  recovery    suppresses errors that only follow from other errors;  hints: names of other tracing languages;  foreign: words of other systems
 //!  program     the result
 //! ```
 //!
@@ -38,7 +38,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! derivations hints names record
+//! derivations foreign hints names record
 //! program
 //! columns dump runs tables/rows
 //! tables/functions tables/variables
@@ -69,6 +69,7 @@ mod derive;
 pub mod dump;
 mod enumerators;
 mod expr;
+mod foreign;
 mod hints;
 mod inline;
 mod library;

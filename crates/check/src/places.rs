@@ -128,6 +128,12 @@ impl Checker<'_> {
                 format!("improper attempt to reference @{} as a multi-dimensional array", agg.name.text);
             return self.fail(Tag::D_AGG_MDIM, span, message);
         }
+        if let ast::ExprKind::Symbol { module: None, name } = &base.kind
+            && name.text == "hp_avenrun"
+            && self.cx.symbols.address(None, "hp_avenrun").is_err()
+        {
+            return self.load_average(keys, span);
+        }
         if let Some(Named { scope: Scope::Global, name }) = named(base)
             && let Some(row) = tables::variable(name)
             && let tables::VariableKind::CpuFact(fact) = row.kind

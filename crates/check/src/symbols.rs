@@ -13,6 +13,7 @@ use diagnostics::{Span, Tag, nearest};
 use syntax::ast;
 use types::{TypeId, Types};
 
+use crate::foreign;
 use crate::program::{Arith, Builtin, Expr, ExprKind};
 use crate::session::{CheckResult, Checker, did_you_mean};
 
@@ -213,6 +214,7 @@ impl Checker<'_> {
             return Ok(Symbol::Constant(ty, value));
         }
         let full = full_name(module, name);
+        let foreign = foreign::word(foreign::Kind::Variable, word);
         let (what, help) = match why {
             NoSymbol::Hidden(why) => ("Symbol table is not available", Some(why)),
             NoSymbol::Module => ("Unknown module name", None),
@@ -227,7 +229,19 @@ impl Checker<'_> {
                 ("Unknown symbol name", near.map(|n| did_you_mean(&format!("{prefix}`{n}"))))
             }
         };
+        let help = foreign.or(help);
         self.fail_with(Tag::D_IDENT_UNDEF, span, format!("failed to resolve {full}: {what}"), help)
+    }
+
+    /// `` `hp_avenrun[n] ``: a load average with 16 bits behind the point, as scripts for other systems read it. Linux has 11.
+    pub(crate) fn load_average(&mut self, keys: &[ast::Expr], span: Span) -> CheckResult<Expr> {
+        let name = ast::Name { text: "avenrun".into(), span };
+        let base = ast::Expr { kind: ast::ExprKind::Symbol { module: None, name }, span };
+        let value = self.index(&base, keys, span)?;
+        let value = Box::new(self.rvalue(value)?);
+        let ty = TypeId::ULONG;
+        let scale = Box::new(self.int(1 << (16 - 11), ty, span));
+        Ok(Expr { kind: ExprKind::Arith(Arith::Mul, value, scale), ty, span })
     }
 
     /// The address of this CPU's copy.

@@ -35,6 +35,7 @@ mod fbt;
 mod flames;
 mod flow;
 mod follow;
+mod foreign;
 mod formats;
 mod frontend;
 mod hours;
@@ -208,6 +209,7 @@ const GROUPS: &[&[Test]] = &[
     ending::TESTS,
     flow::TESTS,
     follow::TESTS,
+    foreign::TESTS,
     formats::TESTS,
     flames::TESTS,
     cpc::TESTS,
