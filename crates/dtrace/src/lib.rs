@@ -43,7 +43,7 @@
 //!
 //! ```layers
 //! clocks error families interpreter/firing interpreter/probes interpreter/symbols linear_map linker lookup options probe_set process_ids provider reference session/host snapshots stability stable stop unwinder/aside unwinder/memory visibility
-//! attach bank cpp deadman described facts interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store unwinder/tables
+//! attach bank cpp deadman described facts file_stops interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store unwinder/tables
 //! compile detach growth session/notice unwinder
 //! assemble engine list modules processes
 //! definitions environment process_set
@@ -68,6 +68,7 @@ mod environment;
 mod error;
 mod facts;
 mod families;
+mod file_stops;
 mod growth;
 pub mod interpreter;
 mod kernel;

@@ -100,27 +100,31 @@ fn hook(pid: u32) -> Option<(OsString, Place)> {
     Some((path.into(), Place { file, offset: mapping.file_offset(address) }))
 }
 
-/// Sends the signal if the thread is traced and does not block it. The offsets are those of the flags of ptrace and of the mask of signals in
-/// a task.
-fn code(traced: i32, blocked: i32) -> Vec<Insn> {
-    const FLAGS: i16 = -16;
+/// Ends the program where a condition does not hold.
+pub(crate) fn unless(holds: Insn) -> [Insn; 3] {
+    [holds, Insn::mov64_imm(Reg::R0, 0), Insn::exit()]
+}
+
+/// Reads bytes behind an address of the kernel to the stack.
+pub(crate) fn read(to: i16, size: i32, from: Reg, offset: i32) -> Vec<Insn> {
+    let mut code = vec![
+        Insn::mov64(Reg::R3, from),
+        Insn::alu64_imm(Alu::Add, Reg::R3, offset),
+        Insn::mov64_imm(Reg::R2, size),
+        Insn::mov64(Reg::R1, Reg::R10),
+        Insn::alu64_imm(Alu::Add, Reg::R1, to.into()),
+        Insn::call(Helper::PROBE_READ_KERNEL),
+    ];
+    code.extend(unless(Insn::jmp_imm(Jmp::Eq, Reg::R0, 0, 2)));
+    code
+}
+
+/// Sends the signal to the thread of a task, which is the one that runs, if it does not block it, and ends the program. The offset is that of the
+/// mask of signals in a task.
+pub(crate) fn send_signal(task: Reg, blocked: i32) -> Vec<Insn> {
     const MASK: i16 = -8;
     const SIGCHLD: i32 = 17;
-    let read = |to: i16, size: i32, from: i32, out: i16| {
-        [
-            Insn::mov64(Reg::R3, Reg::R6),
-            Insn::alu64_imm(Alu::Add, Reg::R3, from),
-            Insn::mov64_imm(Reg::R2, size),
-            Insn::mov64(Reg::R1, Reg::R10),
-            Insn::alu64_imm(Alu::Add, Reg::R1, to.into()),
-            Insn::call(Helper::PROBE_READ_KERNEL),
-            Insn::jmp_imm(Jmp::Ne, Reg::R0, 0, out),
-        ]
-    };
-    let mut code = vec![Insn::call(Helper::GET_CURRENT_TASK), Insn::mov64(Reg::R6, Reg::R0)];
-    code.extend(read(FLAGS, 4, traced, 14));
-    code.extend([Insn::ldx(Size::B4, Reg::R1, Reg::R10, FLAGS), Insn::jmp_imm(Jmp::Eq, Reg::R1, 0, 12)]);
-    code.extend(read(MASK, 8, blocked, 5));
+    let mut code = read(MASK, 8, task, blocked);
     code.extend([
         Insn::ldx(Size::B8, Reg::R1, Reg::R10, MASK),
         Insn::alu64_imm(Alu::And, Reg::R1, 1 << (SIGCHLD - 1)),
@@ -130,5 +134,16 @@ fn code(traced: i32, blocked: i32) -> Vec<Insn> {
         Insn::mov64_imm(Reg::R0, 0),
         Insn::exit(),
     ]);
+    code
+}
+
+/// Sends the signal if the thread is traced. The offsets are those of the flags of ptrace and of the mask of signals in a task.
+fn code(traced: i32, blocked: i32) -> Vec<Insn> {
+    const FLAGS: i16 = -8;
+    let mut code = vec![Insn::call(Helper::GET_CURRENT_TASK), Insn::mov64(Reg::R6, Reg::R0)];
+    code.extend(read(FLAGS, 4, Reg::R6, traced));
+    code.push(Insn::ldx(Size::B4, Reg::R1, Reg::R10, FLAGS));
+    code.extend(unless(Insn::jmp_imm(Jmp::Ne, Reg::R1, 0, 2)));
+    code.extend(send_signal(Reg::R6, blocked));
     code
 }

@@ -41,6 +41,7 @@ use crate::compile::Program;
 use crate::deadman::{Alarm, Finding, Overload, OverloadMonitor, OverloadSigns, WINDOW};
 use crate::engine::{Enabled, Engine, Firings};
 use crate::error::Error;
+use crate::file_stops::FileStops;
 use crate::interpreter::{Interpreter, InterpreterEngine};
 use crate::kernel::Kernel;
 use crate::linker::LinkerStops;
@@ -95,6 +96,8 @@ pub struct Session<S: Sink> {
     processes: Option<ProcessChanges>,
     /// Stops targets where they have loaded libraries.
     linker: Option<LinkerStops>,
+    /// Stops targets where they have mapped files with probes that they have made.
+    files: Option<FileStops>,
     /// The sets and programs of held children whose probes stand.
     programs: BTreeSet<(u64, targets::ProgramKey)>,
     /// What is compiled for probes that come later.
@@ -364,6 +367,7 @@ impl<S: Sink> Session<S> {
             follows_providers: false,
             processes: None,
             linker: None,
+            files: None,
             programs: BTreeSet::new(),
             shapes: Shapes::default(),
             removed: RemovedIds::default(),

@@ -41,7 +41,8 @@ pub struct Hold {
     /// After it has executed another program, before that runs; and where the first thread gets `SIGCHLD` from the kernel
     /// itself, if its dynamic linker's list of libraries is complete then. (The kernel sends another `SIGCHLD` for children.)
     pub changes: bool,
-    /// What its first thread forks is held after it has executed a program, and so are the children of these.
+    /// What its first thread forks is held after it has executed a program, and where its first thread gets such a `SIGCHLD`; and so are the
+    /// children of these.
     pub forks: bool,
     /// Where a signal is about to end it with a core file, whatever thread gets it: all threads stay traced. Until
     /// [`Target::resume_fatal`](crate::Target::resume_fatal).

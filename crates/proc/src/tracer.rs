@@ -137,6 +137,7 @@ impl Tracer {
             threads: HashMap::new(),
             leaving: HashSet::new(),
             children: HashSet::new(),
+            changing: HashSet::new(),
         };
         let body = move || thread.run(signal);
         let join = std::thread::Builder::new().name("ptrace".into()).stack_size(128 << 10).spawn(body)?;
@@ -311,6 +312,8 @@ struct Thread {
     leaving: HashSet<i32>,
     /// Processes that targets have forked, and these.
     children: HashSet<i32>,
+    /// Those of them that are about to stop, because they have mapped what their tracer looks for.
+    changing: HashSet<i32>,
 }
 
 impl Thread {

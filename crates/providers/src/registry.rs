@@ -340,6 +340,11 @@ impl Registry {
         self.entries.iter().any(|e| e.may_match_later(pattern))
     }
 
+    /// True if one of the patterns can match probes that programs describe, also in files that they make while they run.
+    pub fn follows_described(&self, patterns: &[Pattern]) -> bool {
+        patterns.iter().any(|pattern| self.asked(pattern).any(|(_, entry)| entry.family.is_of_any()))
+    }
+
     /// True if modules that are loaded later can have probes that a pattern matches.
     pub fn may_match_modules(&self, pattern: &Pattern) -> bool {
         let follows = |e: &Entry| e.provider.probes().follows_modules() && e.may_match(pattern);

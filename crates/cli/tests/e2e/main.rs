@@ -115,6 +115,7 @@ mod usdt;
 mod usdt_definitions;
 mod usdt_dynamic;
 mod usdt_formats;
+mod usdt_held;
 mod usdt_languages;
 mod usdt_later;
 mod user_types;
@@ -176,6 +177,7 @@ const GROUPS: &[&[Test]] = &[
     usdt_definitions::TESTS,
     usdt_formats::TESTS,
     usdt_dynamic::TESTS,
+    usdt_held::TESTS,
     usdt_languages::TESTS,
     usdt_later::TESTS,
     pid_chosen::TESTS,

@@ -223,6 +223,18 @@ pub(crate) fn probes() -> ExitCode {
     }
 }
 
+/// A workload: makes a provider of this name, and fires its probe so many times at once.
+pub(crate) fn made(name: &str, count: u64) -> ExitCode {
+    let run = || {
+        let mut provider = Provider::new(name)?;
+        let hit = provider.probe("hit", "int")?;
+        provider.enable()?;
+        (0..count).for_each(|n| probe!(hit, n as i32));
+        std::io::Result::Ok(())
+    };
+    run().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
+}
+
 /// What a script fires, before and after it is traced.
 fn script_fires(command: &mut Command) {
     let mut process = wait(command);
@@ -247,25 +259,30 @@ fn a_program_in_rust_makes_probes_while_it_runs() -> Verdict {
     Pass
 }
 
-fn a_script_in_python_makes_probes_while_it_runs() -> Verdict {
-    let programs = made!(Programs::new("python"));
+/// Makes the package of Python as its own tools do.
+pub(crate) fn python_package(programs: &Programs) -> Result<(), Verdict> {
     let include = "import sysconfig; print(sysconfig.get_paths()['include'])";
     let Some(include) = said(Command::new("python3").args(["-c", include])) else {
-        return Skip("no package python3".into());
+        return Err(Skip("no package python3".into()));
     };
     if !Path::new(&include).join("Python.h").exists() {
-        return Skip("no package python3-dev".into());
+        return Err(Skip("no package python3-dev".into()));
     }
     let (package, of) = (programs.0.join("dtrace_usdt"), sources("python/src/dtrace_usdt"));
     std::fs::create_dir(&package).unwrap();
     std::fs::copy(of.join("__init__.py"), package.join("__init__.py")).unwrap();
-    made!(programs.extension(&package.join("_native.so"), &of.join("_native.c"), &include, &[]));
+    programs.extension(&package.join("_native.so"), &of.join("_native.c"), &include, &[])
+}
+
+fn a_script_in_python_makes_probes_while_it_runs() -> Verdict {
+    let programs = made!(Programs::new("python"));
+    made!(python_package(&programs));
     script_fires(Command::new("python3").env("PYTHONPATH", &*programs.0).args(["-c", PYTHON]));
     Pass
 }
 
 /// Makes the package of Node.js as npm does.
-fn node_package(programs: &Programs) -> Result<(), Verdict> {
+pub(crate) fn node_package(programs: &Programs) -> Result<(), Verdict> {
     let Some((_, include)) = headers_of_node() else {
         return Err(Skip("no package nodejs, or not its headers".into()));
     };

@@ -9,7 +9,8 @@
 //! neither its data nor the names of its JIT code ([`super::watch`]).
 //!
 //! A target with probes of its functions also stops where it has executed a program, and where its first thread has loaded a library
-//! ([`crate::linker`]). It runs on when the probes of what is new are attached. What other threads load, and all of it with
+//! ([`crate::linker`]); one that may describe probes, where its first thread has mapped a file of them that the program has made
+//! ([`crate::file_stops`]). It runs on when the probes of what is new are attached. What other threads load, and all of it with
 //! `-x exithold=no`, is told by the watcher, a little later.
 //!
 //! With `-x follow=exec` and `all`, what the first threads of targets and of their children fork stays traced too, and stops where it executes a program.
@@ -24,6 +25,7 @@ use providers::method::Detached;
 
 use super::{Notice, Session};
 use crate::error::Error;
+use crate::file_stops::FileStops;
 use crate::linker::LinkerStops;
 use crate::options::Options;
 
@@ -72,6 +74,9 @@ impl<S: Sink> Session<S> {
             let registry = &self.program.registry;
             let loading = || followed.iter().filter(|pid| registry.follows_loading(**pid));
             linker.for_each(|linker| loading().for_each(|pid| linker.follow(*pid)));
+            if registry.follows_described(&self.program.later_patterns()) {
+                self.files = FileStops::attach(&self.program.kernel);
+            }
         }
         // A program that gives privileges gets them only where its tracer may trace all.
         let forks = Follow::named(&self.options.text("follow")).programs() && proc::may_trace_all();
@@ -176,6 +181,9 @@ impl<S: Sink> Session<S> {
             };
             self.report(&Notice::Target(text));
             self.linker.iter_mut().for_each(|linker| linker.forget(*pid as u32));
+        }
+        if left == 0 {
+            self.files = None;
         }
         // A target that has ended is removed, or it would be reported again.
         if left > 0 {

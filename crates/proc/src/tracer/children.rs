@@ -1,11 +1,11 @@
 //! Children of targets, which are held where they execute programs.
 //!
 //! The kernel traces what a traced thread forks, and stops the child before its first instruction. So a child is known by this
-//! stop: whose it is does not matter. It is held at each exec until the session has looked at its new program, and belongs to whichever
-//! target asked for that and still runs.
+//! stop: whose it is does not matter. It is held at each exec until the session has looked at its new program, and where the kernel tells of
+//! a mapping (`SIGCHLD` of the kernel itself, as for targets). It belongs to whichever target asked for that and still runs.
 //!
 //! ```text
-//!  first stop ──► runs ──► exec: held ──► resumed, or time limit ──► runs ──► ends
+//!  first stop ──► runs ──► exec, mapping: held ──► resumed, or time limit ──► runs ──► ends
 //!                  │ signals are passed on, group stops last
 //!                  └─ no target asks any more: detached at its next stop
 //! ```
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{Command, Thread, request};
+use super::{Command, Thread, is_from_kernel, request};
 use crate::grab::ptrace;
 use crate::phase::{Hold, Shared};
 use crate::start::is_stop;
@@ -39,6 +39,7 @@ impl Thread {
         }
         let known = self.children.contains(&id);
         if !libc::WIFSTOPPED(status) {
+            self.changing.remove(&id);
             return self.children.remove(&id);
         }
         // The first stop of any other process that is traced was waited for.
@@ -47,6 +48,7 @@ impl Thread {
         }
         let Some((shared, hold)) = self.asks() else {
             self.children.remove(&id);
+            self.changing.remove(&id);
             ptrace(libc::PTRACE_DETACH, id, if event == 0 { signal } else { 0 });
             return true;
         };
@@ -56,14 +58,23 @@ impl Thread {
         }
         match event {
             libc::PTRACE_EVENT_STOP if is_stop(signal) => ptrace(libc::PTRACE_LISTEN, id, 0),
-            libc::PTRACE_EVENT_EXEC => {
-                shared.add_child(id);
-                self.resume_children_after(&shared, hold.limit);
+            libc::PTRACE_EVENT_EXEC => self.hold_child(id, &shared, hold),
+            libc::PTRACE_EVENT_STOP if self.changing.remove(&id) => self.hold_child(id, &shared, hold),
+            0 if signal == libc::SIGCHLD && is_from_kernel(id) => {
+                // From an event stop the process runs on unchanged, should the tracer die.
+                self.changing.insert(id);
+                ptrace(libc::PTRACE_INTERRUPT, id, 0);
+                ptrace(libc::PTRACE_CONT, id, 0);
             }
             0 => ptrace(libc::PTRACE_CONT, id, signal),
             _ => ptrace(libc::PTRACE_CONT, id, 0),
         }
         true
+    }
+
+    fn hold_child(&self, id: i32, shared: &Arc<Shared>, hold: Hold) {
+        shared.add_child(id);
+        self.resume_children_after(shared, hold.limit);
     }
 
     /// Lets a child run on that is held.
