@@ -155,6 +155,11 @@ impl<S: Sink> Consumer<S> {
         self.out.into_sink()
     }
 
+    /// A clause whose probes are still to come may print addresses of processes: what helps to name them is to begin with the session.
+    pub fn expect_user_addresses(&mut self) {
+        self.user_addresses = true;
+    }
+
     /// True in a session that prints addresses of processes.
     pub fn names_user_addresses(&self) -> bool {
         self.user_addresses

@@ -268,8 +268,11 @@ impl Program {
                 // The names of probes do not count.
                 let unnamed = Item::Clause(Clause { probes: Vec::new(), ..c.clone() });
                 let text = Tree { items: vec![unnamed], ..t.clone() }.dump();
-                let by_probe = ["args", "return"].iter().any(|word| text.contains(word));
-                all.push(ListedClause { tree, item, patterns, by_probe });
+                let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+                let by_probe = has(&["args", "return"]);
+                let (stacks, addresses) =
+                    (has(&["ustack", "jstack"]), has(&["usym", "ufunc", "umod", "uaddr", "%A"]));
+                all.push(ListedClause { tree, item, patterns, by_probe, stacks, addresses });
             }
         }
         all
@@ -285,6 +288,12 @@ impl Program {
             }
         }
         all
+    }
+
+    /// True if a clause that waits for probes may show addresses of processes by name, if stacks are shown so.
+    pub(crate) fn may_name_addresses(&self, of_stacks: bool) -> bool {
+        let waits = |clause: &ListedClause| clause.patterns.iter().any(|p| self.registry.may_match_later(p));
+        self.listed_clauses().iter().any(|c| (c.addresses || c.stacks && of_stacks) && waits(c))
     }
 
     /// True if descriptions can match what processes map and execute later.
@@ -380,6 +389,10 @@ pub(crate) struct ListedClause {
     pub(crate) patterns: Vec<Pattern>,
     /// Its meaning may depend on the probe: it uses `args[]` or `return()`.
     pub(crate) by_probe: bool,
+    /// It may show stacks of processes.
+    stacks: bool,
+    /// It may show other addresses of processes by name.
+    addresses: bool,
 }
 
 /// The input of checking besides the source texts.

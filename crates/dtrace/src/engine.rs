@@ -238,7 +238,9 @@ pub(crate) trait Engine: Send {
     fn take_snapshot(&mut self, sink: &mut SlotSink<'_>);
 
     /// Gives what walks stacks of processes the watcher of the session.
-    fn follow_stacks(&self, _watcher: SharedWatcher) {}
+    fn follow_stacks(&self, _watcher: SharedWatcher) -> bool {
+        false
+    }
 
     /// Makes what is needed to walk the stacks of a process. Waits for that until a limit.
     fn prepare_stacks(&self, _pid: u32, _limit: Duration) {}

@@ -311,10 +311,10 @@ impl Engine for Kernel {
         self.machine.take_snapshot(sink);
     }
 
-    fn follow_stacks(&self, watcher: SharedWatcher) {
-        if let Some(unwinder) = self.machine.unwinder() {
-            unwinder.follow(watcher);
-        }
+    fn follow_stacks(&self, watcher: SharedWatcher) -> bool {
+        let unwinder = self.machine.unwinder();
+        unwinder.into_iter().for_each(|unwinder| unwinder.follow(watcher.clone()));
+        unwinder.is_some()
     }
 
     fn prepare_stacks(&self, pid: u32, limit: Duration) {

@@ -328,6 +328,9 @@ impl<S: Sink> Session<S> {
         consumer.name_stacks(options.flag("stacksymbols"));
         consumer.start(start);
         register(&mut consumer, program, &enabled, Registered::default())?;
+        if program.may_name_addresses(options.flag("stacksymbols")) {
+            consumer.expect_user_addresses();
+        }
         // Before a probe fires, so that every process that it can fire in is known.
         let follows = engine.firings() == Firings::Asynchronous && program.follows_processes();
         let watch = Watch::begin(&mut consumer, &cpus, (&*engine, follows));

@@ -14,6 +14,7 @@ tests! {
     libraries_that_are_opened_later_have_their_probes
     a_process_may_open_any_number_of_libraries
     a_target_that_is_held_has_probes_in_constructors
+    stacks_of_a_clause_whose_probes_come_later_have_names
     a_program_that_is_executed_has_its_probes
     a_target_goes_on_when_its_tracer_is_killed
     returns_are_moved_when_code_that_unwinds_is_loaded
@@ -115,6 +116,22 @@ fn a_target_that_is_held_has_probes_in_constructors() -> Verdict {
                   END { printa(\"%s %@d\\n\", @); }";
     let o = dtrace(&["-qc", &command, "-n", script]).code(0);
     assert_eq!(o.out.trim(), "libone.so 3\nlibtwo.so 3", "{o:?}");
+    Pass
+}
+
+/// Nothing of the session shows a stack before the library is loaded, and the target ends right after it was.
+fn stacks_of_a_clause_whose_probes_come_later_have_names() -> Verdict {
+    let (_dir, program, libraries) = compiled!(opens("stacks", &["libone.so"]));
+    let command = format!("{program} 1 runs {}", libraries.join(" "));
+    for (what, named) in [
+        ("{ ustack(2); }", &["libone.so`f", "program`main+0x"][..]),
+        ("{ @[ustack(2)] = count(); }", &["libone.so`f", "program`main+0x"]),
+        ("{ @[ufunc(ucaller)] = count(); }", &["program`main"]),
+    ] {
+        let script = format!("pid$target:libone.so:f:entry /arg0 == 3/ {what}");
+        let o = dtrace(&["-Zqc", &command, "-n", &script]).code(0);
+        assert!(named.iter().all(|name| o.out.contains(name)), "{what}: {o:?}");
+    }
     Pass
 }
 

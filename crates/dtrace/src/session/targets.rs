@@ -64,9 +64,7 @@ impl<S: Sink> Session<S> {
         if let Some(watch) = &self.watch {
             watch.read(self.targets.iter().map(|target| target.pid() as u32));
         }
-        for target in &self.targets {
-            self.engine.prepare_stacks(target.pid() as u32, symtimeout(&self.options) * PREPARE_TIMES);
-        }
+        self.prepare_stacks();
         let followed = self.targets_with_probes();
         if !followed.is_empty() {
             self.linker = LinkerStops::load(&self.program.kernel);
@@ -91,6 +89,13 @@ impl<S: Sink> Session<S> {
             });
         }
         Ok(())
+    }
+
+    /// Makes the tables for stacks of targets, if there are stacks.
+    pub(super) fn prepare_stacks(&self) {
+        for target in &self.targets {
+            self.engine.prepare_stacks(target.pid() as u32, symtimeout(&self.options) * PREPARE_TIMES);
+        }
     }
 
     /// The targets whose functions have probes, if targets are held.

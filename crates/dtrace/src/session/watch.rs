@@ -40,6 +40,10 @@ pub(super) struct Watch {
     /// The watcher's descriptor.
     poll: OwnedFd,
     next: Instant,
+    /// The consumer names addresses by it.
+    names: bool,
+    /// The unwinder follows it.
+    unwinds: bool,
 }
 
 impl Watch {
@@ -53,11 +57,8 @@ impl Watch {
             return None;
         }
         match Watch::open(cpus, prompt) {
-            Ok(watch) => {
-                if consumer.wants_watcher() {
-                    consumer.set_watcher(watch.watcher.clone());
-                    engine.follow_stacks(watch.watcher.clone());
-                }
+            Ok(mut watch) => {
+                watch.serve(consumer, engine);
                 Some(watch)
             }
             Err(why) => {
@@ -75,7 +76,22 @@ impl Watch {
         let errno = |e: std::io::Error| e.raw_os_error().unwrap_or_default();
         let poll = poll.map_err(|e| SysError::new("watch processes", errno(e)))?;
         let (watcher, now) = (Arc::new(Mutex::new(watcher)), Instant::now());
-        Ok(Watch { watcher, prompt, interval: INTERVAL, looked: now, told_blocked: false, poll, next: now })
+        let (told_blocked, names, unwinds) = Default::default();
+        let interval = INTERVAL;
+        Ok(Watch { watcher, prompt, interval, looked: now, told_blocked, poll, next: now, names, unwinds })
+    }
+
+    /// Gives the watcher to what names addresses and walks stacks, as soon as each is there. True if stacks are walked from now on.
+    fn serve<S: Sink>(&mut self, consumer: &mut Consumer<S>, engine: &dyn Engine) -> bool {
+        if !consumer.wants_watcher() {
+            return false;
+        }
+        if !std::mem::replace(&mut self.names, true) {
+            consumer.set_watcher(self.watcher.clone());
+        }
+        let walked = self.unwinds;
+        self.unwinds = self.unwinds || engine.follow_stacks(self.watcher.clone());
+        self.unwinds && !walked
     }
 
     /// The watcher.
@@ -114,10 +130,16 @@ fn cannot_read(pid: u32) -> String {
 }
 
 impl<S: Sink> Session<S> {
-    /// Opens a watcher, if there is none and the consumer has a use for it.
+    /// Opens a watcher, if there is none and the consumer has a use for it. The first stacks of a session may come with a program that is enabled
+    /// later: the tables of its targets are made then.
     pub(super) fn watch_processes(&mut self) {
-        if self.watch.is_none() {
+        let Some(watch) = &mut self.watch else {
             self.watch = Watch::begin(&mut self.consumer, &self.cpus, (&*self.engine, false));
+            return;
+        };
+        if watch.serve(&mut self.consumer, &*self.engine) {
+            watch.read(self.targets.iter().map(|target| target.pid() as u32));
+            self.prepare_stacks();
         }
     }
 
