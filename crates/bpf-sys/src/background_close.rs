@@ -5,7 +5,8 @@
 //! closed. So a child process (`dtrace-closer`) holds copies of the descriptors and exits. Its
 //! memory is freed first, then its descriptors are closed, and the parent does not wait. The child
 //! has nothing else of its parent, neither the terminal nor pipes. It exits only after its parent
-//! has closed the parent's descriptors, because only the last close is slow.
+//! has closed the parent's descriptors, because only the last close is slow. For each link the kernel waits for grace periods,
+//! which links that are closed at the same time share: so many links have several such processes.
 
 use crate::child;
 use crate::link::Link;
@@ -13,7 +14,18 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Closes links in a background process. The caller's descriptors are closed when this returns.
 /// Where no process can be created, the links are closed here.
-pub fn close_in_background(links: Vec<Link>) {
+pub fn close_in_background(mut links: Vec<Link>) {
+    const LINKS: usize = 16;
+    const CLOSERS: usize = 16;
+    let each = links.len().div_ceil((links.len() / LINKS).clamp(1, CLOSERS));
+    while !links.is_empty() {
+        let rest = links.split_off(each.min(links.len()));
+        close_by_one(std::mem::replace(&mut links, rest));
+    }
+}
+
+/// Closes links in one process.
+fn close_by_one(links: Vec<Link>) {
     let mut keep: Vec<RawFd> = Vec::with_capacity(2 * links.len());
     for link in &links {
         keep.push(link.as_raw_fd());

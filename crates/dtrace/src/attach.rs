@@ -8,7 +8,7 @@
 //! waits for all CPUs. After an interrupt, a process in the background detaches what was attached.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bpf_sys::{Link, Map, Prog, SysError};
@@ -24,18 +24,26 @@ use crate::error::Error;
 
 /// Closes links to processes. For each the kernel waits until no CPU runs a program of it (some 40 ms). Those that are
 /// closed at the same time wait together.
-pub(crate) fn close_at_once(mut links: Vec<SiteLink>) {
-    const THREADS: usize = 64;
-    let each = links.len().div_ceil(THREADS);
+pub(crate) fn close_at_once(links: Vec<SiteLink>) {
+    let count = links.len();
+    let links = Mutex::new(links);
+    close_together(count, &|| links.lock().unwrap_or_else(PoisonError::into_inner).pop());
+}
+
+/// As [`close_at_once`], so many links that are taken one by one.
+pub(crate) fn close_together(count: usize, take: &(dyn Fn() -> Option<SiteLink> + Sync)) {
+    let close = || while take().is_some() {};
     std::thread::scope(|scope| {
-        while links.len() > each {
-            let part = links.split_off(links.len() - each);
-            // Where there is no thread, they are closed here.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, move || drop(part));
+        for _ in 1..count.min(CLOSED_TOGETHER) {
+            // Where there is no thread, the others close them.
+            let _ = std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, close);
         }
-        drop(links);
+        close();
     });
 }
+
+/// How many links are closed at the same time.
+pub(crate) const CLOSED_TOGETHER: usize = 64;
 
 /// Why a session has a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

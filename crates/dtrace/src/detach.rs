@@ -2,7 +2,7 @@
 
 use providers::method::SiteLink;
 
-use crate::attach::{AttachedProgram, close_at_once};
+use crate::attach::{AttachedProgram, CLOSED_TOGETHER, close_at_once};
 
 /// Detaches programs, the last one first. Of two programs on a tracepoint, the kernel detaches the
 /// later one at once. If the first one is detached before the other, the kernel waits for a grace
@@ -34,17 +34,20 @@ pub(crate) fn detach(attached: &mut [AttachedProgram], interrupted: bool) -> usi
     count
 }
 
-/// Closes links that the kernel takes so many microseconds to detach. Returns how many a process in
-/// the background closes.
-pub(crate) fn close_links(mut links: Vec<SiteLink>, us: u64) -> usize {
-    if us <= DETACH_LIMIT_US {
-        while links.pop().is_some() {}
+/// Closes links that the kernel takes so many microseconds to detach, besides the grace periods that it waits for, which those that are closed
+/// at the same time share. Returns how many a process in the background closes.
+pub(crate) fn close_links(links: Vec<SiteLink>, us: u64) -> usize {
+    if us <= DETACH_LIMIT_US && links.len() <= CLOSED_TOGETHER * TURNS {
+        close_at_once(links);
         return 0;
     }
     let count = links.len();
     bpf_sys::close_in_background(links.into_iter().map(|l| l.link).collect());
     count
 }
+
+/// How often links that are closed together wait for grace periods (some 20 ms) before a process in the background takes them.
+const TURNS: usize = 16;
 
 /// Detaching that takes longer than this is left to a process in the background.
 const DETACH_LIMIT_US: u64 = 200_000;

@@ -13,7 +13,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,7 +24,9 @@ use probes::{ProbeDesc, ProbeId};
 use providers::method::{AttachError, Attaching, Loaded, Method, SiteLink};
 use providers::{EnabledProbe, Unit};
 
-use crate::attach::{AttachObserver, AttachedProgram, attach, probes_text, report, reported_name, steps};
+use crate::attach::{
+    AttachObserver, AttachedProgram, attach, close_together, probes_text, report, reported_name, steps,
+};
 use crate::error::Error;
 use crate::names::NameTable;
 use crate::probe_table::ProbeTable;
@@ -237,7 +239,7 @@ pub(crate) struct Growth {
     /// What the next round closes.
     unused: Unused,
     /// Closes the links of a round.
-    closing: Option<JoinHandle<()>>,
+    closing: Option<(JoinHandle<()>, Arc<Round>)>,
     /// When the links of the round were closed.
     closed_at: u64,
     /// The number of snapshots that had begun when the round was drained, and when that was.
@@ -510,7 +512,7 @@ impl Growth {
                     let mine = round.clone();
                     let thread = std::thread::Builder::new().name("detach".into()).stack_size(64 << 10);
                     match thread.spawn(move || end(&mine)) {
-                        Ok(thread) => self.closing = Some(thread),
+                        Ok(thread) => self.closing = Some((thread, round)),
                         Err(_) => {
                             end(&round);
                             self.links_closed();
@@ -518,7 +520,7 @@ impl Growth {
                     }
                 }
                 Some(Stage::Closing) => {
-                    let Some(closing) = self.closing.take_if(|c| c.is_finished()) else { break };
+                    let Some((closing, _)) = self.closing.take_if(|(c, _)| c.is_finished()) else { break };
                     // A thread that ended early has closed the links and perhaps not waited.
                     if let (Err(_), Some(grace)) = (closing.join(), grace) {
                         wait_for_programs(grace);
@@ -559,6 +561,12 @@ impl Growth {
     /// the microseconds that the kernel takes to detach them.
     pub(crate) fn take_links(&mut self) -> (Vec<SiteLink>, u64) {
         let Unused { links: mut all, mut fixed, mut us } = std::mem::take(&mut self.unused);
+        // What the thread of a round has not begun to close, and would leave to the end of this process, one after the other.
+        if let Some((_, round)) = &self.closing {
+            let mut left = lock(&round.0);
+            us += left.us;
+            all.append(&mut left.links);
+        }
         fixed.iter_mut().for_each(|program| all.append(&mut program.loaded.links));
         for group in self.programs.values_mut().flat_map(|p| std::mem::take(&mut p.groups).into_values()) {
             us += group.method.release_us();
@@ -582,13 +590,19 @@ impl Growth {
 }
 
 /// Closes the links of a round, which may take the kernel long, waits for a grace period, and unloads the
-/// fixed programs.
+/// fixed programs. The links are taken one by one: the end of the session takes what is left.
 fn end((unused, grace): &Round) {
-    let Unused { links, mut fixed, .. } =
-        std::mem::take(&mut *unused.lock().unwrap_or_else(PoisonError::into_inner));
-    drop(links);
+    let (count, mut fixed) = {
+        let mut unused = lock(unused);
+        (unused.links.len(), std::mem::take(&mut unused.fixed))
+    };
+    close_together(count, &|| lock(unused).links.pop());
     fixed.iter_mut().rev().for_each(|program| program.loaded.links.clear());
     wait_for_programs(grace);
+}
+
+fn lock(unused: &Mutex<Unused>) -> MutexGuard<'_, Unused> {
+    unused.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Attaches programs for probes that came later. One that fails is left out; the programs that account
