@@ -32,7 +32,7 @@ fn executed() -> f64 {
 }
 
 /// The places of the entry probes that only count, in the file that has the called function.
-fn places(called: &Called) -> Result<Vec<u64>, String> {
+pub(crate) fn places(called: &Called) -> Result<Vec<u64>, String> {
     let mut symbols = Processes::new();
     let mapped = symbols.mapped(called.pid())?;
     let text =

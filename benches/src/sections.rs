@@ -21,7 +21,7 @@ pub(crate) enum Place {
 
 /// Name, place and code of each section. Sections that require that no probe was enabled before
 /// come first.
-pub(crate) const ALL: [(&str, Place, Section); 21] = [
+pub(crate) const ALL: [(&str, Place, Section); 22] = [
     ("off", Place::Machine, crate::all::off),
     ("all", Place::Machine, crate::all::all),
     ("start", Place::Machine, start),
@@ -37,6 +37,7 @@ pub(crate) const ALL: [(&str, Place, Section); 21] = [
     ("speculation", Place::Machine, crate::speculation::speculation),
     ("stable", Place::Both, crate::stable::stable),
     ("user", Place::Machine, crate::user::user),
+    ("compile", Place::Machine, crate::user::compile),
     ("usdt", Place::Machine, crate::usdt::usdt),
     ("stacks", Place::Machine, crate::stacks::stacks),
     ("list", Place::Both, crate::guest::list),

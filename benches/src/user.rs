@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use bpf_sys::insn::{Insn, Reg};
 use bpf_sys::{AttachType, Link, Prog, ProgKind, ProgSpec, UprobeTarget};
 
+use crate::compiled::compiled_elsewhere;
 use crate::elsewhere::elsewhere;
 use crate::followed::followed;
 use crate::run::{Cost, Running, Tools, figure, median, whole};
@@ -178,6 +179,14 @@ fn firings(tools: &Tools, called: &mut Called, name: &str) {
         );
     }
     println!("  /floor: dtrace over an empty program (at most 1.1); ratio: over the peer (below 1)");
+}
+
+/// Measures compilations beside a followed process.
+pub(crate) fn compile(tools: &Tools) {
+    match Called::start() {
+        Some(called) => compiled_elsewhere(tools, &called),
+        None => println!("\ncompilations are not measured: no process"),
+    }
 }
 
 pub(crate) fn mark(reached: bool) -> &'static str {

@@ -334,6 +334,14 @@ impl<S: Sink> Session<S> {
         // Before a probe fires, so that every process that it can fire in is known.
         let follows = engine.firings() == Firings::Asynchronous && program.follows_processes();
         let watch = Watch::begin(&mut consumer, &cpus, (&*engine, follows));
+        // What is dear is said before it is done.
+        let warnings = program.registry.take_warnings();
+        for warning in &warnings {
+            consumer.report(&Notice::Unavailable(warning.clone()).event(engine.now()));
+        }
+        if !warnings.is_empty() {
+            consumer.flush().map_err(Error::Output)?;
+        }
         engine.attach(&mut AttachObserver { progress, interrupted: &*interrupted })?;
         let notices = engine.take_notices().into_iter().chain(reduced_rates(&options));
         notices.for_each(|notice| consumer.report(&notice.event(engine.now())));

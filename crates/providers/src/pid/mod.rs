@@ -57,7 +57,7 @@ use crate::unit::Unit;
 use context::When;
 use follow::FileChange;
 use known::{Abilities, Known};
-use sides::{Group, How, Side, Sides};
+use sides::{Group, How, Side, Sides, dear};
 use source::PidProbes;
 use types::UserTypes;
 
@@ -296,7 +296,7 @@ impl Provider for Pid {
             known.can = Abilities { multi, sets: how(env).has_sets() };
             let mut refused = std::mem::take(&mut known.left_out);
             let (mut means, mut unknown) = (BTreeMap::new(), BTreeMap::new());
-            let mut groups = Vec::new();
+            let (mut groups, mut set_places) = (Vec::new(), 0);
             for (group, probes) in Group::all(probes, known, how(env)) {
                 if group.set.as_ref().is_some_and(|(set, _)| *set >= SETS_MAX) {
                     return Err(format!("more than {SETS_MAX} descriptions of processes at a time"));
@@ -318,8 +318,10 @@ impl Provider for Pid {
                 known.warnings.extend(left_out(&sides.unprobed));
                 means.append(&mut sides.means);
                 let members = group.set.as_ref().map(|set| members(set, known, env).processes.len());
+                set_places += if members.is_some() { sides.places() } else { 0 };
                 groups.push((members, group, sides));
             }
+            known.warnings.extend(dear(set_places));
             // What is asked of them cannot be answered at all.
             if let Some((desc, why)) = unknown.iter().next().filter(|_| unknown.len() == probes.len()) {
                 return Err(format!("{}`{} has no such arguments: {why}", desc.module, desc.function));

@@ -275,7 +275,28 @@ struct Places<'a> {
     returned: Vec<Chosen<'a>>,
 }
 
+/// What is said before so many places are probed by the links of files, if that is dear. The times are those that `benches` measures on a machine
+/// with two CPUs and some fifty processes that run the C library (its section `compile`).
+pub(super) fn dear(places: usize) -> Option<String> {
+    const DEAR: usize = 1000;
+    const START_US: usize = 15;
+    const REMOVE_US: usize = 300;
+    let (start, remove) = (places * START_US / 1000, (places * REMOVE_US / 1_000_000).max(1));
+    (places >= DEAR).then(|| {
+        format!(
+            "{places} places are probed for a set of processes, in every process that runs their files: each program that starts takes about \
+             {start} ms longer, and each call of such a function some microseconds, until the kernel has removed them, about {remove} s after the \
+             end; name fewer functions"
+        )
+    })
+}
+
 impl Sides {
+    /// The number of places.
+    pub(super) fn places(&self) -> usize {
+        [&self.instructions, &self.entries, &self.leaving, &self.returned].iter().map(|side| side.sites).sum()
+    }
+
     pub(super) fn of(group: &Group, probes: &[EnabledProbe], known: &Known, returns: Returns) -> Sides {
         let mut sides = Sides { several: group.several, ..Sides::default() };
         for probe in probes {
@@ -370,5 +391,22 @@ impl Sides {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_places_of_a_set_are_said_to_be_dear() {
+        assert_eq!(dear(999), None);
+        let said = dear(3600).unwrap();
+        assert!(
+            said.starts_with("3600 places")
+                && said.contains("about 1 s after")
+                && said.contains("about 54 ms"),
+            "{said}"
+        );
     }
 }

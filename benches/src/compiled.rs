@@ -1,0 +1,108 @@
+//! What all functions of the C library, probed for a followed process, cost compilations that nobody traces: before, meanwhile, until the kernel has removed the
+//! places, and after. The floor is one link of an empty program at the same places of the file.
+//!
+//! A set of processes has the links of files, so each program that starts is given every place. The kernel removes a place from all processes that have
+//! mapped the file, one place after the other.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::elsewhere::places;
+use crate::run::{Running, Tools, figure, median};
+use crate::user::{Called, empty, mark};
+
+/// How long the end of dtrace may take beside that of the link.
+const OF_THE_FLOOR: f64 = 1.5;
+
+/// Compilations of which the median is shown.
+const TIMES: usize = 5;
+
+/// Milliseconds of a compilation.
+fn compiled(source: &Path) -> f64 {
+    let begun = Instant::now();
+    let mut command = Command::new("cc");
+    command.args(["-c", "-o", "/dev/null"]).arg(source).stdin(Stdio::null()).stderr(Stdio::null());
+    let done = command.status().is_ok_and(|status| status.success());
+    if done { begun.elapsed().as_secs_f64() * 1e3 } else { f64::NAN }
+}
+
+fn several(source: &Path) -> f64 {
+    median((0..TIMES).map(|_| compiled(source)).collect())
+}
+
+/// True while a process closes what a session has left to it.
+fn is_closing() -> bool {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut names = all.filter_map(|process| std::fs::read_to_string(process.path().join("comm")).ok());
+    names.any(|name| name.trim() == "dtrace-closer")
+}
+
+/// Ends what traces, in a thread. Seconds until nothing of it is left, and the longest compilation meanwhile.
+fn ended(source: &Path, end: impl FnOnce() + Send) -> (f64, f64) {
+    const LIMIT: Duration = Duration::from_secs(300);
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let ending = scope.spawn(end);
+        let mut longest = 0f64;
+        let mut over = None;
+        while over.is_none() && begun.elapsed() < LIMIT {
+            if ending.is_finished() && !is_closing() {
+                over = Some(begun.elapsed().as_secs_f64());
+            } else {
+                longest = longest.max(compiled(source));
+            }
+        }
+        (over.unwrap_or(f64::NAN), longest)
+    })
+}
+
+/// Measures both, one after the other.
+pub(crate) fn compiled_elsewhere(tools: &Tools, called: &Called) {
+    println!(
+        "\ncompilations while all functions of the C library are probed for a followed process (ms, median of {TIMES})"
+    );
+    let source = std::env::temp_dir().join(format!("dtrace-bench-{}.c", std::process::id()));
+    if std::fs::write(&source, "int main(void) { return 0; }\n").is_err() {
+        return println!("  not measured: no file");
+    }
+    let places = match places(called) {
+        Ok(places) => places,
+        Err(e) => return println!("  not measured: {e}"),
+    };
+    println!(
+        "  {:<28} {:>8} {:>8} {:>16} {:>8} {:>10}",
+        "", "before", "during", "longest at end", "after", "end (s)"
+    );
+    let pid = called.pid().to_string();
+    let ours =
+        format!("BEGIN {{ printf(\"ready\\n\"); }} pid{pid}:libc::entry {{ @[probefunc] = count(); }}");
+    let mut ends = Vec::new();
+    for what in ["an empty program, one link", "dtrace"] {
+        let before = several(&source);
+        let (during, (end, longest)) = if what == "dtrace" {
+            let Some(tracer) = Running::start(tools.dtrace(&["-x", "follow=all", "-p", &pid], &ours)) else {
+                return println!("  not measured: dtrace does not run");
+            };
+            (several(&source), ended(&source, move || drop(tracer)))
+        } else {
+            let Some(link) = empty(called.file(), &places, None, false) else {
+                return println!("  not measured: no such links");
+            };
+            (several(&source), ended(&source, move || drop(link)))
+        };
+        let after = several(&source);
+        let shown = [before, during, longest, after].map(|ms| figure(ms, 0));
+        let [before, during, longest, after] = &shown;
+        println!("  {what:<28} {before:>8} {during:>8} {longest:>16} {after:>8} {:>10}", figure(end, 2));
+        ends.push(end);
+    }
+    let ratio = ends.last().copied().unwrap_or(f64::NAN) / ends.first().copied().unwrap_or(f64::NAN);
+    println!(
+        "  {} places; dtrace ends in at most {OF_THE_FLOOR} of the link's time ({}): {}",
+        places.len(),
+        figure(ratio, 2),
+        mark(ratio <= OF_THE_FLOOR)
+    );
+    let _ = std::fs::remove_file(&source);
+}
