@@ -387,10 +387,10 @@ impl Commit {
             out.status.success().then(|| String::from_utf8_lossy(&out.stdout).into_owned())
         };
         let number = git(&["rev-list", "--count", "HEAD"]).and_then(|text| text.trim().parse().ok());
-        let hash = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_default().trim().to_owned();
         let number = number.unwrap_or(0);
-        let is_shallow =
-            git(&["rev-parse", "--is-shallow-repository"]).is_some_and(|text| text.trim() == "true");
+        let parsed = git(&["rev-parse", "--is-shallow-repository", "--short", "HEAD"]).unwrap_or_default();
+        let (is_shallow, hash) = parsed.split_once('\n').unwrap_or_default();
+        let (is_shallow, hash) = (is_shallow == "true", hash.trim().to_owned());
         let of_hash = hash.get(..7).and_then(|digits| u64::from_str_radix(digits, 16).ok());
         let seed = of_hash.filter(|_| is_shallow).unwrap_or(number);
         let own = ["testing/ran", "testing/flaky"];

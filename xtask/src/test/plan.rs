@@ -47,9 +47,9 @@ impl Known<'_> {
         self.programs.iter().flat_map(Program::names).collect()
     }
 
-    /// What all tests are told.
-    fn environment(&self) -> Vec<(String, String)> {
-        vec![("DTRACE_SEED".into(), self.seed.to_string())]
+    /// What runs these tests of a program. The caller sets what it expects of them.
+    fn unit(&self, program: &Program, tests: Vec<String>) -> Unit {
+        Unit { environment: vec![("DTRACE_SEED".into(), self.seed.to_string())], ..Unit::of(program, tests) }
     }
 
     fn takes(&self, options: &Options, machine: &str, name: &Name) -> bool {
@@ -76,17 +76,12 @@ impl Known<'_> {
                     sum += expected;
                     continue;
                 }
-                let unit = Unit {
-                    deadline: self.places.limit(&name, false),
-                    expected,
-                    environment: self.environment(),
-                    ..Unit::of(program, vec![test.clone()])
-                };
+                let deadline = self.places.limit(&name, false);
+                let unit = Unit { deadline, expected, ..self.unit(program, vec![test.clone()]) };
                 if self.places.is_alone(&name) { here.alone.push(unit) } else { here.beside.push(unit) }
             }
             if !together.is_empty() {
-                let environment = self.environment();
-                here.beside.push(Unit { expected: sum, environment, ..Unit::of(program, together) });
+                here.beside.push(Unit { expected: sum, ..self.unit(program, together) });
             }
         }
         here
@@ -136,11 +131,9 @@ impl Known<'_> {
             for name in names.iter().filter(|name| name.program == program.name) {
                 let rounds = self.places.rounds(name);
                 let expected = choice.expected(name, kernel);
-                let mut environment = self.environment();
-                environment.extend(rounds.iter().map(|n| ("ROUNDS".to_owned(), (*n).to_owned())));
                 let deadline = self.places.limit(name, true);
-                let unit =
-                    Unit { environment, deadline, expected, ..Unit::of(program, vec![name.test.clone()]) };
+                let mut unit = Unit { deadline, expected, ..self.unit(program, vec![name.test.clone()]) };
+                unit.environment.extend(rounds.iter().map(|n| ("ROUNDS".to_owned(), (*n).to_owned())));
                 if !program.takes_names || self.places.is_alone(name) {
                     units.push(unit);
                     continue;

@@ -204,33 +204,34 @@ fn size_of(dir: &Path) -> u64 {
 /// what did not end at all.
 fn end_family(child: &Child, mark: &str, was_killed: bool) -> Vec<String> {
     let pid = child.id();
-    let begun = Instant::now();
     let mut left = Vec::new();
     if !was_killed {
-        let outlives = |pid: &u32| outlives(*pid);
-        let mut remaining = family(pid, mark);
-        while !remaining.iter().all(outlives) && begun.elapsed() < GRACE.mul_f64(load()) {
-            std::thread::sleep(Duration::from_millis(20));
-            remaining = family(pid, mark);
-        }
-        let staying: Vec<u32> = remaining.into_iter().filter(|pid| !outlives(pid)).collect();
+        let staying = in_grace(|| family(pid, mark).into_iter().filter(|pid| !outlives(*pid)).collect());
         left.extend(staying.iter().map(|pid| states(&[*pid]).trim_end().to_owned()));
     }
+    let remaining = in_grace(|| {
+        let remaining = family(pid, mark);
+        remaining.iter().for_each(|pid| sys::kill(*pid as i32, libc::SIGKILL));
+        remaining
+    });
+    if remaining.is_empty() {
+        // Killed, it has no status that anybody asks for.
+        sys::reap(pid as i32);
+    }
+    // Links are closed in the kernel, one grace period each, whatever signal has come.
+    let others: Vec<u32> = remaining.into_iter().filter(|pid| !outlives(*pid)).collect();
+    if !others.is_empty() {
+        left.push(format!("killed, and still there:\n{}", states(&others)));
+    }
+    left
+}
+
+/// Looks until nothing is left, for a grace period at most. Returns what is left.
+fn in_grace<T>(mut look: impl FnMut() -> Vec<T>) -> Vec<T> {
     let begun = Instant::now();
     loop {
-        let remaining = family(pid, mark);
-        if remaining.is_empty() {
-            // Killed, it has no status that anybody asks for.
-            sys::reap(pid as i32);
-            return left;
-        }
-        remaining.iter().for_each(|pid| sys::kill(*pid as i32, libc::SIGKILL));
-        if begun.elapsed() > GRACE.mul_f64(load()) {
-            // Links are closed in the kernel, one grace period each, whatever signal has come.
-            let others: Vec<u32> = remaining.into_iter().filter(|pid| !outlives(*pid)).collect();
-            if !others.is_empty() {
-                left.push(format!("killed, and still there:\n{}", states(&others)));
-            }
+        let left = look();
+        if left.is_empty() || begun.elapsed() >= GRACE.mul_f64(load()) {
             return left;
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -327,13 +328,12 @@ pub(crate) fn clean(own: &Path) -> Vec<String> {
         left.push(format!("the mount {}", mount.display()));
         sys::detach_mount(mount);
     }
-    let attached = || loop_devices().into_iter().filter(|(_, file)| file.starts_with(own));
     // One that was detached while another process had it open goes when that closes it.
-    let begun = Instant::now();
-    while attached().next().is_some() && begun.elapsed() < GRACE.mul_f64(load()) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    for (device, file) in attached() {
+    let attached = in_grace(|| {
+        let all = loop_devices().into_iter();
+        all.filter(|(_, file)| file.starts_with(own)).collect()
+    });
+    for (device, file) in attached {
         left.push(format!("the loop device {} of {}", device.display(), file.display()));
         sys::detach_loop_device(&device);
     }

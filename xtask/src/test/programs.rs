@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
+use super::process::{self, End, Job};
 use super::result::Name;
+
+/// How long a program may take to list its tests.
+const LISTING: Duration = Duration::from_secs(60);
 
 /// A built test program.
 #[derive(Clone, Debug)]
@@ -119,15 +124,16 @@ fn program_of(line: &str) -> Option<Program> {
 /// The tests of a program, and whether it takes several names.
 fn list(program: &Program) -> Result<(Vec<String>, bool), String> {
     let run = |words: &[&str]| {
-        let out = Command::new(&program.path)
-            .args(words)
-            .current_dir(&program.directory)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|e| format!("{}: {e}", program.path.display()))?;
-        match out.status.success() {
-            true => Ok(String::from_utf8_lossy(&out.stdout).into_owned()),
-            false => Err(format!("{} {}: {}", program.path.display(), words.join(" "), out.status)),
+        let ran = process::run(&Job {
+            program: &program.path,
+            words: words.iter().map(|word| (*word).to_owned()).collect(),
+            environment: Vec::new(),
+            directory: &program.directory,
+            deadline: LISTING,
+        })?;
+        match ran.end {
+            End::Status(0) => Ok(ran.out),
+            end => Err(format!("{} {}: {end:?}", program.path.display(), words.join(" "))),
         }
     };
     let listed = run(&["--list", "--format", "terse"])?;
