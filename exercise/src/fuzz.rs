@@ -1,19 +1,34 @@
-//! The targets under `fuzz/` as functions of an ordinary test, so that they are built and tried in every
-//! test run.
+//! The targets under `fuzz/` as functions, so that they are built and run without libFuzzer, with a stable compiler: by
+//! `cargo xtask fuzz`, and by an ordinary test.
 //!
-//! A test names this crate `libfuzzer_sys`. Its [`fuzz_target!`](crate::fuzz_target) makes of a target a
-//! function `run`, whose input is taken from a [`Source`]: not as many inputs as a fuzzer tries, but such
-//! that begin as real files do.
+//! Who runs them names this crate `libfuzzer_sys`. Its [`fuzz_target!`](crate::fuzz_target) makes of a target a
+//! function `run`, whose input is taken from a [`Source`]: a few strings of bytes, which began as real files ([`change`] has changed
+//! them), and bytes that decide. Both together are a [`Case`](case::Case), which can be stored, and repeats what it has found.
+
+pub mod case;
+pub mod change;
 
 use crate::choices::Choices;
+
+/// A target.
+pub type Target = fn(&mut Source<'_>);
 
 /// What inputs are taken from.
 #[derive(Debug)]
 pub struct Source<'a> {
     /// Decides.
-    pub choices: Choices<'a>,
-    /// Strings of bytes, at least one.
-    pub pool: &'a [Vec<u8>],
+    choices: Choices<'a>,
+    /// Strings of bytes.
+    pool: &'a [Vec<u8>],
+    /// The one that is taken next.
+    next: usize,
+}
+
+impl<'a> Source<'a> {
+    /// Inputs from these strings, in this order for the most part.
+    pub fn new(choices: Choices<'a>, pool: &'a [Vec<u8>]) -> Source<'a> {
+        Source { choices, pool, next: 0 }
+    }
 }
 
 /// Something that a target can have as its input.
@@ -25,7 +40,13 @@ pub trait Input<'a> {
 impl<'a> Input<'a> for &'a [u8] {
     fn take(source: &mut Source<'a>) -> Self {
         let pool = source.pool;
-        pool.get(source.choices.below(pool.len())).map_or(&[], Vec::as_slice)
+        // The strings of a file belong together in their order.
+        let at = match source.choices.one_in(16) {
+            true => source.choices.below(pool.len()),
+            false => source.next.checked_rem(pool.len()).unwrap_or(0),
+        };
+        source.next += 1;
+        pool.get(at).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -45,6 +66,12 @@ impl Input<'_> for u64 {
             2 => u64::MAX - source.choices.below(2) as u64,
             _ => source.choices.bits(),
         }
+    }
+}
+
+impl Input<'_> for u32 {
+    fn take(source: &mut Source<'_>) -> Self {
+        u64::take(source) as u32
     }
 }
 

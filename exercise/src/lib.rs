@@ -6,7 +6,8 @@
 //!  mutate     a program of the tokens of others, nearly always invalid
 //!  stages     text to DIF, without a kernel
 //!  fixture    a miniature kernel
-//!  fuzz       the targets of the fuzzer as functions of a test
+//!  defined    programs for a provider whose definition may be any text
+//!  fuzz       the targets of the fuzzer as functions, their inputs, and changes of inputs
 //! ```
 //!
 //! Used by the tests of this crate, which also run in the guests of the matrix, and by the targets
@@ -14,6 +15,7 @@
 //! crate knows no kernel; only its tests do.
 
 pub mod choices;
+pub mod defined;
 pub mod fixture;
 pub mod fuzz;
 pub mod generate;

@@ -25,9 +25,7 @@ pub fn parse(text: &str) {
     let (mut map, mut sink) = (SourceMap::default(), Sink::default());
     let file = map.add(SourceKind::Script, "fuzz.d", text);
     syntax::parse(&mut map, file, ParseMode::Script, &MacroEnv::default(), &(), &mut sink);
-    for message in sink.into_sorted() {
-        message.render(&map, true);
-    }
+    report(&sink.into_sorted(), &map, Style::Excerpts);
 }
 
 /// The errors in a text as a user sees them; runs the front end alone.
@@ -38,7 +36,12 @@ pub fn errors(text: &str) -> Vec<String> {
 
 /// Compiles a text to optimized DIF. `Err` is a bug: the DIF verifier rejects the code.
 pub fn compile(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Result<Compiled, String> {
-    let (mut module, map) = match lowered(text, strsize, kernel)? {
+    optimized(lowered(text, strsize, kernel)?, text)
+}
+
+/// Optimizes a program that was compiled.
+pub(crate) fn optimized(compiled: Compiled, text: &str) -> Result<Compiled, String> {
+    let (mut module, map) = match compiled {
         Compiled::Module(module, map) => (module, map),
         rejected => return Ok(rejected),
     };
@@ -74,11 +77,16 @@ fn checked(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> (Checked
 /// Compiles a text to DIF as the front end emits it.
 pub fn lowered(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> Result<Compiled, String> {
     let (checked, map, sink) = checked(text, strsize, kernel);
+    finish(&checked, map, sink, text)
+}
+
+/// Lowers a program that was checked, if it has no errors.
+pub(crate) fn finish(checked: &Checked, map: SourceMap, sink: Sink, text: &str) -> Result<Compiled, String> {
     if !sink.is_empty() {
-        let messages = sink.into_sorted();
-        return Ok(Compiled::Rejected(messages.iter().map(|d| d.render(&map, true) + "\n").collect()));
+        // As a user sees them: not all of those that a long line may have.
+        return Ok(Compiled::Rejected(report(&sink.into_sorted(), &map, Style::Excerpts).join("\n")));
     }
-    let module = lower::lower(&checked).map_err(|e| format!("{e}\n{text}"))?;
+    let module = lower::lower(checked).map_err(|e| format!("{e}\n{text}"))?;
     dif::verify(&module).map_err(|e| describe_bug("lowered", e.to_string(), text, &module))?;
     Ok(Compiled::Module(Box::new(module), map))
 }

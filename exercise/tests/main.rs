@@ -13,6 +13,8 @@ mod session;
 mod bounds;
 mod constants;
 mod growth;
+#[path = "../../fuzz/targets.rs"]
+mod list;
 mod mutations;
 mod programs;
 mod targets;

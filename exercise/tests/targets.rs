@@ -1,116 +1,51 @@
-//! The targets of the fuzzer (`fuzz/`), each with some hundred inputs: parts of a program of this machine,
-//! changed, and random bytes. So they stay buildable, and what they assert is tried in every test run.
+//! The targets of the fuzzer (`fuzz/`): what has failed once passes, and some inputs of each, so that they stay buildable in every
+//! place where tests run. `cargo xtask fuzz` tries more of them, in each run of the tests too.
 //!
 //! `ROUNDS=n` sets the number of rounds, `START=n` the first seed. `SEED=n` runs one seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 
 use exercise::choices::Choices;
-use exercise::fuzz::Source;
+use exercise::fuzz::case::Case;
+use exercise::fuzz::change::change;
 
-/// The targets. They are roots of crates elsewhere, and have no main function there.
-#[allow(unused_attributes, clippy::module_inception)]
-#[path = "../../fuzz/fuzz_targets"]
-mod targets {
-    pub(crate) mod check;
-    pub(crate) mod debuginfo;
-    pub(crate) mod events;
-    pub(crate) mod frames;
-    pub(crate) mod functions;
-    pub(crate) mod lines;
-    pub(crate) mod programs;
-    pub(crate) mod sideband;
-    pub(crate) mod syntax;
-    pub(crate) mod text;
-    pub(crate) mod usdt;
-}
+use crate::list::TARGETS;
+use crate::session::rounds;
 
-/// Strings of bytes: the whole file, parts of it, and random ones, most of them with some bytes changed.
-fn pool(file: &[u8], choices: &mut Choices<'_>) -> Vec<Vec<u8>> {
-    (0..6)
-        .map(|n| {
-            let mut bytes = match n {
-                0 => file.to_vec(),
-                1..4 => {
-                    let start = choices.below(file.len());
-                    let most = choices.below(4096);
-                    file.iter().skip(start).take(most).copied().collect()
-                }
-                _ => (0..choices.below(300)).map(|_| choices.bits() as u8 >> choices.below(8)).collect(),
-            };
-            for _ in 0..choices.below(12) {
-                let at = choices.below(bytes.len());
-                if let Some(byte) = bytes.get_mut(at) {
-                    *byte = [0, 1, 0x7f, 0x80, 0xff, choices.bits() as u8][choices.below(6)];
-                }
-            }
-            bytes
-        })
-        .collect()
-}
-
-fn run(target: fn(&mut Source<'_>), rounds: u64) {
-    let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
-    let start = number("SEED").or(number("START")).unwrap_or(0);
-    let rounds = if number("SEED").is_some() { 1 } else { number("ROUNDS").unwrap_or(rounds) };
-    let file = ["/bin/true", "/proc/self/exe"].iter().find_map(|path| std::fs::read(path).ok()).unwrap();
-    let file = &file[..file.len().min(64 << 10)];
-    for seed in start..start + rounds {
-        let mut choices = Choices::seed(seed);
-        let pool = pool(file, &mut choices);
-        let mut source = Source { choices, pool: &pool };
-        assert!(catch_unwind(AssertUnwindSafe(|| target(&mut source))).is_ok(), "SEED={seed}");
+#[test]
+fn cases_that_failed_once_pass() {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fuzz/cases");
+    let mut count = 0;
+    for (name, target) in TARGETS {
+        for entry in std::fs::read_dir(dir.join(name)).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            let case = Case::parse(&std::fs::read_to_string(&path).unwrap());
+            let case = case.unwrap_or_else(|| panic!("{}: no case", path.display()));
+            let passed = catch_unwind(AssertUnwindSafe(|| case.run(*target)));
+            assert!(passed.is_ok(), "{}", path.display());
+            count += 1;
+        }
     }
+    let there = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+    let stored: usize = there.map(|dir| std::fs::read_dir(dir).unwrap().count()).sum();
+    assert_eq!(count, stored, "there is a directory of a target that does not exist");
 }
 
 #[test]
-fn text_is_parsed_or_rejected() {
-    run(targets::syntax::run, 1000);
-    run(targets::check::run, 100);
-}
-
-#[test]
-fn programs_of_the_grammar_are_compiled() {
-    run(targets::programs::run, 10);
-}
-
-#[test]
-fn events_of_any_bytes_are_read_or_rejected() {
-    run(targets::events::run, 1000);
-}
-
-#[test]
-fn records_of_side_bands_are_applied() {
-    run(targets::sideband::run, 1000);
-}
-
-#[test]
-fn call_frame_information_gives_a_table_or_none() {
-    run(targets::frames::run, 1000);
-}
-
-#[test]
-fn files_have_functions_whose_probes_are_in_them() {
-    run(targets::functions::run, 500);
-}
-
-#[test]
-fn probes_in_any_code_are_at_instructions() {
-    run(targets::text::run, 1000);
-}
-
-#[test]
-fn notes_of_usdt_have_arguments_within_bounds() {
-    run(targets::usdt::run, 1000);
-}
-
-#[test]
-fn debug_information_gives_types_or_errors() {
-    run(targets::debuginfo::run, 1000);
-}
-
-#[test]
-fn debug_information_gives_lines_or_errors() {
-    run(targets::lines::run, 1000);
+fn each_target_takes_any_input() {
+    let file = ["/bin/true", "/proc/self/exe"].iter().find_map(|path| std::fs::read(path).ok()).unwrap();
+    let file = &file[..file.len().min(32 << 10)];
+    for (name, target) in TARGETS {
+        for seed in rounds(12) {
+            let mut random = Choices::seed(seed);
+            let choices = (0..64).map(|_| random.bits() as u8).collect();
+            let mut pool = vec![file.to_vec(), file[file.len() / 2..].to_vec(), b"text 12 -3\n".to_vec()];
+            pool.iter_mut().for_each(|bytes| change(bytes, file, &mut random));
+            let case = Case { choices, pool };
+            let passed = catch_unwind(AssertUnwindSafe(|| case.run(*target)));
+            assert!(passed.is_ok(), "SEED={seed} of {name}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ mod apt;
 mod compilers;
 mod coverage;
 mod docs;
+mod fuzz;
 mod install;
 mod kernels;
 mod layers;
@@ -87,7 +88,7 @@ const HELP: &str = "\
 cargo xtask TASK
   vm [--kernel 6.1|6.12|7.2] [--mem MIB] [--cpus N] [--timeout S] [--append WORDS] [--root DIR] -- COMMAND
                 boot a stock Debian kernel on this machine's root (read-only) and run COMMAND in it
-@TEST@  bench [--vm KERNEL] [SECTION...]
+@TEST@@FUZZ@  bench [--vm KERNEL] [SECTION...]
                 build for release and compare with bpftrace and the minimal cost, here or in a guest
   docs [--check] [--vm KERNEL] [DOCUMENT:LINE...]
                 run the commands of the README and the guide, put their output in, and report what changed in
@@ -102,7 +103,7 @@ cargo xtask TASK
 ";
 
 fn help() -> String {
-    HELP.replace("@TEST@", test::options::HELP)
+    HELP.replace("@TEST@", test::options::HELP).replace("@FUZZ@", fuzz::HELP)
 }
 
 fn main() -> ExitCode {
@@ -126,6 +127,7 @@ fn task() -> Result<u8, String> {
         // In a guest.
         Some("agent") => test::agent::command(rest),
         Some("bench") => bench(rest),
+        Some("fuzz") => fuzz::command(rest),
         Some("coverage") => coverage::command(),
         Some("docs") => docs(rest),
         Some("tidy") => tidy::command(),

@@ -134,6 +134,12 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
         let begun = Instant::now();
         run.documentation(programs::documentation(&root));
         run.parts.push(("examples in the documentation".into(), begun.elapsed()));
+        let begun = Instant::now();
+        match crate::fuzz::moment(&target, seed) {
+            Ok(said) => println!("fuzz targets: {said}"),
+            Err(why) => run.broken.push(why),
+        }
+        run.parts.push(("fuzz targets".into(), begun.elapsed()));
         run.broken.extend(places.idle(&known.names()));
         store_listed(&target, &programs);
     }

@@ -139,6 +139,44 @@ mod tests {
     }
 
     #[test]
+    fn any_packets_are_read_back_as_they_were_in_their_order() {
+        let mut random = testing::rng::Rng::new(1);
+        for _ in 0..200 {
+            let mut out = Vec::new();
+            let mut section = Section::begin(&mut out);
+            let packets: Vec<Packet<'_>> = (0..random.below(40))
+                .map(|_| {
+                    let bytes: Vec<u8> = (0..random.below(70)).map(|_| random.bits() as u8).collect();
+                    let length = random.bits() as u32 >> random.below(32);
+                    let protocol = random.bits() as u16 >> random.below(16);
+                    Packet { protocol, time: random.bits(), length, bytes: bytes.into() }
+                })
+                .collect();
+            packets.iter().for_each(|packet| section.packet(&mut out, packet));
+            let (mut links, mut read) = (Vec::new(), 0);
+            for (kind, body) in blocks(&out) {
+                let number = |at: usize| u32::from_le_bytes(body[at..at + 4].try_into().unwrap());
+                match kind {
+                    INTERFACE => links.push(number(0) as u16),
+                    PACKET => {
+                        let packet = &packets[read];
+                        read += 1;
+                        assert_eq!(links[number(0) as usize], link_type(packet.protocol));
+                        assert_eq!(u64::from(number(4)) << 32 | u64::from(number(8)), packet.time);
+                        assert_eq!([number(12), number(16)], [packet.bytes.len() as u32, packet.length]);
+                        assert_eq!(body[20..20 + packet.bytes.len()], *packet.bytes);
+                    }
+                    _ => assert_eq!(kind, SECTION),
+                }
+            }
+            assert_eq!(read, packets.len());
+            // Each link type has one interface.
+            let all: std::collections::BTreeSet<u16> = links.iter().copied().collect();
+            assert_eq!(all.len(), links.len());
+        }
+    }
+
+    #[test]
     fn a_packet_has_its_time_in_nanoseconds_and_both_lengths() {
         let mut out = Vec::new();
         Section::begin(&mut out).packet(&mut out, &packet(1, b"abcde"));

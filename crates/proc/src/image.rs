@@ -45,6 +45,8 @@ const MOST_HEADERS: usize = 16 << 10;
 const MOST_DYNAMIC: u64 = 1 << 20;
 /// Bytes of each of a program's tables of symbols and names that are read at most.
 const MOST_TABLE: u64 = 512 << 20;
+/// Bytes of the headers of a program's sections that are read at most: those of 65,535 sections.
+const MOST_SECTIONS: usize = 4 << 20;
 /// Bytes that are read of a file at once.
 const CHUNK: usize = 1 << 20;
 /// How long a program's file and its memory may take to be read.
@@ -261,6 +263,21 @@ impl Image {
     }
 }
 
+/// Where `main` is in an ELF file, and the entry point: for fuzzing.
+pub fn main_in(file: &File) -> Option<(u64, u64)> {
+    main_of(file).ok()?
+}
+
+/// The hook of a dynamic linker and `main`, in a process whose memory and `auxv` may be anything: for fuzzing.
+pub fn places_of(pid: u32, auxv: &[u8]) -> Option<(Option<u64>, Option<u64>)> {
+    let image = Image::parse(i32::try_from(pid).ok()?, Class::of_auxv(auxv)?, auxv)?;
+    let main = match start_passes(&memory(image.pid, image.entry, 96), image.entry) {
+        Some(Main::At(address) | Main::Behind(address)) => Some(address),
+        None => None,
+    };
+    Some((image.hook().map(|hook| hook.function), main))
+}
+
 /// The address of the function that the dynamic linker of a process calls before and after each change of its libraries.
 pub fn linker_hook(pid: u32) -> Option<u64> {
     Some(Image::of(i32::try_from(pid).ok()?)?.hook()?.function)
@@ -347,7 +364,8 @@ fn main_of(file: &File) -> io::Result<Option<(u64, u64)>> {
         let start = class.address(&header, class.of_two(32, 40))?;
         let size = number(&header, class.of_two(46, 58), 2)? as usize;
         let count = number(&header, class.of_two(48, 60), 2)? as usize;
-        (size >= class.of_two(40, 64)).then_some((class, entry, start, size, size * count))
+        let bytes = size.checked_mul(count).filter(|bytes| *bytes <= MOST_SECTIONS)?;
+        (size >= class.of_two(40, 64)).then_some((class, entry, start, size, bytes))
     };
     let Some((class, entry, start, size, bytes)) = layout() else { return Ok(None) };
     let mut headers = vec![0; bytes];
@@ -579,6 +597,23 @@ mod tests {
         assert_eq!(caller().blocked(), 1);
         // SAFETY: the descriptor is ours.
         unsafe { libc::close(uffd) };
+    }
+
+    #[test]
+    fn section_headers_of_more_bytes_than_a_program_has_are_not_read() {
+        let path = std::env::temp_dir().join(format!("proc-image-headers-{}", std::process::id()));
+        let found = |size: u16, count: u16| {
+            let mut bytes = vec![0; 64];
+            bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+            bytes[58..60].copy_from_slice(&size.to_le_bytes());
+            bytes[60..62].copy_from_slice(&count.to_le_bytes());
+            std::fs::write(&path, &bytes).unwrap();
+            main_of(&File::open(&path).unwrap())
+        };
+        // Four gigabytes, which the file does not have: they are not asked for.
+        assert!(matches!(found(0xffff, 0xffff), Ok(None)));
+        assert!(found(64, 0xffff).is_err());
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

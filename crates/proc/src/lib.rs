@@ -62,12 +62,12 @@ pub mod watcher;
 /// Commands of this program that are no targets run with the limit on descriptors that it was started with.
 pub use bpf_sys::with_original_fd_limit;
 pub use caller::{Call, Caller, MOST_BLOCKED};
-pub use image::linker_hook;
+pub use image::{linker_hook, main_in, places_of};
 pub use namespace::{Identities, PidNamespace, identities, in_initial_namespace, pid_namespace};
 pub use phase::{ExitStatus, Hold, signal_name};
 pub use poll::poll_readable;
-pub use refusal::may_trace_all;
-pub use selection::Selection;
+pub use refusal::{field_in, may_trace_all};
+pub use selection::{Selection, is_in_cgroup, real_user};
 pub use start::Moment;
 pub use stat::{Stat, parse_stat};
 pub use survivor::thread_with_memory;

@@ -50,8 +50,12 @@ const UNMAPPED: u32 = 65534;
 
 /// A word of a field of `/proc/PID/status`.
 pub(crate) fn status_field(pid: impl fmt::Display, name: &str, word: usize) -> Option<String> {
-    let text = std::fs::read(format!("/proc/{pid}/status")).ok()?;
-    let text = String::from_utf8_lossy(&text);
+    field_in(&std::fs::read(format!("/proc/{pid}/status")).ok()?, name, word)
+}
+
+/// A word of a field in the text of `/proc/PID/status`.
+pub fn field_in(status: &[u8], name: &str, word: usize) -> Option<String> {
+    let text = String::from_utf8_lossy(status);
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_ascii_whitespace().nth(word).map(String::from)
 }

@@ -171,14 +171,14 @@ fn below_mount(path: &str, mounts: &str) -> String {
 }
 
 /// The user who started a process, from `/proc/PID/status`.
-fn real_user(status: &[u8]) -> Option<u32> {
+pub fn real_user(status: &[u8]) -> Option<u32> {
     let status = String::from_utf8_lossy(status);
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     ids.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// True if the lines of `/proc/PID/cgroup` have this path or one below it.
-fn is_in_cgroup(lines: &str, path: &str) -> bool {
+pub fn is_in_cgroup(lines: &str, path: &str) -> bool {
     lines.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(|at| {
         let below = at.strip_prefix(path.trim_end_matches('/'));
         below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -55,6 +55,9 @@ const LIST_TIMES: u32 = 10;
 /// The maximum number of packets in one response.
 const MAX_PACKETS: usize = 1 << 18;
 
+/// The maximum number of bytes in one response, as a part of the reader's memory: what they mean takes several times as much.
+const PART: u64 = 2;
+
 /// Polled during a wait. True ends the wait.
 pub type Interrupted = Arc<dyn Fn() -> bool + Send + Sync>;
 
@@ -80,7 +83,8 @@ impl RequestError {
 }
 
 struct ReaderProcess {
-    child: Child,
+    /// `None`: nobody reads, and all answers are in the socket ([`Reader::answered`]).
+    child: Option<Child>,
     socket: OwnedFd,
 }
 
@@ -126,6 +130,8 @@ pub(crate) struct Reader {
     /// The kinds of failure that were reported.
     reported: Vec<&'static str>,
     packet: Vec<u8>,
+    /// The other end of the socket of [`Reader::answered`].
+    unread: Option<OwnedFd>,
 }
 
 impl Reader {
@@ -141,7 +147,22 @@ impl Reader {
             messages: Vec::new(),
             reported: Vec::new(),
             packet: Vec::new(),
+            unread: None,
         }
+    }
+
+    /// A reader without a process, whose answer to the first request are these packets, whatever is in them. Further requests fail.
+    /// `None`: they do not fit into a socket.
+    pub(crate) fn answered(limits: Limits, packets: &[&[u8]]) -> Option<Reader> {
+        let (ours, theirs) = sys::socket_pair().ok()?;
+        for packet in packets {
+            sys::send(theirs.as_fd(), packet, &[], false).ok()?;
+        }
+        let mut reader = Reader::new(limits);
+        reader.running = Some(ReaderProcess { child: None, socket: ours });
+        // What is sent to one whose other end is closed is an error.
+        reader.unread = Some(theirs);
+        Some(reader)
     }
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
@@ -174,7 +195,7 @@ impl Reader {
     /// The pid of the running reader.
     #[cfg(test)]
     pub(crate) fn pid(&self) -> Option<u32> {
-        self.running.as_ref().map(|r| r.child.id())
+        self.running.as_ref().and_then(|r| Some(r.child.as_ref()?.id()))
     }
 
     /// Starts a reader and waits until it is ready.
@@ -189,7 +210,7 @@ impl Reader {
             }
         }
         match self.receive(self.deadline()) {
-            Ok((Response::Ready, _)) => Ok(()),
+            Ok((_, (Response::Ready, _))) => Ok(()),
             // No request was sent, so no object caused this failure.
             Err(error @ RequestError::Interrupted) => {
                 self.abandon(error);
@@ -232,6 +253,10 @@ impl Reader {
             return Err(RequestError::Unavailable);
         }
         if self.running.is_none() {
+            // One without a process has answered.
+            if self.unread.is_some() {
+                return Err(RequestError::Unavailable);
+            }
             self.start()?;
         }
         let response = self.exchange(request, fds);
@@ -255,8 +280,11 @@ impl Reader {
             return Err(self.why_it_ended());
         }
         let mut responses = Vec::new();
+        let mut left = self.limits.memory / PART;
         while responses.len() < MAX_PACKETS {
-            match self.receive(deadline)? {
+            let (length, response) = self.receive(deadline)?;
+            left = left.checked_sub(length as u64).ok_or(RequestError::Failed)?;
+            match response {
                 (Response::End(why), _) => return Ok((responses, why)),
                 response => responses.push(response),
             }
@@ -289,7 +317,9 @@ impl Reader {
         Instant::now() + self.limits.time
     }
 
-    fn receive(&mut self, deadline: Instant) -> Result<(Response, Option<OwnedFd>), RequestError> {
+    /// The next packet, with its descriptor, and how many bytes it has.
+    #[allow(clippy::type_complexity)]
+    fn receive(&mut self, deadline: Instant) -> Result<(usize, (Response, Option<OwnedFd>)), RequestError> {
         self.packet.resize(sys::PACKET, 0);
         loop {
             let running = self.running.as_ref().ok_or(RequestError::Unavailable)?;
@@ -298,7 +328,7 @@ impl Reader {
                 Ok((length, fds)) => {
                     let response =
                         self.packet.get(..length).and_then(Response::decode).ok_or(RequestError::Failed)?;
-                    return Ok((response, fds.into_iter().next()));
+                    return Ok((length, (response, fds.into_iter().next())));
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -321,6 +351,7 @@ impl Reader {
     /// scheduled for long, on a busy machine, sees this before its own deadline.
     fn why_it_ended(&mut self) -> RequestError {
         let Some(ReaderProcess { child, .. }) = &mut self.running else { return RequestError::Unavailable };
+        let Some(child) = child else { return RequestError::Failed };
         // The socket is closed a little before the process is one that has ended.
         for _ in 0..100 {
             match child.try_wait() {
@@ -334,10 +365,12 @@ impl Reader {
 
     /// Kills the reader and abandons it.
     fn abandon(&mut self, error: RequestError) -> RequestError {
-        if let Some(ReaderProcess { mut child, socket }) = self.running.take() {
+        if let Some(ReaderProcess { child, socket }) = self.running.take() {
             drop(socket);
-            let _ = child.kill();
-            self.killed.push(child);
+            if let Some(mut child) = child {
+                let _ = child.kill();
+                self.killed.push(child);
+            }
             self.reap();
             // The caller charges the time of the wait. A reader that failed at once is charged a
             // deadline.
@@ -393,7 +426,7 @@ fn spawn(limits: Limits) -> io::Result<ReaderProcess> {
         // A separate process group: ^C at the terminal must not reach the reader.
         .process_group(0)
         .spawn()?;
-    Ok(ReaderProcess { child, socket: ours })
+    Ok(ReaderProcess { child: Some(child), socket: ours })
 }
 
 /// The message that there is no reader.
@@ -415,6 +448,20 @@ mod tests {
         let text = cannot_begin(&io::Error::from_raw_os_error(libc::EMFILE));
         assert!(text.contains("(Too many open files: raise `ulimit -n`)"), "{text}");
         assert!(cannot_begin(&io::Error::other("x")).contains("symbols (x): addresses"));
+    }
+
+    #[test]
+    fn an_answer_of_more_bytes_than_half_the_memory_of_a_reader_is_refused() {
+        let limits = |memory| Limits { time: Duration::from_secs(2), memory };
+        let packet = Response::Frames(vec![7; 1000]).encode();
+        let end = Response::End(None).encode();
+        let bytes = 3 * packet.len() as u64 + end.len() as u64;
+        let answered = |memory| {
+            let packets = [&packet[..], &packet, &packet, &end];
+            Reader::answered(limits(memory), &packets).unwrap().query(&Request::Frames(None), &[])
+        };
+        assert_eq!(answered(PART * bytes).unwrap().0.len(), 3);
+        assert_eq!(answered(PART * bytes - 1).unwrap_err(), RequestError::Failed);
     }
 
     #[test]

@@ -48,9 +48,9 @@
 //! reader/elf/places
 //! reader/frames reader/functions reader/observe reader/usdt
 //! reader/describing
-//! reader/functions/belonging reader/functions/unwind reader/types reader/whole
+//! reader/functions/belonging reader/functions/unwind reader/types
 //! reader/lines reader/servers reader/split
-//! reader/index
+//! reader/index reader/whole
 //! reader
 //! entry
 //! client
@@ -60,6 +60,7 @@
 //! process/ask process/sources process/watched
 //! process/frames process/functions process/usdt
 //! process/aside process/types process/unmapped
+//! process/answered
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -90,7 +91,8 @@ pub use functions::{
 };
 pub use kernel::{Kernel, KernelStatus, KernelSymbol};
 pub use name::Name;
+pub use process::{Answered, answered, sample_answers};
 pub use process::{CodeSource, FrameReader, FrameRequest, MappedCode, MappedText, Processes, own_vdso_base};
-pub use reader::functions_of_bytes;
+pub use reader::{Files, Read as FileFacts, fetched, file_facts, functions_of_bytes, perf_map, process_ids};
 pub use sources::SourceFrame;
 pub use sys::since_boot;

@@ -50,6 +50,7 @@ const MAX_PERF_MAPS: usize = 128;
 /// End of the address space of a 32-bit process.
 const END_OF_32_BIT: u64 = 1 << 32;
 
+mod answered;
 mod aside;
 mod ask;
 mod frames;
@@ -60,6 +61,7 @@ mod unmapped;
 mod usdt;
 mod watched;
 
+pub use answered::{Answered, answered, sample_answers};
 pub use aside::{FrameReader, FrameRequest};
 pub use frames::{CodeSource, MappedCode};
 pub use functions::MappedText;

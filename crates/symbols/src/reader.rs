@@ -40,7 +40,7 @@ mod types;
 mod usdt;
 mod whole;
 
-pub use whole::functions_of_bytes;
+pub use whole::{Files, Read, fetched, file_facts, functions_of_bytes, perf_map, process_ids};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

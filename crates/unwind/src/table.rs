@@ -135,6 +135,9 @@ struct Span {
     rule: Rule,
 }
 
+/// The last page.
+const LAST_PAGE: u64 = !(PAGE - 1);
+
 /// Collects the rules of a file.
 #[derive(Debug, Default)]
 pub struct Builder {
@@ -144,7 +147,8 @@ pub struct Builder {
 impl Builder {
     /// Adds a rule for the addresses from `start` to `end` (exclusive).
     pub fn add(&mut self, start: u64, end: u64, rule: Rule) {
-        if start >= end {
+        // No code is in the last page of all addresses, behind which no address is.
+        if start >= end || end > LAST_PAGE {
             return;
         }
         match self.spans.last_mut() {

@@ -23,6 +23,8 @@ const OFFSETS: u32 = 18;
 /// The most sections, and the most sites, that are looked at: parts may overlap.
 const MAX_SECTIONS: usize = 1 << 12;
 const MAX_SITES: usize = 1 << 15;
+/// The longest text, with its end: probes share the section of texts, and each may name all of it.
+const MAX_TEXT: usize = 1 << 10;
 
 /// A site of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +62,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 
 fn text_at(strings: &[u8], at: u32) -> Option<&str> {
     let text = strings.get(at as usize..)?;
+    let text = text.get(..text.len().min(MAX_TEXT))?;
     std::str::from_utf8(text.get(..text.iter().position(|b| *b == 0)?)?).ok()
 }
 
@@ -199,6 +202,32 @@ mod tests {
             arguments: "8@%rdi -4@%rsi -2@0(%rsp)".into(),
         };
         assert_eq!(dof_sites(&bytes, &REGISTERS, STACK), [site(0x4010), site(0x4020)]);
+    }
+
+    #[test]
+    fn a_text_without_an_end_is_no_name() {
+        let whole = dof();
+        let at = whole.windows(3).position(|part| part == b"app").unwrap();
+        let provider = |length: usize| {
+            let long = [vec![b'a'; length], vec![0]].concat();
+            let mut bytes = whole.clone();
+            // The provider's name is moved behind all parts: the section of texts is everything.
+            let end = bytes.len() as u64;
+            bytes.extend(&long);
+            let size = bytes.len() as u64;
+            bytes[HEADER + 16..HEADER + 24].copy_from_slice(&0u64.to_ne_bytes());
+            bytes[HEADER + 24..HEADER + 32].copy_from_slice(&size.to_ne_bytes());
+            let provider = end as usize - 44;
+            bytes[provider + 16..provider + 20].copy_from_slice(&(end as u32).to_ne_bytes());
+            // The probe's name is where it was.
+            let probe = at + 3 + b"\0main\0go\0char *\0int\0short\0".len();
+            let name = (at + 9) as u32;
+            bytes[probe + 12..probe + 16].copy_from_slice(&name.to_ne_bytes());
+            dof_sites(&bytes, &REGISTERS, STACK).iter().map(|site| site.provider.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(provider(60), [60, 60]);
+        assert_eq!(provider(MAX_TEXT - 1), [MAX_TEXT - 1, MAX_TEXT - 1]);
+        assert_eq!(provider(MAX_TEXT), [0usize; 0]);
     }
 
     #[test]

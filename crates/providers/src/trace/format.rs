@@ -57,6 +57,12 @@ impl Format {
     }
 }
 
+/// The number of an event, and name, type, offset and size of each member, in the text of its format: for fuzzing.
+pub fn event_format(text: &str) -> Option<(u64, Vec<(String, String, u16, u16)>)> {
+    let Format { id, fields } = Format::parse(text)?;
+    Some((id, fields.into_iter().map(|f| (f.name, f.ty, f.offset, f.size)).collect()))
+}
+
 fn field(line: &str) -> Option<Field> {
     let mut parts = line.split(';');
     let declaration = parts.next()?.trim();
@@ -87,8 +93,8 @@ fn field(line: &str) -> Option<Field> {
         None => (declaration, ""),
     };
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let at = before.rfind(|c| !word(c))? + 1;
-    let (ty, name) = before.split_at(at);
+    let ty = before.trim_end_matches(word);
+    let name = before.strip_prefix(ty).filter(|_| !ty.is_empty())?;
     let ty = ty.trim();
     Some(Field {
         name: name.into(),
@@ -150,5 +156,8 @@ mod tests {
         assert_eq!(Format::parse(""), None);
         assert_eq!(Format::parse("ID: x\n"), None);
         assert_eq!(Format::parse("ID: 7\n\tfield:;\n\tfield:int;\n").map(|f| f.fields.len()), Some(0));
+        // A character of several bytes before the name.
+        let field = &Format::parse("ID: 7\nfield:é;offset:4;size:6;signed:0;").unwrap().fields[0];
+        assert_eq!((&*field.ty, &*field.name), ("é", ""));
     }
 }

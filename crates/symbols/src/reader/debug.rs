@@ -52,18 +52,21 @@ pub(crate) fn find(root: &Root, path: &[u8], inode: u64, elf: &Elf) -> Option<El
             return None;
         }
         let debug = Elf::open(Rc::new(handle.open(&RULES).ok()?)).ok()?;
-        let right = match (&id, debug.build_id()) {
-            (Some(id), Some(other)) => *id == other,
-            _ => {
-                let (_, sum) = link.as_ref()?;
-                debug.size() <= MAX_SUMMED && debug.checksum().ok()? == *sum
-            }
-        };
-        right.then_some(debug)
+        belongs(elf, link.as_ref(), &debug).then_some(debug)
     })
 }
 
-fn search_paths(path: &[u8], id: Option<&[u8]>, link: Option<&[u8]>) -> Vec<Vec<u8>> {
+/// True if a file is the debug file of `elf`, which has this debug link.
+pub(super) fn belongs(elf: &Elf, link: Option<&(Vec<u8>, u32)>, debug: &Elf) -> bool {
+    match (elf.build_id(), debug.build_id()) {
+        (Some(id), Some(other)) => id == other,
+        _ => link.is_some_and(|(_, sum)| {
+            debug.size() <= MAX_SUMMED && debug.checksum().is_ok_and(|found| found == *sum)
+        }),
+    }
+}
+
+pub(super) fn search_paths(path: &[u8], id: Option<&[u8]>, link: Option<&[u8]>) -> Vec<Vec<u8>> {
     let mut places = Vec::new();
     if let Some((first, rest)) = id.and_then(<[u8]>::split_first) {
         let rest: String = rest.iter().map(|b| format!("{b:02x}")).collect();

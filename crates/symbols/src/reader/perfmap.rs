@@ -73,20 +73,30 @@ struct Status {
     uid: u32,
 }
 
-fn status(process: &ProcessDir) -> Option<Status> {
-    let text = process.read("status", 64 << 10).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    let words = |key: &str| {
-        let line = text.lines().find_map(|l| l.strip_prefix(key))?;
-        Some(line.split_ascii_whitespace().filter_map(|w| w.parse().ok()).collect::<Vec<u32>>())
-    };
-    Some(Status { pids: words("NStgid:")?, uid: *words("Uid:")?.get(1)? })
+impl Status {
+    fn of(process: &ProcessDir) -> Option<Status> {
+        Status::parse(&process.read("status", 64 << 10).ok()?)
+    }
+
+    fn parse(text: &[u8]) -> Option<Status> {
+        let text = String::from_utf8_lossy(text);
+        let words = |key: &str| {
+            let line = text.lines().find_map(|l| l.strip_prefix(key))?;
+            Some(line.split_ascii_whitespace().filter_map(|w| w.parse().ok()).collect::<Vec<u32>>())
+        };
+        Some(Status { pids: words("NStgid:")?, uid: *words("Uid:")?.get(1)? })
+    }
+}
+
+/// The pids and the user in a `status` file.
+pub(super) fn status_of(text: &[u8]) -> Option<(Vec<u32>, u32)> {
+    Status::parse(text).map(|status| (status.pids, status.uid))
 }
 
 /// Finds the perf map of a process that started at this tick, if it passes the checks; and the pid
 /// in its name.
 pub(crate) fn locate(process: &ProcessDir, start: u64) -> Option<(u32, Handle)> {
-    let Status { pids, uid } = status(process)?;
+    let Status { pids, uid } = Status::of(process)?;
     let root = process.root().ok()?;
     let pid = *pids.last()?;
     let handle = root.find_no_link(format!("/tmp/perf-{pid}.map").as_bytes()).ok()?;
@@ -100,7 +110,7 @@ pub(crate) fn locate(process: &ProcessDir, start: u64) -> Option<(u32, Handle)> 
         && let Ok(other) = ProcessDir::open(pid)
         && let Ok(others_root) = other.root()
         && others_root.key().ok() == root.key().ok()
-        && status(&other).is_none_or(|s| s.uid == stat.uid)
+        && Status::of(&other).is_none_or(|s| s.uid == stat.uid)
     {
         return None;
     }
@@ -108,6 +118,13 @@ pub(crate) fn locate(process: &ProcessDir, start: u64) -> Option<(u32, Handle)> 
 }
 
 impl PerfMap {
+    /// The map of a text. `None`: there is no memory for it.
+    pub(super) fn of(text: &[u8]) -> Option<PerfMap> {
+        let mut map = PerfMap { text: text.to_vec(), ..PerfMap::default() };
+        map.index().ok()?;
+        Some(map)
+    }
+
     /// The memory in use, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         (self.text.capacity() + self.lines.capacity() * size_of::<Line>()) as u64
@@ -208,9 +225,7 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     fn of(text: &[u8]) -> PerfMap {
-        let mut map = PerfMap { text: text.to_vec(), ..PerfMap::default() };
-        map.index().unwrap();
-        map
+        PerfMap::of(text).unwrap()
     }
 
     #[test]

@@ -194,7 +194,7 @@ fn secure(is_needed: bool) -> Result<TlsConfig, String> {
 }
 
 /// Fetches a file from one server into the cache.
-fn transfer(url: &str, hex: &str, id: &[u8], place: &Path) -> Result<(), String> {
+pub(super) fn transfer(url: &str, hex: &str, id: &[u8], place: &Path) -> Result<(), String> {
     let agent = agent(url).map_err(|why| format!("{url}: {why}"))?;
     let of_server = |error: ureq::Error| format!("{url}: {error}");
     let address = format!("{}/buildid/{hex}/debuginfo", url.trim_end_matches('/'));

@@ -1,0 +1,17 @@
+//! Core files of any bytes: the events in them are read, or there is an error.
+#![no_main]
+
+use events::{ReadError, Reader};
+use postmortem::find;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let Ok(found) = find(&bytes) else { return };
+    assert!(found.events.len() <= bytes.len());
+    let mut reader = Reader::new(&found.events[..]);
+    loop {
+        match reader.next_event() {
+            Ok(Some(_)) | Err(ReadError::Malformed { .. }) => {}
+            Ok(None) | Err(_) => break,
+        }
+    }
+});
