@@ -185,15 +185,24 @@ fn process_ids_that_are_no_numbers_are_refused_by_tools() -> Verdict {
 fn names_with_characters_of_the_shell_are_plain_text_to_tools() -> Verdict {
     let made = std::env::temp_dir().join(format!("dt-made-{}", std::process::id()));
     let evil = format!("a\"b'$(touch {})\\", made.display());
+    let program = Program::shell("tk");
+    // What the shell and the compiler make of a name is the same on each kernel. An emulated CPU verifies the programs of a tool for
+    // seconds, so there only the last tool traces.
+    let only_compiles = crate::machine::is_guest();
+    if only_compiles {
+        write_compiler(&program.dir);
+    }
     for tool in tools().iter().filter(|t| has_options(t) && text_of(t).contains("name=$(printf")) {
         let option = if text_of(tool).contains("n) named=1") { "-n" } else { "-c" };
-        let tracing = start(tool, &[option, &evil]);
-        let o = tracing.end().code(0);
-        assert!(o.out.lines().count() >= 1, "{tool}: {o:?}");
+        if only_compiles {
+            compiles(&program.dir, tool, &[option, &evil]);
+        } else {
+            let o = start(tool, &[option, &evil]).end().code(0);
+            assert!(o.out.lines().count() >= 1, "{tool}: {o:?}");
+        }
         assert!(!made.exists(), "{tool}");
     }
     // The file of a program with such a name.
-    let program = Program::shell("tk");
     let name = "x\"$(y)'";
     let odd = program.dir.join(name);
     std::os::unix::fs::symlink("/bin/sh", &odd).unwrap();
@@ -220,6 +229,13 @@ fn errors_of_a_tool_name_its_file_and_line() -> Verdict {
     Pass
 }
 
+/// Makes a `dtrace` that only compiles.
+fn write_compiler(dir: &Path) {
+    let wrapper = dir.join("dtrace");
+    std::fs::write(&wrapper, format!("#!/bin/sh\nexec {} -e \"$@\"\n", binary().display())).unwrap();
+    std::fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+}
+
 /// Whether a tool compiles with these words, or lacks a probe that this kernel does not have.
 fn compiles(bin: &Path, tool: &str, words: &[&str]) {
     let mut command = command(tool, words);
@@ -236,11 +252,8 @@ fn every_option_of_every_tool_compiles() -> Verdict {
     if let Some(skip) = crate::machine::no_types() {
         return skip;
     }
-    // A `dtrace` that only compiles.
     let program = Program::shell("tk");
-    let wrapper = program.dir.join("dtrace");
-    std::fs::write(&wrapper, format!("#!/bin/sh\nexec {} -e \"$@\"\n", binary().display())).unwrap();
-    std::fs::set_permissions(&wrapper, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write_compiler(&program.dir);
     // All options of a tool at once. What is traced must be given to some.
     for tool in tools() {
         let text = text_of(&tool);
