@@ -2,7 +2,7 @@
 //! facility.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use check::{Checked, pattern_of};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Span, Tag, control};
@@ -158,6 +158,10 @@ enum Purpose {
     Show,
 }
 
+/// What reads the files of traced processes, for all sessions of this process. There are no readers while no session
+/// needs them.
+static READERS: LazyLock<symbols::Readers> = LazyLock::new(symbols::Readers::new);
+
 fn compile_for(
     purpose: Purpose,
     sources: &[Source],
@@ -195,7 +199,7 @@ fn compile_for(
         Err(why) => return Err((frontend.map, Error::Setting(why))),
     }
     match crate::session::settings::debug_servers(options) {
-        Ok(urls) => symbols::set_debug_servers(&urls),
+        Ok(urls) => registry.use_readers(&READERS.with_servers(&urls)),
         Err(why) => return Err((frontend.map, Error::Setting(format!("option debuginfod: {why}")))),
     }
     let base = Base {

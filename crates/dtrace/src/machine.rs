@@ -23,6 +23,7 @@ use plane::ring::Policy;
 use plane::stacks::Stack;
 use probes::ProbeId;
 use providers::method::{Cpus, Detached, Members, SiteLink};
+use symbols::Readers;
 
 use crate::assemble::Assembly;
 use crate::attach::{AttachObserver, AttachedProgram, attach, follow};
@@ -59,6 +60,8 @@ pub(crate) struct Machine {
     stacks: (Option<StackStore>, u64),
     /// The tables by which stacks of processes are walked, if a clause takes one, and their limit in bytes.
     unwinder: (Option<Unwinder>, u64),
+    /// By what the files of processes are read.
+    readers: Readers,
     /// What code objects of Python are called ([`plane::python`]), and its memory until somebody reads it.
     python: Option<(Map, Option<Mmap>)>,
     /// ERROR and its clauses.
@@ -112,6 +115,7 @@ impl Machine {
             speculations: SpeculativeBuffers::of(&maps)?,
             stacks: (None, options.number("stacksize")),
             unwinder: (None, options.number("unwindsize")),
+            readers: program.registry.readers(),
             python: None,
             error: loaded.error,
             next_table: loaded.next_table,
@@ -629,7 +633,7 @@ impl Machine {
         if let Some(store) = StackStore::take(&mut self.maps, self.stacks.1)? {
             self.stacks.0 = Some(store);
         }
-        if let Some(unwinder) = Unwinder::take(&mut self.maps, self.unwinder.1)? {
+        if let Some(unwinder) = Unwinder::take(&mut self.maps, self.unwinder.1, &self.readers)? {
             self.unwinder.0 = Some(unwinder);
         }
         if let Some(store) = self.maps.take(MapRef::PythonStore) {

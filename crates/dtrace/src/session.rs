@@ -266,7 +266,8 @@ impl<S: Sink> Session<S> {
         postmortem::check(&options, &targets)?;
         let interrupted: Interrupted = Arc::new(interrupted);
         let (engine, enabled, kernel) = Kernel::load(program, &options, &cpus, &*interrupted)?;
-        let mut symbols = SystemSymbols { kernel, ..SystemSymbols::default() };
+        let processes = symbols::Processes::new(&program.registry.readers());
+        let mut symbols = SystemSymbols { kernel, processes, ..SystemSymbols::default() };
         symbols.processes.set_limits(targets::symtimeout(&options), options.number("symmem"));
         symbols.processes.set_interrupted(Some(interrupted.clone()));
         (symbols.inlines, symbols.source_lines) = (options.flag("inlines"), options.flag("srclines"));

@@ -9,10 +9,10 @@
 //!  session ──► prepare(pid) ──►         ranges ──► directory
 //! ```
 //!
-//! The thread has a reader of its own (`symbols`), which is started at the first request and reads the files:
-//! so neither a hostile file nor a large one makes the session wait. Files are read one after the other, those first that
+//! A reader (`symbols`) reads the files for the thread, in the background: so neither a hostile file nor a large one makes the
+//! session wait. Files are read one after the other, those first that
 //! were asked for most recently, and each table is published as soon as it is made ([`tables`]). Files with much code have
-//! another thread and reader ([`aside`]): a table of a compiler takes a second, and what all processes use does not wait
+//! another thread ([`aside`]): a table of a compiler takes a second, and what all processes use does not wait
 //! for it.
 
 mod aside;
@@ -31,7 +31,7 @@ use bpf_codegen::mir::MapRef;
 use bpf_runtime::maps::Maps;
 use bpf_sys::{Doorbell, Map, SysError};
 use proc::watcher::{Change, Cursor, SharedWatcher};
-use symbols::Processes;
+use symbols::{Processes, Readers};
 
 use crate::error::Error;
 use aside::{Aside, MEMORY, READING};
@@ -66,7 +66,7 @@ pub(crate) struct Unwinder {
 
 impl Unwinder {
     /// Starts the thread for the maps of a session, if they have tables. These maps belong to it from now on.
-    pub(crate) fn take(maps: &mut Maps, limit: u64) -> Result<Option<Unwinder>, Error> {
+    pub(crate) fn take(maps: &mut Maps, limit: u64, readers: &Readers) -> Result<Option<Unwinder>, Error> {
         let taken = [MapRef::UnwindDirectory, MapRef::UnwindChunks, MapRef::UnwindRequests];
         let [Some(directory), Some(chunks), Some(requests)] = taken.map(|at| maps.take(at)) else {
             return Ok(None);
@@ -78,10 +78,11 @@ impl Unwinder {
         woken.set_nonblocking(true).map_err(failed)?;
         let (messages, received) = mpsc::channel();
         let memory = directory.mmap(true)?;
-        let mut processes = Processes::new();
+        let mut processes = Processes::new(readers);
         processes.set_limits(READING, MEMORY);
+        processes.work_in_background();
         let tables = Tables::new(processes, memory, chunks.clone(), limit);
-        let aside = Aside::new(wake.try_clone().map_err(failed)?);
+        let aside = Aside::new(wake.try_clone().map_err(failed)?, readers.clone());
         let mut thread = Answering {
             tables,
             bell: bell.clone(),

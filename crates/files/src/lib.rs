@@ -25,4 +25,4 @@ pub mod real;
 mod sys;
 mod table;
 
-pub use table::{File, FileId, Files, KEEP};
+pub use table::{File, FileId, Files, KEEP, table_of};

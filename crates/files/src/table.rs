@@ -41,6 +41,7 @@ pub const KEEP: Duration = Duration::from_secs(10);
 
 /// Maximum number of files. When it is exceeded, all are dropped.
 const MAX_FILES: usize = 1 << 15;
+const _: () = assert!(MAX_FILES <= 1 << 16, "see Files::unique_number");
 
 /// The number of a file in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -124,6 +125,13 @@ pub struct Files {
     clock: u64,
     /// The number of times that all files were dropped.
     era: u64,
+    /// The number of this table.
+    table: u32,
+}
+
+/// The number of the table that has a file, of the [number](Files::unique_number) of the file.
+pub fn table_of(number: u64) -> u32 {
+    (number >> 32) as u32
 }
 
 impl Files {
@@ -139,13 +147,18 @@ impl Files {
 
     /// Drops all files. Their ids become invalid.
     pub fn forget_all(&mut self) {
-        let (era, max_handles) = (self.era + 1, self.max_handles);
-        *self = Files { era, has_closed: true, max_handles, ..Files::default() };
+        let (era, max_handles, table) = (self.era + 1, self.max_handles, self.table);
+        *self = Files { era, has_closed: true, max_handles, table, ..Files::default() };
     }
 
-    /// A number that no other file ever has.
+    /// Gives this table a number, which tells its files from those of other tables.
+    pub fn set_number(&mut self, table: u32) {
+        self.table = table;
+    }
+
+    /// A number that no other file ever has, also in other tables with numbers.
     pub fn unique_number(&self, id: FileId) -> u64 {
-        self.era << 32 | u64::from(id.0)
+        u64::from(self.table) << 32 | (self.era & 0xffff) << 16 | u64::from(id.0 & 0xffff)
     }
 
     /// Stores the descriptor of a root. At the limit the one that was stored first is closed.

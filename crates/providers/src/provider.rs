@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use probes::{Args, Calls, Definition, Pattern, ProbeDesc, ProbeId, ProviderFacts, UserObject};
 use proc::Selection;
+use symbols::Readers;
 
 use crate::changes::{Change, ChangeSource};
 use crate::method::{Detached, FunctionMethod, Members};
@@ -235,6 +236,11 @@ pub trait Provider: Send + Sync {
     /// Says which processes a name can mean that is not that of one process.
     fn select_processes(&self, selection: &Selection) {
         let _ = selection;
+    }
+
+    /// Reads files of processes by these.
+    fn use_readers(&self, readers: &Readers) {
+        let _ = readers;
     }
 
     /// Plans how to attach probes of this provider, of all names that it answers for. An error says what this kernel lacks.

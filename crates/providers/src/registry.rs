@@ -23,6 +23,7 @@ use probes::{
     ProbeInfo, ProviderFacts, UserObject,
 };
 use proc::Selection;
+use symbols::Readers;
 use types::btf::KernelBtf;
 
 use crate::changes::{Change, ChangeSource, ProbesChanged};
@@ -76,6 +77,8 @@ pub struct Registry {
     adding: Mutex<()>,
     /// The id of the first probe that came later.
     later_base: OnceLock<u32>,
+    /// By what files of processes are read.
+    readers: OnceLock<Readers>,
 }
 
 /// Probes that were made on demand.
@@ -225,7 +228,7 @@ impl Registry {
 
     fn of(entries: Vec<Entry>) -> Registry {
         let (made, changes, adding) = Default::default();
-        Registry { entries, made, changes, adding, later_base: OnceLock::new() }
+        Registry { entries, made, changes, adding, later_base: OnceLock::new(), readers: OnceLock::new() }
     }
 
     fn check_families(&self) -> Result<(), String> {
@@ -273,6 +276,17 @@ impl Registry {
     /// Says which processes a description can mean that does not name one.
     pub fn select_processes(&self, selection: &Selection) {
         self.entries.iter().for_each(|entry| entry.provider.select_processes(selection));
+    }
+
+    /// Reads files of processes by these, which a session shares with others. Before anything is matched.
+    pub fn use_readers(&self, readers: &Readers) {
+        self.entries.iter().for_each(|entry| entry.provider.use_readers(readers));
+        let _ = self.readers.set(readers.clone());
+    }
+
+    /// By what files of processes are read.
+    pub fn readers(&self) -> Readers {
+        self.readers.get_or_init(Readers::new).clone()
     }
 
     /// When a probe fires.

@@ -1,9 +1,9 @@
-//! The session's side of the [reader](crate::reader). It starts the reader at the first request and
-//! waits for each response for a limited time.
+//! The session's side of the [reader](crate::reader). A client takes a reader of the [pool](crate::pool)
+//! for each request, starts it if need be, and waits for the response for a limited time.
 //!
 //! ```text
 //!            request                  response in time
-//!   none ───────────► running ──────────────────────────► running
+//!   none ───────────► leased ──────────────────────────► given back
 //!    ▲                   │ timeout, exit, or malformed response
 //!    └───────────────────┘ killed and abandoned; the request fails
 //! ```
@@ -12,22 +12,24 @@
 //! query it again for a while ([`crate::process`]). An abandoned reader may sleep in the kernel,
 //! where no signal ends it. It is therefore reaped without blocking.
 //!
+//! A client waits for a reader as long as for a response. If none is free by then, the request was not
+//! sent, and its object is not at fault.
+//!
 //! The total time that a session waits is bounded, even if traced processes prepare hostile files.
-//! The session has a [`Budget`] of eight deadlines. A failure costs one deadline, a slow response
+//! Each client has a [`Budget`] of eight deadlines. A failure costs one deadline, a slow response
 //! costs the time it took, and each minute adds one deadline.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::entry;
-use crate::reader::{Limits, servers};
+use crate::pool::{Lease, Need, ReaderProcess, Readers};
 use crate::sys;
-use crate::wire::{Failure, Request, Response};
+use crate::wire::{Failure, Order, Request, Response};
 
 /// The budget of a session, in deadlines.
 const DEADLINES: f64 = 8.0;
@@ -82,10 +84,13 @@ impl RequestError {
     }
 }
 
-struct ReaderProcess {
-    /// `None`: nobody reads, and all answers are in the socket ([`Reader::answered`]).
-    child: Option<Child>,
-    socket: OwnedFd,
+/// Limits of the requests of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// The time that the client waits for a response.
+    pub(crate) time: Duration,
+    /// Bytes of memory of a reader.
+    pub(crate) memory: u64,
 }
 
 /// The time that the session may still wait.
@@ -114,12 +119,16 @@ impl Budget {
     }
 }
 
-/// The current reader process, and the state that outlives it when it is replaced.
+/// A client of the pool.
 pub(crate) struct Reader {
+    readers: Readers,
+    /// The client's number.
+    number: u32,
     limits: Limits,
-    running: Option<ReaderProcess>,
-    /// Readers that were killed and are not yet reaped.
-    killed: Vec<Child>,
+    /// Nobody waits for the answers.
+    background: bool,
+    /// The reader that has the current request.
+    lease: Option<Lease>,
     budget: Budget,
     interrupted: Option<Interrupted>,
     /// The start of the current interrupt. While it lasts, no wait exceeds [`GRACE`].
@@ -135,11 +144,13 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(limits: Limits) -> Reader {
+    pub(crate) fn new(readers: &Readers, limits: Limits) -> Reader {
         Reader {
+            readers: readers.clone(),
+            number: readers.pool().enter(),
             limits,
-            running: None,
-            killed: Vec::new(),
+            background: false,
+            lease: None,
             budget: Budget::new(limits.time),
             interrupted: None,
             interrupted_at: None,
@@ -158,8 +169,11 @@ impl Reader {
         for packet in packets {
             sys::send(theirs.as_fd(), packet, &[], false).ok()?;
         }
-        let mut reader = Reader::new(limits);
-        reader.running = Some(ReaderProcess { child: None, socket: ours });
+        let mut reader = Reader::new(&Readers::new(), limits);
+        let need = Need { memory: limits.memory, background: false, file: None };
+        let mut lease = reader.readers.pool().clone().lease(need, || false)?;
+        lease.process = Some(ReaderProcess { child: None, socket: ours });
+        reader.lease = Some(lease);
         // What is sent to one whose other end is closed is an error.
         reader.unread = Some(theirs);
         Some(reader)
@@ -192,18 +206,81 @@ impl Reader {
         self.limits
     }
 
-    /// The pid of the running reader.
-    #[cfg(test)]
-    pub(crate) fn pid(&self) -> Option<u32> {
-        self.running.as_ref().and_then(|r| Some(r.child.as_ref()?.id()))
+    /// The client's number.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
-    /// Starts a reader and waits until it is ready.
+    /// From now on nobody waits for the answers.
+    pub(crate) fn work_in_background(&mut self) {
+        self.background = true;
+    }
+
+    /// The pid of the only reader that is idle.
+    #[cfg(test)]
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.readers.pool().pids().first().copied()
+    }
+
+    /// Tells all readers which files are closed: see [`Request::Forget`].
+    pub(crate) fn forget(&mut self, closed: &[u64], without_path: &[u64]) {
+        self.readers.pool().forget(self.number, closed, without_path);
+        self.tell_urgent();
+    }
+
+    /// Tells readers at once which may have a file open that is closed. One that does not answer is killed.
+    fn tell_urgent(&mut self) {
+        while let Some(lease) = self.readers.pool().clone().lease_urgent() {
+            self.lease = Some(lease);
+            match self.notices() {
+                Ok(()) => self.give_back(None),
+                Err(_) => self.lease = None,
+            }
+        }
+    }
+
+    /// Gives the reader back, which may have an index of this file.
+    fn give_back(&mut self, file: Option<u64>) {
+        while let Some(lease) = self.lease.take() {
+            self.lease = lease.give_back(file);
+            if self.lease.is_some() && self.notices().is_err() {
+                self.lease = None;
+            }
+        }
+    }
+
+    /// Takes a reader, and starts it if need be.
+    fn take(&mut self, file: Option<u64>) -> Result<(), RequestError> {
+        let need = Need { memory: self.limits.memory, background: self.background, file };
+        let (pool, deadline) = (self.readers.pool().clone(), self.deadline());
+        let lease = pool.lease(need, || {
+            let now = Instant::now();
+            self.is_interrupted(now);
+            now < self.until(deadline)
+        });
+        let Some(lease) = lease else {
+            if self.interrupted_at.is_none() {
+                let seconds = self.limits.time.as_secs_f64();
+                self.report_once("busy", || {
+                    format!("all processes that read symbols were busy for {seconds} s: some addresses of processes are shown as numbers")
+                });
+            }
+            return Err(RequestError::Unavailable);
+        };
+        self.lease = Some(lease);
+        Ok(())
+    }
+
+    /// Starts the reader and waits until it is ready.
     fn start(&mut self) -> Result<(), RequestError> {
-        self.reap();
-        match spawn(self.limits) {
-            Ok(running) => self.running = Some(running),
+        match spawn(self.limits.memory) {
+            Ok(process) => {
+                if let Some(lease) = &mut self.lease {
+                    lease.process = Some(process);
+                }
+            }
             Err(why) => {
+                self.lease = None;
                 self.budget.spend(self.limits.time);
                 self.report_once("spawn", || cannot_begin(&why));
                 return Err(RequestError::Unavailable);
@@ -224,11 +301,6 @@ impl Reader {
                 Err(RequestError::Unavailable)
             }
         }
-    }
-
-    /// True if a reader process runs.
-    pub(crate) fn is_running(&self) -> bool {
-        self.running.is_some()
     }
 
     /// Sends a request. Returns the response's packets without the final one, each with its
@@ -252,21 +324,47 @@ impl Reader {
             });
             return Err(RequestError::Unavailable);
         }
-        if self.running.is_none() {
-            // One without a process has answered.
-            if self.unread.is_some() {
-                return Err(RequestError::Unavailable);
-            }
+        let file = request.file();
+        match (&self.unread, &self.lease) {
+            (None, _) => self.take(file)?,
+            // Its only answer was given.
+            (Some(_), None) => return Err(RequestError::Unavailable),
+            (Some(_), Some(_)) => {}
+        }
+        // The wait for a reader is nobody's fault.
+        let now = Instant::now();
+        if self.lease.as_ref().is_some_and(|lease| lease.process.is_none()) {
             self.start()?;
         }
-        let response = self.exchange(request, fds);
+        let response = self.notices().and_then(|()| self.exchange(self.number.into(), request, fds));
         self.budget.spend(now.elapsed().saturating_sub(FREE_TIME));
-        response.map_err(|error| self.abandon(error))
+        match response {
+            Ok(response) if self.unread.is_none() => {
+                self.give_back(file);
+                Ok(response)
+            }
+            Ok(response) => {
+                self.lease = None;
+                Ok(response)
+            }
+            Err(error) => Err(self.abandon(error)),
+        }
+    }
+
+    /// Tells the reader what has happened since its last request.
+    fn notices(&mut self) -> Result<(), RequestError> {
+        let notices = self.lease.as_mut().map(|lease| std::mem::take(&mut lease.notices)).unwrap_or_default();
+        for (client, notice) in notices {
+            // The object of the request is not at fault.
+            self.exchange(client, &notice, &[]).map_err(|_| RequestError::Unavailable)?;
+        }
+        Ok(())
     }
 
     #[allow(clippy::type_complexity)]
     fn exchange(
         &mut self,
+        client: u64,
         request: &Request,
         fds: &[BorrowedFd<'_>],
     ) -> Result<(Vec<(Response, Option<OwnedFd>)>, Option<Failure>), RequestError> {
@@ -274,9 +372,11 @@ impl Reader {
         let is_list = matches!(request, Request::Functions { .. });
         let last = Instant::now() + LIST_TIMES * self.limits.time;
         let mut deadline = self.deadline();
-        let running = self.running.as_ref().ok_or(RequestError::Unavailable)?;
+        let time = u64::try_from(self.limits.time.as_millis()).unwrap_or(u64::MAX);
+        let packet = Order::encode(client, time, self.readers.servers(), request);
+        let process = self.process().ok_or(RequestError::Unavailable)?;
         // The reader has completed all earlier requests, so the socket buffer has space.
-        if sys::send(running.socket.as_fd(), &request.encode(), fds, false).is_err() {
+        if sys::send(process.socket.as_fd(), &packet, fds, false).is_err() {
             return Err(self.why_it_ended());
         }
         let mut responses = Vec::new();
@@ -293,6 +393,11 @@ impl Reader {
             }
         }
         Err(RequestError::Failed)
+    }
+
+    /// The reader of the current request.
+    fn process(&self) -> Option<&ReaderProcess> {
+        self.lease.as_ref()?.process.as_ref()
     }
 
     /// Polls for an interrupt and records its start.
@@ -317,12 +422,18 @@ impl Reader {
         Instant::now() + self.limits.time
     }
 
+    /// The end of a wait with this deadline, which an interrupt brings nearer.
+    fn until(&self, deadline: Instant) -> Instant {
+        self.interrupted_at.map_or(deadline, |since| deadline.min(since + GRACE))
+    }
+
     /// The next packet, with its descriptor, and how many bytes it has.
     #[allow(clippy::type_complexity)]
     fn receive(&mut self, deadline: Instant) -> Result<(usize, (Response, Option<OwnedFd>)), RequestError> {
         self.packet.resize(sys::PACKET, 0);
         loop {
-            let running = self.running.as_ref().ok_or(RequestError::Unavailable)?;
+            let running =
+                self.lease.as_ref().and_then(|l| l.process.as_ref()).ok_or(RequestError::Unavailable)?;
             match sys::receive(running.socket.as_fd(), &mut self.packet, false) {
                 Ok((0, _)) => return Err(self.why_it_ended()),
                 Ok((length, fds)) => {
@@ -337,12 +448,12 @@ impl Reader {
             }
             let now = Instant::now();
             self.is_interrupted(now);
-            let until = self.interrupted_at.map_or(deadline, |since| deadline.min(since + GRACE));
+            let until = self.until(deadline);
             if now >= until {
                 return Err(if now >= deadline { RequestError::Timeout } else { RequestError::Interrupted });
             }
             let wait = (until - now).min(POLL_INTERVAL) + Duration::from_millis(1);
-            let running = self.running.as_ref().ok_or(RequestError::Unavailable)?;
+            let running = self.process().ok_or(RequestError::Unavailable)?;
             sys::wait_for(running.socket.as_fd(), false, wait).map_err(|_| RequestError::Failed)?;
         }
     }
@@ -350,7 +461,8 @@ impl Reader {
     /// Why the reader closed its socket: its alarm ended it, or something else did. A session that is not
     /// scheduled for long, on a busy machine, sees this before its own deadline.
     fn why_it_ended(&mut self) -> RequestError {
-        let Some(ReaderProcess { child, .. }) = &mut self.running else { return RequestError::Unavailable };
+        let process = self.lease.as_mut().and_then(|lease| lease.process.as_mut());
+        let Some(ReaderProcess { child, .. }) = process else { return RequestError::Unavailable };
         let Some(child) = child else { return RequestError::Failed };
         // The socket is closed a little before the process is one that has ended.
         for _ in 0..100 {
@@ -365,61 +477,29 @@ impl Reader {
 
     /// Kills the reader and abandons it.
     fn abandon(&mut self, error: RequestError) -> RequestError {
-        if let Some(ReaderProcess { child, socket }) = self.running.take() {
-            drop(socket);
-            if let Some(mut child) = child {
-                let _ = child.kill();
-                self.killed.push(child);
-            }
-            self.reap();
-            // The caller charges the time of the wait. A reader that failed at once is charged a
-            // deadline.
-            if error == RequestError::Failed {
-                self.budget.spend(self.limits.time);
-            }
+        // The caller charges the time of the wait. A reader that failed at once is charged a
+        // deadline.
+        if self.lease.take().is_some() && error == RequestError::Failed {
+            self.budget.spend(self.limits.time);
         }
         error
-    }
-
-    /// Reaps killed readers that have exited.
-    fn reap(&mut self) {
-        self.killed.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 }
 
 impl Drop for Reader {
-    /// Kills the reader. (A reader that is not blocked also exits when its socket is closed.)
     fn drop(&mut self) {
-        self.abandon(RequestError::Interrupted);
-        // A killed process needs a moment to exit. One that sleeps uninterruptibly in the kernel is
-        // left to init.
-        for _ in 0..20 {
-            self.reap();
-            if self.killed.is_empty() {
-                break;
-            }
-            std::thread::sleep(Duration::from_micros(500));
-        }
+        self.lease = None;
+        self.readers.pool().leave(self.number);
+        self.tell_urgent();
     }
 }
 
-/// The servers that readers ask for debug files, with blanks between.
-static DEBUG_SERVERS: Mutex<String> = Mutex::new(String::new());
-
-/// Names the servers (debuginfod) that readers of this process ask for debug files from now on, with blanks between: `https://` and `http://` addresses.
-/// Without this nobody is asked.
-pub fn set_debug_servers(urls: &str) {
-    *DEBUG_SERVERS.lock().unwrap_or_else(PoisonError::into_inner) = urls.into();
-}
-
-fn spawn(limits: Limits) -> io::Result<ReaderProcess> {
-    let servers = DEBUG_SERVERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let (path, (name, value)) = entry::executable(limits)?;
+fn spawn(memory: u64) -> io::Result<ReaderProcess> {
+    let (path, (name, value)) = entry::executable(memory)?;
     let (ours, theirs) = sys::socket_pair()?;
     let child = Command::new(path)
         .arg0("dtrace: symbols")
         .env(name, value)
-        .env(servers::VARIABLE, servers)
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::null())

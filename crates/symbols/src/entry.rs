@@ -17,14 +17,12 @@
 //! processes are shown as numbers.
 
 use std::io;
-use std::time::Duration;
 
-use crate::reader::{self, Limits};
+use crate::reader;
 use crate::sys;
 use proc::maps;
 
-/// The environment variable that makes a process a reader. Its value holds the limits: milliseconds
-/// and bytes.
+/// The environment variable that makes a process a reader. Its value is the limit of its memory in bytes.
 const VARIABLE: &std::ffi::CStr = c"DTRACE_SYMBOL_READER";
 
 /// The executable of a reader.
@@ -45,24 +43,19 @@ extern "C" fn begin() {
         }
         std::ffi::CStr::from_ptr(value).to_string_lossy().into_owned()
     };
-    let done = parse(&value).and_then(|limits| reader::serve(sys::standard_input(), limits).ok());
+    let done = value.parse().ok().and_then(|memory| reader::serve(sys::standard_input(), memory).ok());
     // SAFETY: ends the process without exit handlers. The executable's `main` has not started.
     unsafe { libc::_exit(i32::from(done.is_none())) };
 }
 
-fn parse(value: &str) -> Option<Limits> {
-    let (ms, memory) = value.split_once(':')?;
-    Some(Limits { time: Duration::from_millis(ms.parse().ok()?), memory: memory.parse().ok()? })
-}
-
 /// The executable to run, and the variable that makes it a reader. `Err`: why there can be no
 /// reader.
-pub(crate) fn executable(limits: Limits) -> io::Result<(&'static str, (&'static str, String))> {
+pub(crate) fn executable(memory: u64) -> io::Result<(&'static str, (&'static str, String))> {
     if !is_in_executable()? {
         return Err(io::Error::other("the tracer is part of a shared object"));
     }
     let name = VARIABLE.to_str().unwrap_or_default();
-    Ok((SELF, (name, format!("{}:{}", limits.time.as_millis(), limits.memory))))
+    Ok((SELF, (name, memory.to_string())))
 }
 
 /// True when this code is mapped from the same file as the program headers of the executable
@@ -82,10 +75,8 @@ mod tests {
 
     #[test]
     fn a_test_is_an_executable_that_can_be_run_again() {
-        let limits = Limits { time: Duration::from_millis(1500), memory: 5 };
-        let (path, (name, value)) = executable(limits).unwrap();
+        let (path, (name, value)) = executable(5).unwrap();
         assert_eq!((path, name), ("/proc/self/exe", "DTRACE_SYMBOL_READER"));
-        assert_eq!(parse(&value), Some(limits));
-        assert_eq!(parse("nonsense"), None);
+        assert_eq!(value.parse(), Ok(5));
     }
 }

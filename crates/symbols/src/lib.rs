@@ -23,7 +23,8 @@
 //!   process   processes, address maps          observe   address maps, file handles
 //!   watched   those that have ended            elf, debug, perfmap, index
 //!   object    resolved symbols of files        demangle, functions
-//!   client    deadline, replacement   ◄─wire─►
+//!   client    deadlines, budgets      ◄─wire─►
+//!   pool      the readers of all sessions
 //!   entry     start of the reader              files::open      opens all files
 //! ```
 //!
@@ -52,7 +53,7 @@
 //! reader/lines reader/servers reader/split
 //! reader/index reader/whole
 //! reader
-//! entry
+//! entry pool
 //! client
 //! object
 //! object/lines
@@ -72,6 +73,7 @@ mod functions;
 mod kernel;
 mod name;
 mod object;
+mod pool;
 mod process;
 mod reader;
 mod sources;
@@ -80,7 +82,7 @@ mod usdt;
 mod wire;
 
 pub use crate::usdt::{DescribedProbes, ProbeSite, ProviderText};
-pub use client::{Interrupted, set_debug_servers};
+pub use client::Interrupted;
 pub use debuginfo::{
     Answer as TypesAnswer, NameKind, ObjectPart, Place as ParameterPlace, Query as TypesQuery,
 };
@@ -91,6 +93,7 @@ pub use functions::{
 };
 pub use kernel::{Kernel, KernelStatus, KernelSymbol};
 pub use name::Name;
+pub use pool::Readers;
 pub use process::{Answered, answered, sample_answers};
 pub use process::{CodeSource, FrameReader, FrameRequest, MappedCode, MappedText, Processes, own_vdso_base};
 pub use reader::{Files, Read as FileFacts, fetched, file_facts, functions_of_bytes, perf_map, process_ids};

@@ -161,7 +161,7 @@ impl Objects {
             self.files.close(id);
         }
         self.files.close_roots(mapped, namespaces, now);
-        self.tell_closed(&closed, without_path, reader);
+        self.tell_closed(&closed, &without_path, reader);
     }
 
     /// As [`Objects::close_unused`], where nothing of a file is asked for any more that no process has mapped.
@@ -170,17 +170,13 @@ impl Objects {
         let closed: Vec<u64> = due.iter().map(|id| self.files.unique_number(*id)).collect();
         due.into_iter().for_each(|id| self.files.close(id));
         self.files.close_roots(mapped, &HashSet::new(), now);
-        self.tell_closed(&closed, Vec::new(), reader);
+        self.tell_closed(&closed, &[], reader);
     }
 
-    /// Tells the reader which files are closed.
-    fn tell_closed(&mut self, closed: &[u64], mut without_path: Vec<u64>, reader: &mut Reader) {
-        if reader.is_running() && self.files.take_closed() {
-            for part in closed.chunks(MAX_NUMBERS).chain(closed.is_empty().then_some(&[][..])) {
-                let without_path = std::mem::take(&mut without_path);
-                // A request that fails has no effect: the next reader has nothing open.
-                let _ = reader.query(&Request::Forget { closed: part.to_vec(), without_path }, &[]);
-            }
+    /// Tells the readers which files are closed.
+    fn tell_closed(&mut self, closed: &[u64], without_path: &[u64], reader: &mut Reader) {
+        if self.files.take_closed() {
+            reader.forget(closed, without_path);
         }
     }
 

@@ -29,10 +29,10 @@ use std::time::{Duration, Instant};
 use files::FileId;
 use files::real::{RealFiles, RealInode, RealMapping};
 
-use crate::client::{Interrupted, Reader};
+use crate::client::{Interrupted, Limits, Reader};
 use crate::name::Name;
 use crate::object::{self, Lookup, Objects, RETRY_AFTER, report_failure};
-use crate::reader::Limits;
+use crate::pool::Readers;
 use crate::wire::{self, Identity, MAX_NUMBERS, Request, Response};
 use proc::Caller;
 use proc::maps::{self, Backing, Map, MappedFile, Mapping};
@@ -179,8 +179,9 @@ pub struct Processes {
 }
 
 impl Default for Processes {
+    /// With readers that nobody else uses.
     fn default() -> Self {
-        Self::new()
+        Self::new(&Readers::new())
     }
 }
 
@@ -191,13 +192,16 @@ impl std::fmt::Debug for Processes {
 }
 
 impl Processes {
-    /// Reads nothing. The limits of the reader are two seconds per response and 256 MB.
-    pub fn new() -> Processes {
+    /// Reads nothing. The limits of a reader are two seconds per response and 256 MB.
+    pub fn new(readers: &Readers) -> Processes {
         let limits = Limits { time: Duration::from_secs(2), memory: 256 << 20 };
+        let reader = Reader::new(readers, limits);
+        let mut objects = Objects::default();
+        objects.files_mut().set_number(reader.number());
         Processes {
             processes: HashMap::new(),
-            objects: Objects::default(),
-            reader: Reader::new(limits),
+            objects,
+            reader,
             watcher: None,
             closed_at: None,
             followed: Cursor::default(),
@@ -213,6 +217,11 @@ impl Processes {
     /// Sets the time limit of a response and the memory limit of the reader.
     pub fn set_limits(&mut self, time: Duration, memory: u64) {
         self.reader.set_limits(Limits { time, memory });
+    }
+
+    /// Nobody waits for the answers: others get readers first.
+    pub fn work_in_background(&mut self) {
+        self.reader.work_in_background();
     }
 
     /// Sets how many files are held at once. A file in memory can be read only while it is held.
@@ -291,8 +300,7 @@ impl Processes {
             return None;
         }
         if self.objects.files_mut().take_closed() {
-            // A request that fails has no effect: the next reader has sent nothing.
-            let _ = self.reader.query(&Request::Forget { closed: Vec::new(), without_path: Vec::new() }, &[]);
+            self.reader.forget(&[], &[]);
         }
         let responses = match self.reader.query(&Request::Process(pid), &[]) {
             Ok((responses, _)) => responses,

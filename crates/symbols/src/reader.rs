@@ -2,7 +2,7 @@
 //!
 //! It is a second instance of the same executable, started through [`crate::entry`]. Its standard
 //! input is a socket. It inherits no other descriptor and no memory, and keeps few capabilities. It
-//! handles one request after the other ([`crate::wire`]) until the socket is closed. Opening a file
+//! handles one request after the other ([`crate::wire`]), of all clients of its pool ([`crate::pool`]), until the socket is closed. Opening a file
 //! of a traced process may block for ever, and parsing it may take much time or memory. Neither may
 //! affect the session. The session therefore waits for a response for a limited time; then it kills
 //! and abandons the reader and starts another. A memory limit ([`RLIMIT_DATA`](libc::RLIMIT_DATA))
@@ -34,7 +34,7 @@ mod index;
 mod lines;
 mod observe;
 mod perfmap;
-pub(crate) mod servers;
+mod servers;
 mod split;
 mod types;
 mod usdt;
@@ -42,6 +42,7 @@ mod whole;
 
 pub use whole::{Files, Read, fetched, file_facts, functions_of_bytes, perf_map, process_ids};
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -54,29 +55,23 @@ use crate::functions::Function;
 use crate::sys;
 use crate::usdt::DescribedProbes;
 use crate::wire::functions::{INSTRUCTIONS, Instructions};
-use crate::wire::{self, Failure, FileRef, Found, Request, Response};
+use crate::wire::{self, Failure, FileRef, Found, Order, Request, Response};
 use files::open::{Handle, Root};
 
 use describing::Descriptions;
 use index::Indexes;
 use observe::SentObjects;
-use servers::Servers;
 
-/// Limits of a reader, set by the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// The time that the session waits for a response.
-    pub(crate) time: Duration,
-    /// Bytes of memory.
-    pub(crate) memory: u64,
+/// The time without a packet after which a reader ends: its session does not wait any more. `time`: how long that waits.
+fn alarm(time: Duration) -> Duration {
+    time * 2 + Duration::from_secs(1)
 }
 
-impl Limits {
-    /// The time without a packet after which a reader ends: its session does not wait any more.
-    fn alarm(&self) -> Duration {
-        self.time * 2 + Duration::from_secs(1)
-    }
-}
+/// The most time that a client may name.
+const MAX_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The most clients whose objects are recorded as sent.
+const MAX_CLIENTS: usize = 256;
 
 /// One of this many parts of memory is not for indexes, but for packets, read buffers and the
 /// allocator.
@@ -84,22 +79,23 @@ const OTHER_MEMORY: u64 = 4;
 
 struct Server {
     socket: Arc<OwnedFd>,
-    limits: Limits,
+    /// The time that the client waits.
+    time: Duration,
     indexes: Indexes,
-    sent: SentObjects,
+    /// What was sent to each client.
+    sent: HashMap<u64, SentObjects>,
     described: Descriptions,
 }
 
 /// Handles requests until the socket is closed.
-pub(crate) fn serve(socket: OwnedFd, limits: Limits) -> io::Result<()> {
-    sys::become_reader(limits.memory);
+pub(crate) fn serve(socket: OwnedFd, memory: u64) -> io::Result<()> {
+    sys::become_reader(memory);
     let socket = Arc::new(socket);
     // Where there is no memory for a thread, the alarm remains.
     let _ = sys::end_with(socket.clone());
-    let servers = Servers::named(limits.time);
-    let indexes = Indexes::new(limits.memory - limits.memory / OTHER_MEMORY, servers);
-    let (sent, described) = Default::default();
-    let mut server = Server { socket, limits, indexes, sent, described };
+    let indexes = Indexes::new(memory - memory / OTHER_MEMORY);
+    let (time, sent, described) = Default::default();
+    let mut server = Server { socket, time, indexes, sent, described };
     server.send(&Response::Ready, None)?;
     let mut packet = vec![0; sys::PACKET];
     loop {
@@ -109,9 +105,11 @@ pub(crate) fn serve(socket: OwnedFd, limits: Limits) -> io::Result<()> {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
             Err(e) => return Err(e),
         };
-        let request = packet.get(..length).and_then(Request::decode).ok_or(io::ErrorKind::InvalidData)?;
-        sys::set_alarm(Some(server.limits.alarm()));
-        let why = server.handle(request, fds)?;
+        let order = packet.get(..length).and_then(Order::decode).ok_or(io::ErrorKind::InvalidData)?;
+        server.time = Duration::from_millis(order.time).min(MAX_TIME);
+        server.indexes.servers().choose(&order.servers, server.time);
+        sys::set_alarm(Some(alarm(server.time)));
+        let why = server.handle(order.client, order.request, fds)?;
         sys::set_alarm(None);
         server.send(&Response::End(why), None)?;
     }
@@ -123,18 +121,22 @@ impl Server {
     }
 
     /// Handles a request. Returns why if the request failed.
-    fn handle(&mut self, request: Request, fds: Vec<OwnedFd>) -> io::Result<Option<Failure>> {
+    fn handle(&mut self, client: u64, request: Request, fds: Vec<OwnedFd>) -> io::Result<Option<Failure>> {
         let mut fds = fds.into_iter();
         match request {
             Request::Identities(pids) => {
                 let all = pids.into_iter().map(observe::identity_of).collect();
                 self.send(&Response::Identities(all), None)?;
             }
-            Request::Process(pid) => self.process(pid)?,
+            Request::Process(pid) => self.process(client, pid)?,
             Request::Forget { closed, without_path } => {
-                self.sent = SentObjects::default();
+                self.sent.remove(&client);
                 self.indexes.close(&closed);
                 self.indexes.close_and_keep(&without_path);
+            }
+            Request::Leave => {
+                self.sent.remove(&client);
+                self.indexes.drop_files(|number| u64::from(files::table_of(number)) == client);
             }
             Request::Symbols { file, raw, offsets } => {
                 let (handle, root) = match self.descriptors(&file, &mut fds) {
@@ -151,7 +153,7 @@ impl Server {
                     Ok(both) => both,
                     Err(why) => return Ok(Some(why)),
                 };
-                let mut out = Functions::new(self.socket.as_fd(), self.limits);
+                let mut out = Functions::new(self.socket.as_fd(), self.time);
                 match self.indexes.functions(&file, handle, root, (&query, running.as_ref()), &mut out)? {
                     Ok(file) => {
                         out.flush()?;
@@ -245,12 +247,16 @@ impl Server {
         Ok((handle, root))
     }
 
-    fn process(&mut self, pid: u32) -> io::Result<()> {
-        let Some(process) = observe::process(pid, &mut self.sent) else { return Ok(()) };
+    fn process(&mut self, client: u64, pid: u32) -> io::Result<()> {
+        if self.sent.len() >= MAX_CLIENTS && !self.sent.contains_key(&client) {
+            self.sent.clear();
+        }
+        let sent = self.sent.entry(client).or_default();
+        let Some(process) = observe::process(pid, sent) else { return Ok(()) };
         let key = process.root.as_ref().map(|(key, _)| *key).unwrap_or_default();
         self.send(&Response::Process(process.identity, key), None)?;
         if let Some((key, root)) = &process.root
-            && self.sent.root(*key)
+            && self.sent.entry(client).or_default().root(*key)
         {
             self.send(&Response::Root(*key), Some(root.fd()))?;
         }
@@ -337,21 +343,21 @@ const PACKET_INTERVAL: Duration = Duration::from_millis(100);
 /// Sends functions in packets.
 struct Functions<'a> {
     socket: BorrowedFd<'a>,
-    limits: Limits,
+    time: Duration,
     part: Vec<Function>,
     bytes: usize,
     sent: Instant,
 }
 
 impl<'a> Functions<'a> {
-    fn new(socket: BorrowedFd<'a>, limits: Limits) -> Functions<'a> {
-        Functions { socket, limits, part: Vec::new(), bytes: 0, sent: Instant::now() }
+    fn new(socket: BorrowedFd<'a>, time: Duration) -> Functions<'a> {
+        Functions { socket, time, part: Vec::new(), bytes: 0, sent: Instant::now() }
     }
 
     fn send(&mut self, response: &Response) -> io::Result<()> {
         sys::send(self.socket, &response.encode(), &[], true)?;
         self.sent = Instant::now();
-        sys::set_alarm(Some(self.limits.alarm()));
+        sys::set_alarm(Some(alarm(self.time)));
         Ok(())
     }
 

@@ -11,6 +11,7 @@
 //! A packet is a kind (one byte) and its fields, in little-endian order. A list is preceded by its
 //! length. Both sides validate all input: the reader parses files of hostile programs, so the
 //! session does not trust it either. A packet with bytes after its last field is malformed.
+//! A request is preceded by what belongs to its client ([`Order`]): several share a reader.
 
 mod codec;
 pub(crate) mod functions;
@@ -57,6 +58,36 @@ pub(crate) struct FileRef {
     pub(crate) root: bool,
 }
 
+/// A request with what its client has chosen: a reader works for several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// The client's number.
+    pub(crate) client: u64,
+    /// The time that the client waits for the response, in milliseconds.
+    pub(crate) time: u64,
+    /// The servers that are asked for debug files, with blanks between.
+    pub(crate) servers: String,
+    pub(crate) request: Request,
+}
+
+impl Order {
+    /// The packet of a request.
+    pub(crate) fn encode(client: u64, time: u64, servers: &str, request: &Request) -> Vec<u8> {
+        let mut w = Writer::default();
+        w.u64(client);
+        w.u64(time);
+        w.bytes(servers.as_bytes());
+        request.write(&mut w);
+        w.0
+    }
+
+    pub(crate) fn decode(packet: &[u8]) -> Option<Order> {
+        decode_all(packet, |r| {
+            Some(Order { client: r.u64()?, time: r.u64()?, servers: r.text()?, request: Request::read(r)? })
+        })
+    }
+}
+
 /// A request of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
@@ -90,6 +121,23 @@ pub(crate) enum Request {
     /// The session has closed files or roots: all are sent again. The files with these numbers are closed. Those
     /// in `closed` can be found by their paths; of the others, the names are kept in memory.
     Forget { closed: Vec<u64>, without_path: Vec<u64> },
+    /// The client has ended. All that is known of its files is dropped.
+    Leave,
+}
+
+impl Request {
+    /// The number of the file that the reader opens for it.
+    pub(crate) fn file(&self) -> Option<u64> {
+        match self {
+            Request::Symbols { file, .. }
+            | Request::Functions { file, .. }
+            | Request::Types { file, .. }
+            | Request::Sites(file)
+            | Request::Lines { file, .. }
+            | Request::Frames(Some(file)) => Some(file.number),
+            _ => None,
+        }
+    }
 }
 
 /// The result of a lookup: the offset in the symbol, and the symbol's name.
@@ -226,8 +274,7 @@ impl Reader<'_> {
 }
 
 impl Request {
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut w = Writer::default();
+    fn write(&self, w: &mut Writer) {
         match self {
             Request::Identities(pids) => {
                 w.u8(1);
@@ -296,34 +343,43 @@ impl Request {
                 w.numbers(closed);
                 w.numbers(without_path);
             }
+            Request::Leave => w.u8(14),
         }
-        w.0
     }
 
+    #[cfg(test)]
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        Order::encode(7, 2000, "https://x", self)
+    }
+
+    #[cfg(test)]
     pub(crate) fn decode(packet: &[u8]) -> Option<Request> {
-        decode_all(packet, |r| {
-            Some(match r.u8()? {
-                1 => Request::Identities(r.list(Reader::u32)?),
-                2 => Request::Process(r.u32()?),
-                3 => Request::Symbols { file: r.file_ref()?, raw: r.flag()?, offsets: r.numbers()? },
-                4 => Request::Vdso { raw: r.flag()?, image: r.bytes()?.into(), offsets: r.numbers()? },
-                5 => Request::Jit { pid: r.u32()?, start: r.u64()?, addrs: r.numbers()? },
-                7 => Request::Functions { file: r.file_ref()?, running: r.running()?, query: r.query()? },
-                8 => Request::Types { file: r.file_ref()?, offset: r.u64()?, query: r.types_query()? },
-                9 => {
-                    let mut files = r.list(Reader::file_ref)?;
-                    let file = files.pop();
-                    files.is_empty().then_some(Request::Frames(file))?
-                }
-                10 => Request::Sites(r.file_ref()?),
-                13 => Request::ImageFrames(r.bytes()?.into()),
-                11 => Request::Lines { file: r.file_ref()?, raw: r.flag()?, offsets: r.numbers()? },
-                12 => {
-                    Request::Describing { provider: r.text()?, first: r.flag()?, pids: r.list(Reader::u32)? }
-                }
-                6 => Request::Forget { closed: r.numbers()?, without_path: r.numbers()? },
-                _ => return None,
-            })
+        let order = Order::decode(packet)?;
+        let is_right = (order.client, order.time, &*order.servers) == (7, 2000, "https://x");
+        is_right.then_some(order.request)
+    }
+
+    fn read(r: &mut Reader<'_>) -> Option<Request> {
+        Some(match r.u8()? {
+            1 => Request::Identities(r.list(Reader::u32)?),
+            2 => Request::Process(r.u32()?),
+            3 => Request::Symbols { file: r.file_ref()?, raw: r.flag()?, offsets: r.numbers()? },
+            4 => Request::Vdso { raw: r.flag()?, image: r.bytes()?.into(), offsets: r.numbers()? },
+            5 => Request::Jit { pid: r.u32()?, start: r.u64()?, addrs: r.numbers()? },
+            7 => Request::Functions { file: r.file_ref()?, running: r.running()?, query: r.query()? },
+            8 => Request::Types { file: r.file_ref()?, offset: r.u64()?, query: r.types_query()? },
+            9 => {
+                let mut files = r.list(Reader::file_ref)?;
+                let file = files.pop();
+                files.is_empty().then_some(Request::Frames(file))?
+            }
+            10 => Request::Sites(r.file_ref()?),
+            13 => Request::ImageFrames(r.bytes()?.into()),
+            11 => Request::Lines { file: r.file_ref()?, raw: r.flag()?, offsets: r.numbers()? },
+            12 => Request::Describing { provider: r.text()?, first: r.flag()?, pids: r.list(Reader::u32)? },
+            6 => Request::Forget { closed: r.numbers()?, without_path: r.numbers()? },
+            14 => Request::Leave,
+            _ => return None,
         })
     }
 }
@@ -543,6 +599,7 @@ mod tests {
             Request::Vdso { raw: false, image: vec![3], offsets: vec![] },
             Request::Jit { pid: 3, start: 4, addrs: vec![5] },
             Request::Forget { closed: vec![7, 1 << 40], without_path: vec![9] },
+            Request::Leave,
         ]
     }
 
@@ -595,7 +652,7 @@ mod tests {
         for (packet, is_request) in requests.into_iter().chain(responses) {
             let decodes = |packet: &[u8]| {
                 let (request, response) =
-                    (Request::decode(packet).is_some(), Response::decode(packet).is_some());
+                    (Order::decode(packet).is_some(), Response::decode(packet).is_some());
                 if is_request { request } else { response }
             };
             for cut in 0..packet.len() {

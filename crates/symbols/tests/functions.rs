@@ -45,7 +45,7 @@ impl Running {
     fn functions(&self, query: &FunctionQuery) -> FileFunctions {
         // It may not have mapped its file yet.
         let (mut p, file) = testing::eventually("its mapping", testing::HANG_LIMIT, || {
-            let mut p = Processes::new();
+            let mut p = Processes::default();
             let file = p.mapped(self.0.id()).unwrap().first().map(|mapped| mapped.file);
             file.map(|file| (p, file))
         });
@@ -255,7 +255,7 @@ fn own(p: &mut Processes, addr: u64) -> MappedText {
 #[test]
 fn the_implementation_of_an_indirect_function_is_known_in_a_process() {
     let strlen = libc::strlen as unsafe extern "C" fn(*const libc::c_char) -> usize as usize as u64;
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     let text = own(&mut p, strlen);
     assert!(text.name.starts_with("libc.so"), "{text:?}");
     let query = decoded("strlen");

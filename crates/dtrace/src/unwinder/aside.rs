@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-use symbols::{CodeSource, FrameReader, FrameRequest, FrameTable};
+use symbols::{CodeSource, FrameReader, FrameRequest, FrameTable, Readers};
 
 /// How long the reading of a file or a map may take. Nobody waits for it but targets.
 pub(super) const READING: Duration = Duration::from_secs(10);
@@ -23,14 +23,15 @@ type Channels = (Sender<(CodeSource, FrameRequest)>, Receiver<Found>);
 pub(super) struct Aside {
     /// Wakes whoever waits for results.
     wake: UnixStream,
+    readers: Readers,
     thread: Option<Channels>,
     /// The file that is being read.
     current: Option<CodeSource>,
 }
 
 impl Aside {
-    pub(super) fn new(wake: UnixStream) -> Aside {
-        Aside { wake, thread: None, current: None }
+    pub(super) fn new(wake: UnixStream, readers: Readers) -> Aside {
+        Aside { wake, readers, thread: None, current: None }
     }
 
     /// True if a file can be given.
@@ -41,7 +42,7 @@ impl Aside {
     /// Reads a file. False if there is no thread.
     pub(super) fn read(&mut self, source: CodeSource, request: FrameRequest) -> bool {
         if self.thread.is_none() {
-            self.thread = start(&self.wake).ok();
+            self.thread = start(&self.wake, &self.readers).ok();
         }
         let sent = self.thread.as_ref().is_some_and(|(to, _)| to.send((source, request)).is_ok());
         self.current = sent.then_some(source);
@@ -65,12 +66,12 @@ impl Aside {
     }
 }
 
-fn start(wake: &UnixStream) -> io::Result<Channels> {
-    let wake = wake.try_clone()?;
+fn start(wake: &UnixStream, readers: &Readers) -> io::Result<Channels> {
+    let (wake, readers) = (wake.try_clone()?, readers.clone());
     let (to, requests) = mpsc::channel::<(CodeSource, FrameRequest)>();
     let (results, from) = mpsc::channel();
     let run = move || {
-        let mut reader = FrameReader::new(READING, MEMORY);
+        let mut reader = FrameReader::new(&readers, READING, MEMORY);
         for (source, request) in requests {
             if results.send((source, reader.read(&request))).is_err() {
                 return;

@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn descriptions_that_are_expected_share_a_list_until_the_last_is_answered() {
-        let (mut lists, mut symbols) = (Lists::default(), Processes::new());
+        let (mut lists, mut symbols) = (Lists::default(), Processes::default());
         let [first, second, third, other] =
             ["pid1:libc:abs:entry", "pid1:libc.so*:labs:return", "pid1::abs:1", "pid2:libc:atoi:entry"];
         lists.announce(&[first, second, third, other].map(pattern));
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_list_of_all_functions_answers_a_name() {
-        let (mut lists, mut symbols) = (Lists::default(), Processes::new());
+        let (mut lists, mut symbols) = (Lists::default(), Processes::default());
         lists.announce(&["pid1:libc:abs:return", "pid1:libc::entry"].map(pattern));
         let (all, names) = ask(&mut lists, &mut symbols, "pid1:libc:abs:return");
         assert_eq!(names, ["abs"]);

@@ -46,6 +46,7 @@ use probes::{
     UserObject,
 };
 use proc::Selection;
+use symbols::Readers;
 
 use crate::changes::{Change, ProbesChanged};
 use crate::manual::Manual;
@@ -282,6 +283,11 @@ impl Provider for Pid {
 
     fn select_processes(&self, selection: &Selection) {
         self.probes.select(selection);
+    }
+
+    fn use_readers(&self, readers: &Readers) {
+        self.probes.use_readers(readers);
+        self.types.use_readers(readers);
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {

@@ -31,7 +31,7 @@ use crate::source::{Found, IdRange, ProbeSource};
 use diagnostics::Tag;
 use probes::{FIELD_LIMITS, Family, MatchError, Pattern, ProbeDesc, ProbeId, glob_matches};
 use proc::Selection;
-use symbols::{Function, Processes, SymbolSource};
+use symbols::{Function, Processes, Readers, SymbolSource};
 use text::EntryProbe;
 
 /// How long the reader may take for one request. Lists are read before tracing begins, and decoding a great library takes
@@ -89,8 +89,8 @@ struct Reading {
 }
 
 impl Reading {
-    fn new() -> Reading {
-        let mut symbols = Processes::new();
+    fn new(readers: &Readers) -> Reading {
+        let mut symbols = Processes::new(readers);
         symbols.set_limits(READING, MEMORY);
         let (held, followed, files, several) = Default::default();
         Reading { symbols, held, followed, files, several }
@@ -103,12 +103,23 @@ pub(super) struct PidProbes {
     reading: Mutex<Option<Reading>>,
     known: Mutex<Known>,
     selection: OnceLock<Selection>,
+    readers: OnceLock<Readers>,
 }
 
 impl PidProbes {
     pub(super) fn new(family: Family) -> PidProbes {
-        let (reading, known, selection) = Default::default();
-        PidProbes { family, reading, known, selection }
+        let (reading, known, selection, readers) = Default::default();
+        PidProbes { family, reading, known, selection, readers }
+    }
+
+    /// Reads files by these.
+    pub(super) fn use_readers(&self, readers: &Readers) {
+        let _ = self.readers.set(readers.clone());
+    }
+
+    /// What reads processes, for the first one that is asked for.
+    fn begin(&self) -> Reading {
+        Reading::new(self.readers.get_or_init(Readers::new))
     }
 
     /// Sets which processes a glob can mean.
@@ -134,7 +145,7 @@ impl PidProbes {
     fn match_process(&self, pid: u32, pattern: &Pattern) -> Answer {
         let wanted = Wanted::of(pattern)?;
         let mut reading = lock(&self.reading);
-        let Reading { symbols, held, followed, files, .. } = reading.get_or_insert_with(Reading::new);
+        let Reading { symbols, held, followed, files, .. } = reading.get_or_insert_with(|| self.begin());
         let process = read_process(pid, held);
         if let Some(answer) = followed.get(&pid).and_then(|f| f.answer(process.as_ref().ok(), pattern)) {
             return answer;
@@ -153,7 +164,7 @@ impl PidProbes {
     fn match_several(&self, pattern: &Pattern) -> Answer {
         let wanted = Wanted::of(pattern)?;
         let mut reading = lock(&self.reading);
-        let reading = reading.get_or_insert_with(Reading::new);
+        let reading = reading.get_or_insert_with(|| self.begin());
         if let Some(known) = reading.several.get(pattern) {
             return known.clone();
         }
@@ -393,7 +404,7 @@ impl ProbeSource for PidProbes {
     }
 
     fn announce(&self, patterns: &[Pattern]) {
-        lock(&self.reading).get_or_insert_with(Reading::new).held.lists.announce(patterns);
+        lock(&self.reading).get_or_insert_with(|| self.begin()).held.lists.announce(patterns);
     }
 
     fn matched_otherwise(&self, pattern: &Pattern) -> Option<Arc<HashSet<Arc<ProbeDesc>>>> {

@@ -7,8 +7,8 @@
 //!            Blob (origin of the types) ◄───────────────┘ what is only named is asked for when a program needs its members
 //! ```
 //!
-//! The reader of symbols reads them, because a traced process's files can be hostile. It is one of its own: nothing is
-//! read, and no process is started, before a program asks for a type.
+//! A reader of symbols reads them, because a traced process's files can be hostile. Nothing is read, and no process is started,
+//! before a program asks for a type.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,8 @@ use probes::{
     ArgPart, ArgType, Args, FIELD_LIMITS, ProbeDesc, UserObject, UserVariable, VariablePlace, is_glob,
 };
 use symbols::{
-    Calling, FunctionQuery, MappedText, NameKind, ParameterPlace, Processes, Select, TypesAnswer, TypesQuery,
+    Calling, FunctionQuery, MappedText, NameKind, ParameterPlace, Processes, Readers, Select, TypesAnswer,
+    TypesQuery,
 };
 use types::TagKind;
 use types::btf::{Btf, Def, Origin};
@@ -42,6 +43,7 @@ const OFFSET: &str = "uint64_t";
 /// What reads, and the files that were asked for.
 #[derive(Default)]
 struct Reading {
+    readers: Readers,
     symbols: Option<Processes>,
     files: HashMap<FileId, u64>,
     /// Types by what was asked for, with the number of the file.
@@ -55,7 +57,7 @@ struct Reading {
 impl Reading {
     fn symbols(&mut self) -> &mut Processes {
         self.symbols.get_or_insert_with(|| {
-            let mut symbols = Processes::new();
+            let mut symbols = Processes::new(&self.readers);
             symbols.set_limits(READING, MEMORY);
             symbols
         })
@@ -127,6 +129,11 @@ struct Blob {
 }
 
 impl UserTypes {
+    /// Reads files by these.
+    pub(super) fn use_readers(&self, readers: &Readers) {
+        lock(&self.reading).readers = readers.clone();
+    }
+
     /// The types of the arguments of a probe of a process.
     pub(super) fn args(&self, pid: u32, probe: &ProbeDesc) -> Args {
         if let Some(known) = lock(&self.reading).args.get(probe) {

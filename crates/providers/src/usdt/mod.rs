@@ -34,6 +34,7 @@ use probes::{
     ArgType, Args, Attributes, Class, Definition, Family, Pattern, ProbeDesc, ProbeId, ProviderFacts,
     ProviderStability, Stability,
 };
+use symbols::Readers;
 use text::Step;
 use usdt::{Argument, Source};
 
@@ -292,6 +293,10 @@ impl Provider for Usdt {
 
     fn take_warnings(&self) -> Vec<String> {
         self.probes.with_known(|known| std::mem::take(&mut known.warnings))
+    }
+
+    fn use_readers(&self, readers: &Readers) {
+        self.probes.use_readers(readers);
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {

@@ -15,14 +15,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use diagnostics::Tag;
 use probes::{
     Definition, FIELD_LIMITS, Family, MatchError, Pattern, ProbeDesc, ProbeId, glob_matches, is_glob,
 };
-use symbols::{DescribedProbes, ProbeSite, Processes};
+use symbols::{DescribedProbes, ProbeSite, Processes, Readers};
 use usdt::{Source, probe_name, provider_name};
 
 use super::definitions::Definitions;
@@ -202,8 +202,8 @@ type Sites = Arc<[Arc<Site>]>;
 type Answer = Result<Vec<Arc<ProbeDesc>>, MatchError>;
 
 impl Reading {
-    fn new() -> Reading {
-        let mut symbols = Processes::new();
+    fn new(readers: &Readers) -> Reading {
+        let mut symbols = Processes::new(readers);
         symbols.set_limits(READING, MEMORY);
         symbols.set_max_handles(max_files());
         let (held, numbers, next_number, files, sites, followed, shared, answers, recent, definitions) =
@@ -331,6 +331,7 @@ pub(super) struct UsdtProbes {
     pub(super) known: Mutex<Known>,
     /// Globs of processes mean probes of all of them: they are to be enabled.
     shares: AtomicBool,
+    readers: OnceLock<Readers>,
 }
 
 impl UsdtProbes {
@@ -340,7 +341,13 @@ impl UsdtProbes {
             reading: Mutex::default(),
             known: Mutex::default(),
             shares: AtomicBool::new(false),
+            readers: OnceLock::new(),
         }
+    }
+
+    /// Reads files by these.
+    pub(super) fn use_readers(&self, readers: &Readers) {
+        let _ = self.readers.set(readers.clone());
     }
 
     pub(super) fn will_enable(&self) {
@@ -358,7 +365,7 @@ impl UsdtProbes {
 
     fn search(&self, pattern: &Pattern) -> Answer {
         let mut reading = lock(&self.reading);
-        let reading = reading.get_or_insert_with(Reading::new);
+        let reading = reading.get_or_insert_with(|| Reading::new(self.readers.get_or_init(Readers::new)));
         if let Some(answer) = reading.answers.get(pattern) {
             return answer.clone();
         }

@@ -7,10 +7,10 @@ use files::FileId;
 
 use super::Processes;
 use super::frames::table_of;
-use crate::client::Reader;
+use crate::client::{Limits, Reader};
 use crate::frames::FrameTable;
 use crate::object;
-use crate::reader::Limits;
+use crate::pool::Readers;
 use crate::wire::Request;
 
 /// A file whose table is asked for, with the descriptors that a reader needs to find it.
@@ -34,13 +34,15 @@ impl Processes {
     }
 }
 
-/// A reader that does nothing else: a [`Processes`] has its own.
+/// Reads tables in the background, beside a [`Processes`].
 pub struct FrameReader(Reader);
 
 impl FrameReader {
-    /// A reader with these limits for each file. It is started at the first request.
-    pub fn new(time: Duration, memory: u64) -> FrameReader {
-        FrameReader(Reader::new(Limits { time, memory }))
+    /// With these limits for each file.
+    pub fn new(readers: &Readers, time: Duration, memory: u64) -> FrameReader {
+        let mut reader = Reader::new(readers, Limits { time, memory });
+        reader.work_in_background();
+        FrameReader(reader)
     }
 
     /// The table. `None`: it could not be read; within, that the file has none.

@@ -18,7 +18,7 @@ fn landmark() -> u64 {
 #[test]
 fn functions_of_the_own_process_are_found() {
     let pid = std::process::id();
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     let name = p.name(pid, 0, landmark());
     assert_eq!(name.symbol.as_deref(), Some("symbols_test_landmark"));
     assert_eq!(name.offset, 0);
@@ -40,7 +40,7 @@ fn functions_of_the_own_process_are_found() {
 fn rust_names_are_demangled_unless_raw_ones_are_wanted() {
     let pid = std::process::id();
     let addr = own_vdso_base as fn() -> Option<u64> as usize as u64;
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     let name = p.name(pid, 0, addr).to_string();
     assert!(name.ends_with("symbols::process::own_vdso_base"), "{name}");
     p.set_raw_names(true);
@@ -54,7 +54,7 @@ fn the_vdso_has_symbols() {
         testing::skipped!("no vdso");
         return;
     };
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     let name = (0..0x2000).step_by(16).map(|o| p.name(pid, 0, base + o)).find(|n| n.symbol.is_some());
     let name = name.expect("some symbol");
     println!("{name}");
@@ -72,7 +72,7 @@ fn files_that_no_process_maps_any_more_are_closed_and_come_again() {
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         child
     };
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     let held = |p: &mut Processes, pid| -> Vec<(FileId, bool)> {
         let mut files: Vec<FileId> = p.mapped(pid).unwrap().into_iter().map(|m| m.file).collect();
         files.dedup();
@@ -162,7 +162,7 @@ fn an_exited_process_is_symbolized_if_it_was_seen() {
     };
     let pid = child.id();
     let addr = at_offset(pid, offset, is_libc).unwrap();
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     p.note(pid);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -172,7 +172,7 @@ fn an_exited_process_is_symbolized_if_it_was_seen() {
     assert!(name.symbol.as_deref().is_some_and(|s| s.contains("getpid")), "{name}");
     assert_eq!(name.offset, 2);
     // A process that was first seen after its exit has no names.
-    let mut late = Processes::new();
+    let mut late = Processes::default();
     assert_eq!(late.name(pid, 0, addr), Name::unknown(addr));
     // Without a watcher nothing says which program ran at a time.
     assert_eq!(p.name(pid, 7, addr + 2), name);
@@ -225,7 +225,7 @@ fn unlinked_copy(test: &str) -> Option<Copy> {
 #[test]
 fn a_deleted_program_keeps_its_symbols() {
     let Some(copy) = unlinked_copy("deleted") else { return };
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     p.note(copy.child.id());
     let (pid, name, addr) = (copy.child.id(), copy.name.clone(), copy.landmark);
     drop(copy);
@@ -236,7 +236,7 @@ fn a_deleted_program_keeps_its_symbols() {
 fn a_reader_that_blocks_is_abandoned_and_replaced() {
     let Some(copy) = unlinked_copy("stuck") else { return };
     let (pid, addr) = (copy.child.id(), copy.landmark);
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     let long = Duration::from_secs(600);
     p.set_limits(long, 64 << 20);
     p.note(pid);
@@ -264,7 +264,7 @@ fn a_reader_that_blocks_is_abandoned_and_replaced() {
 
 #[test]
 fn readers_are_replaced_a_bounded_number_of_times() {
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     p.set_limits(Duration::from_secs(60), 64 << 20);
     let me = std::process::id();
     for n in 0..20 {
@@ -287,7 +287,7 @@ fn readers_are_replaced_a_bounded_number_of_times() {
 
 #[test]
 fn a_reader_that_its_alarm_ends_was_too_slow() {
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     p.set_limits(Duration::from_secs(60), 64 << 20);
     let me = std::process::id();
     p.name(me, 0, landmark());
@@ -303,7 +303,7 @@ fn a_reader_that_its_alarm_ends_was_too_slow() {
 
 #[test]
 fn an_interrupt_ends_the_wait_and_shortens_those_that_follow() {
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     p.set_limits(Duration::from_secs(600), 64 << 20);
     let me = std::process::id();
     let libc_function = sysconf_address();
@@ -334,7 +334,7 @@ fn an_interrupt_ends_the_wait_and_shortens_those_that_follow() {
 
 #[test]
 fn an_interrupt_during_no_wait_shortens_those_that_follow() {
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     p.set_limits(Duration::from_secs(600), 64 << 20);
     let me = std::process::id();
     p.note(me);
@@ -359,7 +359,7 @@ fn sysconf_address() -> u64 {
 
 #[test]
 fn without_memory_for_symbols_addresses_are_numbers() {
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     let me = std::process::id();
     p.set_limits(Duration::from_secs(60), 64 << 10);
     let name = p.name(me, 0, landmark());
@@ -378,7 +378,7 @@ fn sleeps_on_request() {
 fn jit_code_is_named_by_the_perf_map_of_its_process() {
     let pid = std::process::id();
     let path = format!("/tmp/perf-{pid}.map");
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     p.note(pid);
     // Inserts an anonymous mapping, as if a JIT compiler had created it.
     let fake = Mapping { start: 0x1000, end: 0x3000, offset: 0, backing: Backing::Anonymous, is_code: true };
@@ -420,7 +420,7 @@ fn a_file_that_cannot_be_opened_for_want_of_descriptors_is_reported_and_tried_ag
     };
     let pid = std::process::id();
     let addr = at_offset(pid, offset, is_libc).unwrap();
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     assert_eq!(p.name(pid, 0, landmark()).symbol.as_deref(), Some("symbols_test_landmark"));
     let reader = p.reader.pid().unwrap();
     // The standard ones. What the reader has open is above.
@@ -442,7 +442,7 @@ fn a_file_that_cannot_be_opened_for_want_of_descriptors_is_reported_and_tried_ag
 #[test]
 fn files_that_are_open_are_closed_for_others_if_there_are_no_descriptors() {
     let pid = std::process::id();
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     let Some(offset) = getpid_offset() else {
         testing::skipped!("no libc");
         return;

@@ -14,7 +14,7 @@ use super::demangle::demangled;
 use super::elf::{Elf, ElfError, Table};
 use super::functions::{Listing, Output, Sources, in_source};
 use super::perfmap::{self, PerfMap};
-use super::servers::Servers;
+use super::servers::AllServers;
 use super::split::Finder;
 use super::types::{self, NoTypes};
 use super::{compressed, debug, demangle, frames, lines, usdt};
@@ -88,13 +88,26 @@ pub(super) struct Indexes {
     clock: u64,
     /// The memory limit of all indexes, in bytes.
     most: u64,
-    /// The servers of debug files, if the user has named some.
-    servers: Option<Servers>,
+    /// The servers of debug files.
+    servers: AllServers,
 }
 
 impl Indexes {
-    pub(super) fn new(most: u64, servers: Option<Servers>) -> Indexes {
-        Indexes { all: HashMap::new(), clock: 0, most, servers }
+    pub(super) fn new(most: u64) -> Indexes {
+        Indexes { all: HashMap::new(), clock: 0, most, servers: AllServers::default() }
+    }
+
+    /// The servers of debug files.
+    pub(super) fn servers(&mut self) -> &mut AllServers {
+        &mut self.servers
+    }
+
+    /// Drops all that is known of files whose numbers `is_gone` selects.
+    pub(super) fn drop_files(&mut self, is_gone: impl Fn(u64) -> bool) {
+        self.all.retain(|key, _| match key {
+            Key::File(n) | Key::Compressed(n) | Key::Types(n) | Key::Lines(n) => !is_gone(*n),
+            Key::Process(..) | Key::Vdso => true,
+        });
     }
 
     /// Drops indexes until `bytes` fit into the limit or none is left.
@@ -317,7 +330,7 @@ impl Indexes {
         if is_bare
             && !has_compact
             && debug.is_none()
-            && let Some(servers) = &mut self.servers
+            && let Some(servers) = self.servers.current()
         {
             match servers.find(&own.build_id().unwrap_or_default()) {
                 Ok(found) => debug = Some(found),
@@ -327,7 +340,7 @@ impl Indexes {
         let of = debug.as_ref().unwrap_or(own);
         let mut supplement = root.and_then(|root| debug::find_supplement(root, &file.path, of));
         if supplement.is_none()
-            && let Some(servers) = &mut self.servers
+            && let Some(servers) = self.servers.current()
             && let Some((_, id)) = of.supplement_link()
         {
             supplement = servers.find(&id).ok();
@@ -571,7 +584,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_index_is_dropped_when_memory_is_short() {
-        let mut indexes = Indexes::new(100, None);
+        let mut indexes = Indexes::new(100);
         let of = |bytes: usize| Index::PerfMap(PerfMap::of_size(bytes));
         for (n, bytes) in [(1, 40), (2, 40)] {
             indexes.insert(Key::File(n), of(bytes));

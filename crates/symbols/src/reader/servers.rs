@@ -38,9 +38,6 @@ use super::elf::{ByteSource, Elf};
 use crate::sys;
 use files::open::Root;
 
-/// The environment variable of a reader with the addresses of the servers.
-pub(crate) const VARIABLE: &str = "DTRACE_DEBUG_SERVERS";
-
 /// How the address of a server begins that is asked by HTTPS.
 const SECURE: &str = "https://";
 /// How long a transfer may take.
@@ -66,8 +63,46 @@ enum Asked {
     Failed(String),
 }
 
+/// The most lists of servers that are remembered: each is that of a session.
+const MAX_LISTS: usize = 16;
+
+/// The servers of all clients of a reader.
+#[derive(Default)]
+pub(super) struct AllServers {
+    lists: HashMap<String, Servers>,
+    current: String,
+}
+
+impl AllServers {
+    /// Asks these from now on, with blanks between. `time`: how long a request may take.
+    pub(super) fn choose(&mut self, urls: &str, time: Duration) {
+        if self.current != urls {
+            self.current = urls.into();
+        }
+        if urls.is_empty() {
+            return;
+        }
+        if self.lists.len() >= MAX_LISTS && !self.lists.contains_key(urls) {
+            self.lists.clear();
+        }
+        if !self.lists.contains_key(urls)
+            && let Some(servers) = Servers::of(urls)
+        {
+            self.lists.insert(urls.into(), servers);
+        }
+        if let Some(servers) = self.lists.get_mut(urls) {
+            servers.wait = time / 4 * 3;
+        }
+    }
+
+    /// Those that are asked now. `None`: there are none.
+    pub(super) fn current(&mut self) -> Option<&mut Servers> {
+        self.lists.get_mut(&self.current)
+    }
+}
+
 /// The servers that the user has named.
-pub(crate) struct Servers {
+pub(super) struct Servers {
     urls: Vec<String>,
     cache: PathBuf,
     /// How long a request waits.
@@ -76,16 +111,15 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Those that the environment of a reader names. `None`: there are none. `time`: how long a request may take.
-    pub(crate) fn named(time: Duration) -> Option<Servers> {
-        let urls: Vec<String> =
-            std::env::var(VARIABLE).ok()?.split_ascii_whitespace().map(String::from).collect();
+    /// Those of a text with blanks between.
+    fn of(urls: &str) -> Option<Servers> {
+        let urls: Vec<String> = urls.split_ascii_whitespace().map(String::from).collect();
         let cache = cache(|name| std::env::var_os(name).map(PathBuf::from))?;
-        (!urls.is_empty()).then(|| Servers { urls, cache, wait: time / 4 * 3, asked: HashMap::new() })
+        (!urls.is_empty()).then(|| Servers { urls, cache, wait: Duration::ZERO, asked: HashMap::new() })
     }
 
     /// The debug file with a build id. The error says why there is none, or none yet.
-    pub(crate) fn find(&mut self, id: &[u8]) -> Result<Elf, String> {
+    pub(super) fn find(&mut self, id: &[u8]) -> Result<Elf, String> {
         if !ID.contains(&id.len()) {
             return Err("it has no build id".into());
         }

@@ -16,7 +16,7 @@ extern "C" fn functions_test_landmark(x: u64) -> u64 {
 
 /// Waits as long as a test may: what it reads is large, and other tests read at the same time.
 fn patient() -> Processes {
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     p.set_limits(testing::HANG_LIMIT, 256 << 20);
     p
 }

@@ -20,7 +20,7 @@ fn cpus() -> Vec<u32> {
 /// Names by a watcher; `None` without the privilege.
 fn watching() -> Option<(Processes, SharedWatcher)> {
     let watcher = Arc::new(Mutex::new(Watcher::open(&cpus()).ok()?));
-    let mut processes = Processes::new();
+    let mut processes = Processes::default();
     processes.set_watcher(Some(watcher.clone()));
     while !processes.watch() {}
     Some((processes, watcher))
@@ -290,7 +290,7 @@ fn a_map_is_dropped_when_the_watcher_forgets_its_program() {
     let Ok(watcher) = Watcher::open_with(&cpus(), 256 << 10, limits) else {
         return testing::skipped!("perf's side-band cannot be opened");
     };
-    let mut p = Processes::new();
+    let mut p = Processes::default();
     p.set_watcher(Some(Arc::new(Mutex::new(watcher))));
     while !p.watch() {}
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
