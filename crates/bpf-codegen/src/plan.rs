@@ -476,6 +476,8 @@ impl Plan {
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindDirectory, SizeOption::Fixed),
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindRequests, SizeOption::Fixed),
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindFound, SizeOption::Fixed),
+            (grew(|p| u32::from(p.unwind)), MapRef::UnwindFiles, SizeOption::Fixed),
+            (grew(|p| u32::from(p.unwind)), MapRef::UnwindUnknown, SizeOption::Fixed),
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindChunk, SizeOption::Fixed),
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindChunks, SizeOption::Fixed),
             (grew(|p| u32::from(p.python)), MapRef::PythonCodes, SizeOption::Fixed),

@@ -89,9 +89,34 @@ pub struct UnwindOffsets {
     pub arg_start: i16,
     /// In `struct task_struct`: the base of the thread-local storage of a thread. Without it the frames of an interpreter are not found.
     pub fs_base: Option<i16>,
+    /// How the mapping of an address is found. `None`: the kernel has no such helper, or its types do not say what is in a mapping.
+    pub mappings: Option<MappingOffsets>,
     /// Where the true return addresses of functions are whose return is probed. `None`: the kernel has no
     /// such probes, or its types do not say it.
     pub returns: Option<ReturnOffsets>,
+}
+
+/// Offsets on the way from a mapping to what its file is known by.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappingOffsets {
+    /// In `struct vm_area_struct`.
+    pub start: i16,
+    pub end: i16,
+    pub page: i16,
+    pub file: i16,
+    /// In `struct file`.
+    pub inode: i16,
+    /// In `struct inode`.
+    pub number: i16,
+    pub superblock: i16,
+    pub size: i16,
+    /// The seconds of the time of modification.
+    pub modified: i16,
+    /// In `struct super_block`.
+    pub device: i16,
+    /// In `struct mm_struct`: the address of the vdso, which has no file, but a table.
+    pub vdso: i16,
 }
 
 /// Offsets of the list of returns of a thread that the kernel probes (`uretprobe`), innermost first.

@@ -233,6 +233,14 @@ fn create(
         MapRef::UnwindDirectory => Map::create(&MapSpec::mmapable("dt_unwind", plane::unwind::DIRECTORY, 1)),
         MapRef::UnwindRequests => Map::create(&MapSpec::ringbuf("dt_unwind_ask", page)),
         MapRef::UnwindFound => Map::create(&MapSpec::percpu("dt_unwind_found", plane::unwind::FOUND_BYTES)),
+        MapRef::UnwindFiles => {
+            use plane::unwind::{FILE, FILE_KEY, FILES};
+            Map::create(&MapSpec::hash("dt_unwind_files", FILE_KEY, FILE, FILES))
+        }
+        MapRef::UnwindUnknown => {
+            use plane::unwind::{FILE_KEY, UNKNOWN_FILE, UNKNOWN_FILES};
+            Map::create(&MapSpec::hash("dt_unwind_new", FILE_KEY, UNKNOWN_FILE, UNKNOWN_FILES))
+        }
         MapRef::UnwindChunk => unwind_chunk(),
         MapRef::UnwindChunks => {
             let Some(chunk) = made.get(&MapRef::UnwindChunk) else {

@@ -11,10 +11,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use bpf_codegen::mir::MapRef;
-use bpf_sys::{AttachType, Link, Map, Mmap, PerfEvent, ProbeSite, ProgKind, Rate};
+use bpf_sys::{AttachType, Link, Map, Mmap, PerfEvent, ProbeSite, ProgKind, Rate, Update};
 use plane::stacks::{Side, Stack};
 use plane::unwind::{
-    AMBIGUOUS, CHUNK_WORDS, Directory, FIRST_RANGE, INCOMPLETE, NO_TABLE, PENDING, Range, key,
+    AMBIGUOUS, CHUNK_WORDS, Directory, FIRST_RANGE, FileRecord, INCOMPLETE, Load, NO_TABLE, PENDING, Range,
+    UnknownFile, contents, file_key, key,
 };
 use unwind::{Place, Sections, Table};
 
@@ -67,6 +68,14 @@ fn address(file: &[u8], offset: u64) -> u64 {
     offset.wrapping_add(number(load.unwrap() + 16)).wrapping_sub(number(load.unwrap() + 8))
 }
 
+/// The key of a file, and what tells its contents from others.
+fn inode(path: &str) -> Option<([u8; 16], u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let of = std::fs::metadata(path).ok()?;
+    let dev = of.dev();
+    Some((file_key((libc::major(dev), libc::minor(dev)), of.ino()), contents(of.size(), of.mtime())))
+}
+
 fn own_key() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
@@ -88,6 +97,35 @@ impl Tables {
     /// Gives the programs of a session the tables of this process. `table_of` may replace the word of a
     /// file's table.
     fn write(run: &Run, table_of: impl Fn(&str, u64) -> u64) -> Tables {
+        let (tables, ranges, _) = Tables::make(run, table_of);
+        tables.directory().write(FIRST_RANGE, &ranges);
+        assert!(tables.directory().publish(own_key(), FIRST_RANGE, ranges.len() as u32));
+        tables
+    }
+
+    /// Gives the programs the tables of the files of this process, and not where it has mapped them.
+    fn write_files(run: &Run, table_of: impl Fn(&str, u64) -> u64) -> Tables {
+        let (tables, _, files) = Tables::make(run, table_of);
+        let map = run.maps.get(MapRef::UnwindFiles).unwrap();
+        for (path, mut record) in files {
+            let key = match inode(&path) {
+                Some((key, contents)) => {
+                    record.contents = contents;
+                    key
+                }
+                None => file_key((0, 0), 0),
+            };
+            map.update(&key, &record.bytes(), Update::Any).unwrap();
+        }
+        tables
+    }
+
+    /// The tables of this process's files: by where they are mapped, and by their paths.
+    fn make(
+        run: &Run,
+        table_of: impl Fn(&str, u64) -> u64,
+    ) -> (Tables, Vec<Range>, BTreeMap<String, FileRecord>) {
+        let mut files: BTreeMap<String, FileRecord> = BTreeMap::new();
         let memory = run.maps.get(MapRef::UnwindDirectory).unwrap().mmap(true).unwrap();
         let outer = run.maps.get(MapRef::UnwindChunks).unwrap();
         let mut tables = Tables { memory, _chunks: Vec::new() };
@@ -131,11 +169,15 @@ impl Tables {
                 (u64::from(places[0].word) | u64::from(table.pages()) << 32, table.base(), file)
             });
             let delta = address(file, offset).wrapping_sub(start).wrapping_sub(*base);
-            ranges.push(Range { start, end, table: table_of(path, *word), delta });
+            let table = table_of(path, *word);
+            ranges.push(Range { start, end, table, delta });
+            let offset = if path == "[vdso]" { 0 } else { offset };
+            let moved = address(file, offset).wrapping_sub(offset);
+            let record = files.entry(path.to_owned()).or_default();
+            (record.table, record.base) = (table, *base);
+            record.loads.push(Load { offset, bytes: end - start, moved });
         }
-        tables.directory().write(FIRST_RANGE, &ranges);
-        assert!(tables.directory().publish(own_key(), FIRST_RANGE, ranges.len() as u32));
-        tables
+        (tables, ranges, files)
     }
 }
 
@@ -488,6 +530,112 @@ fn a_row_that_was_found_is_not_used_after_the_tables_have_changed() {
     drop(tables);
     let _tables = libc_is(None);
     assert!(whole(7) && whole(8));
+    drop(link);
+}
+
+/// A session that asks the kernel for mappings.
+fn session_with_mappings(test: &str, kind: (ProgKind, AttachType, u32)) -> Option<Run> {
+    let run = session(test, kind)?;
+    if session::unwind_offsets().is_none_or(|offsets| offsets.mappings.is_none()) {
+        testing::report_skip(test, format_args!("this kernel has no bpf_find_vma"));
+        return None;
+    }
+    // The device of a file that stat(2) gives is that of the kernel, but not on an overlay and on btrfs.
+    let exe = std::fs::read_link("/proc/self/exe").unwrap();
+    let (seen, _) = inode(exe.to_str().unwrap()).unwrap();
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let device = maps.lines().find(|line| line.ends_with(exe.to_str().unwrap())).unwrap();
+    let (major, minor) = device.split(' ').nth(3).unwrap().split_once(':').unwrap();
+    let number = |text| u32::from_str_radix(text, 16).unwrap();
+    if seen[..8] != file_key((number(major), number(minor)), 0)[..8] {
+        testing::report_skip(test, format_args!("the file system has devices of its own"));
+        return None;
+    }
+    Some(run)
+}
+
+/// The files that programs have asked for.
+fn unknown_files(run: &Run) -> Vec<UnknownFile> {
+    let all = run.maps.get(MapRef::UnwindUnknown).unwrap().entries().unwrap();
+    all.iter().map(|(key, value)| UnknownFile::decode(key, value).unwrap()).collect()
+}
+
+#[test]
+fn a_process_without_ranges_is_walked_by_the_inodes_of_its_files() {
+    let kind = (ProgKind::RawTracepoint, AttachType::None, 0);
+    let Some(run) = session_with_mappings("unwind inodes", kind) else { return };
+    let tables = Tables::write_files(&run, |_, table| table);
+    let link = Link::raw_tracepoint(&run.prog, "sys_enter", 0).unwrap();
+    for depth in [0, 1, 7, 30] {
+        let tail = at_depth(depth, call);
+        let all = stacks(&run);
+        assert!(all.iter().any(|s| s.pcs.ends_with(&tail)), "depth {depth}: {tail:x?} not in {all:x?}");
+    }
+    drop(link);
+    assert!(stacks(&run).iter().all(|stack| stack.pcs.last() != Some(&INCOMPLETE)), "{:x?}", stacks(&run));
+    let own: Vec<_> = unknown_files(&run).into_iter().filter(|f| f.process == std::process::id()).collect();
+    assert_eq!(own, []);
+    // Its ranges are asked for all the same: they cost less.
+    assert!(tables.directory().wanted().any(|wanted| wanted == (own_key(), std::process::id())));
+}
+
+#[test]
+fn mappings_are_found_in_the_event_of_a_clock_too() {
+    let kind = (ProgKind::PerfEvent, AttachType::None, 0);
+    let Some(run) = session_with_mappings("unwind inodes clock", kind) else { return };
+    let _tables = Tables::write_files(&run, |_, table| table);
+    let event = PerfEvent::cpu_clock(0, Rate::Period(1_000_000)).unwrap();
+    let link = Link::perf_event(&run.prog, event, 0).unwrap();
+    // With interrupts disabled the kernel tells one mapping a firing, and the rows of the others are remembered.
+    let tail = at_depth(7, spin);
+    assert!(stacks(&run).iter().any(|stack| stack.pcs.ends_with(&tail)));
+    drop(link);
+}
+
+#[test]
+fn a_file_with_other_contents_is_not_walked_but_asked_for() {
+    let kind = (ProgKind::RawTracepoint, AttachType::None, 0);
+    let Some(run) = session_with_mappings("unwind contents", kind) else { return };
+    let _tables = Tables::write_files(&run, |_, table| table);
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let code = maps.lines().find(|line| line.contains("/libc.so") && line.contains("r-xp")).unwrap();
+    let libc = &code[code.find('/').unwrap()..];
+    let (key, now) = inode(libc).unwrap();
+    let map = run.maps.get(MapRef::UnwindFiles).unwrap();
+    let mut record = vec![0; map.value_size()];
+    assert!(map.lookup(&key, &mut record).unwrap());
+    record[16..24].copy_from_slice(&(now + 1).to_ne_bytes());
+    map.update(&key, &record, Update::Any).unwrap();
+    let link = Link::raw_tracepoint(&run.prog, "sys_enter", 0).unwrap();
+    let tail = at_depth(3, call);
+    drop(link);
+    assert!(stacks(&run).iter().all(|stack| !stack.pcs.ends_with(&tail)));
+    // Other processes make system calls, too, and one may have asked for it first.
+    let all = unknown_files(&run);
+    let is_asked = |asked: &&UnknownFile| file_key(asked.device, asked.inode) == key;
+    let asked = all.iter().find(is_asked).unwrap_or_else(|| panic!("{all:x?}"));
+    let start = u64::from_str_radix(code.split('-').next().unwrap(), 16).unwrap();
+    assert!(asked.process != std::process::id() || asked.start == start, "{asked:x?} {start:x}");
+}
+
+#[test]
+fn a_row_that_was_found_by_an_inode_is_not_used_after_a_table_was_removed() {
+    let kind = (ProgKind::RawTracepoint, AttachType::None, 0);
+    let Some(run) = session_with_mappings("unwind removed", kind) else { return };
+    let link = Link::raw_tracepoint(&run.prog, "sys_enter", 0).unwrap();
+    let whole = |depth| {
+        let tail = at_depth(depth, call);
+        stacks(&run).iter().any(|stack| stack.pcs.ends_with(&tail))
+    };
+    let tables = Tables::write_files(&run, |_, table| table);
+    assert!(whole(3));
+    drop(tables);
+    let tables = Tables::write_files(&run, |path, table| match path.contains("/libc.so") {
+        true => AMBIGUOUS,
+        false => table,
+    });
+    tables.directory().removed();
+    assert!(!whole(5));
     drop(link);
 }
 

@@ -13,8 +13,8 @@ use std::sync::OnceLock;
 use bpf_codegen::mir::KsymId;
 use bpf_codegen::target::PreemptCount;
 use bpf_codegen::target::{
-    DirectLoad, Frags, GenerationOffsets, PacketOffsets, PathOffsets, PidNamespace, PidOffsets,
-    ProcessOffsets, ReturnOffsets, Target, TaskOffsets, ThreadOffsets, UnwindOffsets,
+    DirectLoad, Frags, GenerationOffsets, MappingOffsets, PacketOffsets, PathOffsets, PidNamespace,
+    PidOffsets, ProcessOffsets, ReturnOffsets, Target, TaskOffsets, ThreadOffsets, UnwindOffsets,
 };
 use bpf_codegen::{CodegenError, Layout};
 use bpf_sys::features::{Facility, Features};
@@ -220,7 +220,29 @@ pub(crate) fn unwind_offsets(
         start_stack: offset("mm_struct.start_stack")?,
         arg_start: offset("mm_struct.arg_start")?,
         fs_base: offset("task_struct.thread.fsbase"),
+        mappings: mapping_offsets(btf),
         returns: return_offsets(btf),
+    })
+}
+
+/// How the kernel tells what is mapped at an address.
+fn mapping_offsets(btf: &Btf) -> Option<MappingOffsets> {
+    btf.find(&[BtfKind::Func], "bpf_find_vma")?;
+    let offset = |path: &str| offset_of(btf, path);
+    // Until 6.6, until 6.10, since.
+    let modified = ["inode.i_mtime.tv_sec", "inode.__i_mtime.tv_sec", "inode.i_mtime_sec"];
+    Some(MappingOffsets {
+        start: offset("vm_area_struct.vm_start")?,
+        end: offset("vm_area_struct.vm_end")?,
+        page: offset("vm_area_struct.vm_pgoff")?,
+        file: offset("vm_area_struct.vm_file")?,
+        inode: offset("file.f_inode")?,
+        number: offset("inode.i_ino")?,
+        superblock: offset("inode.i_sb")?,
+        size: offset("inode.i_size")?,
+        modified: modified.into_iter().find_map(offset)?,
+        device: offset("super_block.s_dev")?,
+        vdso: offset("mm_struct.context.vdso")?,
     })
 }
 

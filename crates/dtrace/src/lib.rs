@@ -42,7 +42,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! clocks error families interpreter/firing interpreter/probes interpreter/symbols linear_map linker lookup options probe_set process_ids provider reference session/host snapshots stability stable stop unwinder/aside unwinder/memory visibility
+//! clocks error families interpreter/firing interpreter/probes interpreter/symbols linear_map linker lookup options probe_set process_ids provider reference session/host snapshots stability stable stop unwinder/aside unwinder/file_map unwinder/memory visibility
 //! attach bank cpp deadman described facts file_stops interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store unwinder/tables
 //! compile detach growth session/notice unwinder
 //! assemble engine list modules processes

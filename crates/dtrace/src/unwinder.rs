@@ -6,7 +6,8 @@
 //!
 //! ```text
 //!  program ──► wanted, bell ──► thread: what is mapped (reader) ──► the table of each file ──► chunks
-//!  session ──► prepare(pid) ──►         ranges ──► directory
+//!  session ──► prepare(pid) ──►         ranges ──► directory                             └───► files, by inode
+//!  program ──► unknown, bell ─► thread: which file it is (watcher) ──────────┘
 //! ```
 //!
 //! A reader (`symbols`) reads the files for the thread, in the background: so neither a hostile file nor a large one makes the
@@ -16,6 +17,7 @@
 //! for it.
 
 mod aside;
+mod file_map;
 mod memory;
 mod tables;
 
@@ -35,6 +37,7 @@ use symbols::{Processes, Readers};
 
 use crate::error::Error;
 use aside::{Aside, MEMORY, READING};
+use file_map::FileMaps;
 use tables::{SWEEP, Tables};
 
 /// After this time it is asked again for what could not be found.
@@ -62,15 +65,25 @@ pub(crate) struct Unwinder {
     chunks: Arc<Map>,
     directory: Arc<Map>,
     bell: Arc<Doorbell>,
+    files: FileMaps,
 }
 
 impl Unwinder {
     /// Starts the thread for the maps of a session, if they have tables. These maps belong to it from now on.
     pub(crate) fn take(maps: &mut Maps, limit: u64, readers: &Readers) -> Result<Option<Unwinder>, Error> {
-        let taken = [MapRef::UnwindDirectory, MapRef::UnwindChunks, MapRef::UnwindRequests];
-        let [Some(directory), Some(chunks), Some(requests)] = taken.map(|at| maps.take(at)) else {
+        let taken = [
+            MapRef::UnwindDirectory,
+            MapRef::UnwindChunks,
+            MapRef::UnwindRequests,
+            MapRef::UnwindFiles,
+            MapRef::UnwindUnknown,
+        ];
+        let [Some(directory), Some(chunks), Some(requests), Some(known), Some(unknown)] =
+            taken.map(|at| maps.take(at))
+        else {
             return Ok(None);
         };
+        let files = FileMaps { known: Arc::new(known), unknown: Arc::new(unknown) };
         let (directory, chunks, bell) =
             (Arc::new(directory), Arc::new(chunks), Arc::new(Doorbell::over(requests)?));
         let failed = |e: io::Error| SysError::new("start a thread", e.raw_os_error().unwrap_or(0));
@@ -81,7 +94,7 @@ impl Unwinder {
         let mut processes = Processes::new(readers);
         processes.set_limits(READING, MEMORY);
         processes.work_in_background();
-        let tables = Tables::new(processes, memory, chunks.clone(), limit);
+        let tables = Tables::new(processes, memory, chunks.clone(), files.clone(), limit);
         let aside = Aside::new(wake.try_clone().map_err(failed)?, readers.clone());
         let mut thread = Answering {
             tables,
@@ -95,15 +108,17 @@ impl Unwinder {
         };
         let builder = std::thread::Builder::new().name("unwinder".into());
         builder.spawn(move || thread.run()).map_err(failed)?;
-        Ok(Some(Unwinder { messages, wake, chunks, directory, bell }))
+        Ok(Some(Unwinder { messages, wake, chunks, directory, bell, files }))
     }
 
     /// The maps that programs use.
-    pub(crate) fn fds(&self) -> [(MapRef, RawFd); 3] {
+    pub(crate) fn fds(&self) -> [(MapRef, RawFd); 5] {
         [
             (MapRef::UnwindDirectory, self.directory.as_fd().as_raw_fd()),
             (MapRef::UnwindChunks, self.chunks.as_fd().as_raw_fd()),
             (MapRef::UnwindRequests, self.bell.map().as_raw_fd()),
+            (MapRef::UnwindFiles, self.files.known.as_fd().as_raw_fd()),
+            (MapRef::UnwindUnknown, self.files.unknown.as_fd().as_raw_fd()),
         ]
     }
 
@@ -147,7 +162,7 @@ impl Answering {
         let mut is_busy = false;
         loop {
             let now = Instant::now();
-            let next = self.asked.iter().map(|(_, at)| *at).min();
+            let next = self.asked.iter().map(|(_, at)| *at).chain(self.tables.next_asked()).min();
             let limit = next.unwrap_or(sweep).min(sweep).saturating_duration_since(now);
             let follows = self.watcher.is_some() && !self.tables.is_empty();
             let limit = if follows { limit.min(FOLLOW) } else { limit };
@@ -214,6 +229,7 @@ impl Answering {
 
     /// Learns what some of the processes map that programs ask for. True if there may be more of them.
     fn hear(&mut self) -> bool {
+        self.tables.identify_files();
         let is_new =
             |key: &u64| !self.open.contains_key(key) && self.asked.iter().all(|(asked, _)| asked != key);
         let wanted = self.tables.directory().wanted().filter(|(key, _)| is_new(key));

@@ -12,6 +12,7 @@
 //!  directory (one map)
 //!    slots     key of an address space, state: version 16 | ranges 16 | first range 32
 //!    wanted    address spaces that programs have met and found no slot or table for
+//!    version   how often a table was removed
 //!    ranges    start, end, table (first page 32 | pages 32), delta       sorted by start; behind those of a
 //!              space one more, whose start is the address of the state of its interpreter, or 0
 //!
@@ -34,6 +35,21 @@
 //! address: a row that was found before a slot changed has another tag than any that is looked for later, and
 //! nothing has to be removed. The tag is stored combined (exclusive or) with the row: an interrupt between the
 //! two stores leaves a pair that has no tag, never the row of another address.
+//!
+//! A process that has just executed a program, and one that has ended before the consumer has looked, have no
+//! slot. Most files that they run are known, and only where they are mapped is not. There the program asks the
+//! kernel for the mapping of an address (`bpf_find_vma`) and finds the file by its inode:
+//!
+//! ```text
+//!  files      device and inode ──► table, base, version of the contents, where the file's code is loaded
+//!  unknown    device and inode ──► a process, and the address of a mapping        the consumer is asked for it
+//! ```
+//!
+//! Contents are compared by size and time of modification, because an inode is used again, and a file may be
+//! written anew. The consumer removes a file from the map and changes the *version* of the directory before it
+//! uses the memory of a table for something else; the version is part of the tags of remembered rows, and a walk
+//! that finds it changed is [`INCOMPLETE`]. The kernel tells where a mapping is once for each firing that runs
+//! with interrupts disabled, so a stack taken there may need a few firings.
 //!
 //! The words of chunks have one number: [`CHUNK_WORDS`] times that of the chunk, plus the index in it. The
 //! rows of a page are in one chunk, and so are all pages of a table.
@@ -202,8 +218,10 @@ pub const WANTED_SIZE: u32 = 16;
 pub const RANGE: u32 = 32;
 /// The same, as a power of two.
 pub const RANGE_SHIFT: u32 = 5;
+/// Offset of the number of times that a table was removed.
+pub const VERSION: u32 = WANTED + WANTED_SIZE * WANTED_MAX;
 /// The number of the first range: they are counted from the start of the directory.
-pub const FIRST_RANGE: u32 = (WANTED + WANTED_SIZE * WANTED_MAX) / RANGE;
+pub const FIRST_RANGE: u32 = VERSION / RANGE + 1;
 /// The number behind the last range, a power of two.
 pub const RANGES_END: u32 = DIRECTORY / RANGE;
 /// The most ranges of an address space.
@@ -252,6 +270,104 @@ pub struct Range {
     pub table: u64,
     /// See [`RANGE_DELTA`].
     pub delta: u64,
+}
+
+/// The most files of [`crate::unwind`]'s map of files.
+pub const FILES: u32 = 2048;
+/// The most files that the consumer is asked for at once.
+pub const UNKNOWN_FILES: u32 = 128;
+/// Bytes of the key of a file: device, inode.
+pub const FILE_KEY: u32 = 16;
+/// Offset of the inode.
+pub const FILE_INODE: u32 = 8;
+/// Bytes of what is known of a file.
+pub const FILE: u32 = FILE_LOADS + FILE_LOAD * MAX_LOADS;
+/// Offset of the base of its table, behind the word of the table: [`RANGE_TABLE`].
+pub const FILE_BASE: u32 = 8;
+/// Offset of the [version of its contents](contents).
+pub const FILE_CONTENTS: u32 = 16;
+/// Offset of the parts of the file that are loaded as code.
+pub const FILE_LOADS: u32 = 24;
+/// The most parts.
+pub const MAX_LOADS: u32 = 4;
+/// Bytes of a part: the offset of its first page, its bytes from there on, and what is added to an offset for the address.
+pub const FILE_LOAD: u32 = 24;
+/// Bytes of what is known of a file that the consumer is asked for: process, address.
+pub const UNKNOWN_FILE: u32 = 16;
+
+/// What tells contents of a file from others: its size, and when it was modified, in seconds.
+pub fn contents(size: u64, modified: i64) -> u64 {
+    size.wrapping_mul(KEY_FACTOR).wrapping_add(modified as u64)
+}
+
+/// A part of a file that is loaded as code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Load {
+    /// The offset of its first page.
+    pub offset: u64,
+    pub bytes: u64,
+    /// What is added to an offset for the address.
+    pub moved: u64,
+}
+
+/// What programs know of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileRecord {
+    /// See [`RANGE_TABLE`].
+    pub table: u64,
+    /// The address of the first page of the table.
+    pub base: u64,
+    /// See [`contents`].
+    pub contents: u64,
+    /// At most [`MAX_LOADS`].
+    pub loads: Vec<Load>,
+}
+
+impl FileRecord {
+    /// The value of the map.
+    pub fn bytes(&self) -> Vec<u8> {
+        let loads = self.loads.iter().copied().chain(std::iter::repeat(Load::default()));
+        let loads = loads.take(MAX_LOADS as usize).flat_map(|load| [load.offset, load.bytes, load.moved]);
+        [self.table, self.base, self.contents].into_iter().chain(loads).flat_map(u64::to_ne_bytes).collect()
+    }
+}
+
+/// The key of a file. The device is in the kernel's own encoding.
+pub fn file_key((major, minor): (u32, u32), inode: u64) -> [u8; FILE_KEY as usize] {
+    let device = u64::from(major << 20 | minor & 0xf_ffff);
+    let mut key = [0; FILE_KEY as usize];
+    let (first, second) = key.split_at_mut(FILE_INODE as usize);
+    first.copy_from_slice(&device.to_ne_bytes());
+    second.copy_from_slice(&inode.to_ne_bytes());
+    key
+}
+
+/// A file that the consumer is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct UnknownFile {
+    pub device: (u32, u32),
+    pub inode: u64,
+    /// A process that has it mapped.
+    pub process: u32,
+    /// Where the mapping begins.
+    pub start: u64,
+}
+
+impl UnknownFile {
+    /// Of an element of the map.
+    pub fn decode(key: &[u8], value: &[u8]) -> Option<UnknownFile> {
+        let word =
+            |bytes: &[u8], at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let device = word(key, 0)? as u32;
+        Some(UnknownFile {
+            device: (device >> 20, device & 0xf_ffff),
+            inode: word(key, FILE_INODE as usize)?,
+            process: word(value, 0)? as u32,
+            start: word(value, 8)?,
+        })
+    }
 }
 
 /// The directory, in memory that programs read.
@@ -330,6 +446,13 @@ impl<'m> Directory<'m> {
         })
     }
 
+    /// A table was removed: no program uses what it has found of it before. Its memory can be used for another.
+    pub fn removed(self) {
+        if let Some(word) = self.word(VERSION) {
+            word.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
     /// Lets programs ask for a key again.
     pub fn answered(self, key: u64) {
         let at = WANTED + WANTED_SIZE * (key >> WANTED_SHIFT & u64::from(WANTED_MAX - 1)) as u32;
@@ -358,6 +481,22 @@ mod tests {
             }
         }
         assert_eq!(Rule::of_row(u64::MAX).kind, Kind::Unknown);
+    }
+
+    #[test]
+    fn a_file_that_is_asked_for_has_the_key_that_it_is_given() {
+        let key = file_key((259, 70_001), 1 << 40 | 5);
+        let value: Vec<u8> = [77u64, 0x7f00_0000_1000].into_iter().flat_map(u64::to_ne_bytes).collect();
+        let asked = UnknownFile::decode(&key, &value).unwrap();
+        assert_eq!((asked.device, asked.inode), ((259, 70_001), 1 << 40 | 5));
+        assert_eq!((asked.process, asked.start), (77, 0x7f00_0000_1000));
+        assert_eq!(file_key(asked.device, asked.inode), key);
+        assert_eq!(UnknownFile::decode(&key, &value[1..]), None);
+        let load = Load { offset: 1, bytes: 2, moved: 3 };
+        let record = FileRecord { loads: vec![load; 9], ..FileRecord::default() };
+        assert_eq!(record.bytes().len(), FILE as usize);
+        assert_ne!(contents(4096, 1), contents(4096, 2));
+        assert_ne!(contents(4096, 1), contents(4097, 1));
     }
 
     #[test]

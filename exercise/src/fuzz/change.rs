@@ -27,7 +27,7 @@ pub fn change(bytes: &mut Vec<u8>, other: &[u8], choices: &mut Choices<'_>) {
 /// A part of so many bytes: its beginning and its end.
 fn part(length: usize, most: usize, choices: &mut Choices<'_>) -> (usize, usize) {
     let at = choices.below(length + 1);
-    let size = 1 + choices.below(most) >> choices.below(8);
+    let size = (1 + choices.below(most)) >> choices.below(8);
     (at, (at + size.max(1)).min(length))
 }
 

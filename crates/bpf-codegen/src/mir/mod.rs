@@ -149,6 +149,10 @@ pub enum MapRef {
     UnwindChunk,
     /// The chunks of the tables of files.
     UnwindChunks,
+    /// Files by device and inode: see [`plane::unwind`].
+    UnwindFiles,
+    /// Files that programs have met and that are not known.
+    UnwindUnknown,
     /// The rows of tables that each CPU remembers: see [`plane::unwind`].
     UnwindFound,
     /// The BPF ring buffer of one page in which programs ask for tables.

@@ -2,7 +2,8 @@
 //!
 //! The walk is one `bpf_loop`. A turn stores the address of a frame and finds that of its caller; between
 //! two turns everything is in the scratch slot, behind the frames, so the verifier checks one turn. The rule
-//! of an address is mostly among those that the CPU remembers; otherwise it is looked up in the tables.
+//! of an address is mostly among those that the CPU remembers; otherwise it is looked up in the tables. An address that no range
+//! has is looked up in the mappings of the process ([`mappings`]).
 //!
 //! Memory of the process is read by a window ([`super::window`]).
 //!
@@ -21,13 +22,14 @@
 //!
 //! ARCH(x86-64): a return address is below the canonical frame address; the registers of signal frames.
 
+mod mappings;
 mod returns;
 mod rows;
 
 use plane::unwind::{
     AMBIGUOUS, BP_AT_CFA, BP_MODE_SHIFT, BP_MODES, BP_SHIFT, FOUND, FOUND_ROW, FOUND_SHIFT, INCOMPLETE,
     KEY_FACTOR, KEY_SHIFT, KIND_SHIFT, KINDS, Kind, NO_TABLE, OFFSET_SHIFT, PAGE_SHIFT, PENDING, PROBES,
-    RANGE_DELTA, RANGE_END, RANGE_SHIFT, RANGE_TABLE, RANGES_END, SLOT, SLOTS, WANTED, WANTED_MAX,
+    RANGE_DELTA, RANGE_END, RANGE_SHIFT, RANGE_TABLE, RANGES_END, SLOT, SLOTS, VERSION, WANTED, WANTED_MAX,
     WANTED_SHIFT, WANTED_SIZE,
 };
 
@@ -65,8 +67,12 @@ const SPACE: u32 = 104;
 const INTERPRETER: u32 = 112;
 /// Bytes of an address of the process: 8, or 4.
 const WORD: u32 = 120;
+/// How often the kernel may still be asked for a mapping: one stack of many objects must not cost too much.
+const ASKS: u32 = 128;
+/// How often a table had been removed when the walk began.
+const REMOVED: u32 = 136;
 /// The window, which a function gets.
-const WINDOW: u32 = 128;
+const WINDOW: u32 = 144;
 
 /// Bytes of the state.
 pub(super) const STATE: u32 = WINDOW + WINDOW_SIZE;
@@ -77,6 +83,9 @@ const WHOLE: i64 = 0;
 const BROKEN: i64 = 1;
 /// A table is missing, which the consumer is asked for.
 const WANTING: i64 = 2;
+
+/// The most mappings that the kernel is asked for in one walk.
+const MOST_ASKS: i64 = 32;
 
 /// The end of a frame that is not known is above everything.
 const UNKNOWN_END: i64 = -1;
@@ -177,10 +186,30 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     probed_returns(b, frames, task, mm);
     let directory = b.map_value(MapRef::UnwindDirectory, 0);
     let found = b.call_global("dt_unwind_slot", &[Arg::Word(key)], find_slot);
-    let (slot, state) = (b.var(), b.copy(0));
+    let (slot, state, space) = (b.var(), b.copy(0), b.var());
     b.set(slot, directory);
+    let version = b.map_value(MapRef::UnwindDirectory, VERSION);
+    let removed = b.load(Size::B8, version, 0);
+    b.store(Size::B8, place, at(REMOVED), removed);
+    let most_asks = if offsets.mappings.is_some() { MOST_ASKS } else { 0 };
+    b.store(Size::B8, place, at(ASKS), most_asks);
     b.br(Jmp::Ne, found, 0, known);
-    b.store(Size::B8, place, at(STATUS), WANTING);
+    if offsets.mappings.is_some() {
+        let process = current_number(b, target, Numbered::Process);
+        b.call_global("dt_unwind_want", &[Arg::Word(key), Arg::Word(process)], want);
+        // Rows that were found without a slot are those of this program in this process.
+        let who = program(b, key, task, target);
+        b.set(space, who);
+        if let Some(offsets) = target.generation {
+            let execs = b.load(Size::B8, task, offsets.execs);
+            let mixed = b.mul(execs, KEY_FACTOR as i64);
+            let mixed = b.add(mixed, who);
+            b.set(space, mixed);
+        }
+    } else {
+        b.store(Size::B8, place, at(STATUS), WANTING);
+        b.set(space, key);
+    }
     b.jmp(walk);
     b.bind(known);
     let offset = b.and(found, i64::from((SLOTS - 1) * SLOT));
@@ -201,10 +230,13 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
         let runtime = b.load(Size::B8, range, 0);
         b.store(Size::B8, place, at(INTERPRETER), runtime);
     }
+    b.set(space, key);
     b.bind(walk);
-    let space = b.mul(state, KEY_FACTOR as i64);
-    let space = b.xor(space, key);
-    b.store(Size::B8, place, at(SPACE), space);
+    let removed = b.load(Size::B8, place, at(REMOVED));
+    let mixed = b.add(state, removed);
+    let mixed = b.mul(mixed, KEY_FACTOR as i64);
+    let mixed = b.xor(mixed, space);
+    b.store(Size::B8, place, at(SPACE), mixed);
     let (narrow, walked) = (b.label(), b.label());
     let word = b.load(Size::B8, place, at(WORD));
     b.br(Jmp::Ne, word, 8, narrow);
@@ -216,6 +248,10 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     // What was used has not changed meanwhile.
     let (changed, status) = (b.label(), b.load(Size::B8, place, at(STATUS)));
     b.br(Jmp::Eq, status, WANTING, stable);
+    let version = b.map_value(MapRef::UnwindDirectory, VERSION);
+    let (before, removed) = (b.load(Size::B8, place, at(REMOVED)), b.load(Size::B8, version, 0));
+    b.br(Jmp::Ne, before, removed, changed);
+    b.br(Jmp::Eq, found, 0, stable);
     let (again, later) = (b.load(Size::B8, slot, 0), b.load(Size::B8, slot, 8));
     b.br(Jmp::Ne, again, key, changed);
     b.br(Jmp::Eq, later, state, stable);
@@ -223,7 +259,8 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     b.store(Size::B8, place, at(STATUS), BROKEN);
     b.store(Size::B8, place, at(INTERPRETER), 0);
     b.bind(stable);
-    let (whole, status) = (b.label(), b.load(Size::B8, place, at(STATUS)));
+    let [whole, ask, settled] = [(); 3].map(|()| b.label());
+    let status = b.load(Size::B8, place, at(STATUS));
     b.br(Jmp::Eq, status, WHOLE, whole);
     let marked = b.label();
     let count = b.load(Size::B8, place, 0);
@@ -235,10 +272,15 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     b.update(Alu::Add, count, 1);
     b.store(Size::B8, place, 0, count);
     b.bind(marked);
-    b.br(Jmp::Ne, status, WANTING, whole);
+    b.br(Jmp::Eq, status, WANTING, ask);
+    b.bind(whole);
+    // What the kernel was asked for is asked of the consumer, too: its ranges are found faster.
+    let left = b.load(Size::B8, place, at(ASKS));
+    b.br(Jmp::Eq, left, most_asks, settled);
+    b.bind(ask);
     let process = current_number(b, target, Numbered::Process);
     b.call_global("dt_unwind_want", &[Arg::Word(key), Arg::Word(process)], want);
-    b.bind(whole);
+    b.bind(settled);
     if let (Some(area), Some(fs_base)) = (frames.calls, offsets.fs_base) {
         let runtime = b.load(Size::B8, place, at(INTERPRETER));
         b.br(Jmp::Eq, runtime, 0, done);
@@ -404,7 +446,8 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let length = b.load(Size::B8, place, at(LENGTH));
     let into = b.sub(target, start);
     b.br(Jmp::Lt, into, length, has_range);
-    look_up_range(b, frames, target, wanting);
+    let unlisted = b.label();
+    look_up_range(b, frames, target, unlisted);
     b.bind(has_range);
     let table = b.load(Size::B8, place, at(TABLE));
     b.br(Jmp::Eq, table, PENDING, wanting);
@@ -508,6 +551,19 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let saved = b.add(sp, offset);
     signal_frame(b, frames, frame, saved, broken);
 
+    b.bind(unlisted);
+    if let Some(mappings) = frames.offsets.mappings {
+        let (offsets, left) = (frames.offsets, b.load(Size::B8, place, at(ASKS)));
+        b.br(Jmp::Eq, left, 0, wanting);
+        let left = b.sub(left, 1);
+        b.store(Size::B8, place, at(ASKS), left);
+        let result = b.add(place, frames.state + START);
+        let args = [Arg::Memory(result, mappings::RESULT), Arg::Word(target)];
+        let known = b.call_global("dt_unwind_mapped", &args, |b| mappings::find(b, offsets, mappings));
+        b.br(Jmp::Ne, known, 0, has_range);
+        // What was stored of the mapping is of no use.
+        b.store(Size::B8, place, at(LENGTH), 0);
+    }
     b.bind(wanting);
     b.store(Size::B8, place, at(STATUS), WANTING);
     b.bind(by_frame_pointer);

@@ -12,7 +12,9 @@ use bpf_codegen::mir::Label;
 use bpf_codegen::mir::{Builder, MapRef, Size, V};
 use bpf_codegen::plan::{Needs, Options, Plan, VarPlan};
 use bpf_codegen::target::PreemptCount;
-use bpf_codegen::target::{DirectLoad, GenerationOffsets, Target, TaskOffsets, UnwindOffsets};
+use bpf_codegen::target::{
+    DirectLoad, GenerationOffsets, MappingOffsets, Target, TaskOffsets, UnwindOffsets,
+};
 use bpf_codegen::{Division, Layout, Session};
 use bpf_runtime::maps::Maps;
 use bpf_runtime::program::{ClauseUse, Compiled, ErrorProbe, ProgramSpec, compile};
@@ -157,6 +159,25 @@ pub fn unwind_offsets() -> Option<UnwindOffsets> {
         start_stack: offset("mm_struct.start_stack")?,
         arg_start: offset("mm_struct.arg_start")?,
         returns: None,
+        mappings: mapping_offsets(btf),
+    })
+}
+
+fn mapping_offsets(btf: &types::btf::Btf) -> Option<MappingOffsets> {
+    let offset = |member: &str| btf.field(member).map(|f| f.offset() as i16);
+    let modified = ["inode.i_mtime.tv_sec", "inode.__i_mtime.tv_sec", "inode.i_mtime_sec"];
+    Some(MappingOffsets {
+        start: offset("vm_area_struct.vm_start")?,
+        end: offset("vm_area_struct.vm_end")?,
+        page: offset("vm_area_struct.vm_pgoff")?,
+        file: offset("vm_area_struct.vm_file")?,
+        inode: offset("file.f_inode")?,
+        number: offset("inode.i_ino")?,
+        superblock: offset("inode.i_sb")?,
+        size: offset("inode.i_size")?,
+        modified: modified.into_iter().find_map(offset)?,
+        device: offset("super_block.s_dev")?,
+        vdso: offset("mm_struct.context.vdso")?,
     })
 }
 

@@ -23,6 +23,7 @@ tests! {
     a_stack_in_a_catch_block_is_whole
     stacks_of_python_are_those_of_a_debugger
     a_process_that_is_seen_is_incomplete_until_its_tables_are_there
+    processes_that_end_at_once_have_whole_stacks_when_their_file_is_known
     without_tables_stacks_are_walked_by_frame_pointers
     code_without_a_description_is_walked_by_frame_pointers
     stacks_below_probed_returns_have_the_true_addresses
@@ -315,6 +316,50 @@ fn a_process_that_is_seen_is_incomplete_until_its_tables_are_there() -> Verdict 
         })
         .collect();
     assert!(all.is_sorted(), "{text}");
+    Pass
+}
+
+/// It ends after three system calls, before anybody could look at it.
+const SHORT: &str = r#"
+#include <sys/syscall.h>
+#include <unistd.h>
+#define OUT __attribute__((noinline, noclone))
+OUT long inner(long n) { long sum = 0; for (long i = 0; i < n; i++) sum += syscall(SYS_getpgid, 0); return sum; }
+OUT long outer(long n) { return inner(n) + 1; }
+int main(void) { return outer(3) == 0; }
+"#;
+
+fn processes_that_end_at_once_have_whole_stacks_when_their_file_is_known() -> Verdict {
+    const PROCESSES: usize = 100;
+    let built = no_types().map_or_else(|| Programs::new("short", ("cc", SHORT), &FLAGS), Err);
+    let (dir, program) = compiled!(built);
+    let (rows, known) = (dir.path().join("rows"), dir.path().join("known"));
+    let loops = format!(
+        "while [ ! -e '{}' ]; do '{program}'; done; for i in $(seq {PROCESSES}); do '{program}'; done",
+        known.display()
+    );
+    let command = dir.path().join("loop.sh");
+    std::fs::write(&command, loops).unwrap();
+    let command = format!("sh {}", command.display());
+    let script = "syscall::getpgid:entry /execname == \"short\"/ { printf(\"=\\n\"); ustack(); }";
+    let tracer = start(&["-qo", rows.to_str().unwrap(), "-c", &command, "-n", script]);
+    let read = || std::fs::read_to_string(&rows).unwrap_or_default();
+    let is_whole = |stack: &&str| {
+        let frames = ["`inner+", "`outer+", "`main+", "`_start+"];
+        frames.iter().all(|frame| stack.contains(frame)) && !stack.contains("[incomplete]")
+    };
+    eventually("nine whole stacks", LIMIT, || match read().split("=\n").filter(is_whole).count() {
+        9.. => Ok(()),
+        count => Err(format!("{count} in {}", read())),
+    });
+    std::fs::write(&known, "").unwrap();
+    finish(tracer).code(0);
+    let text = read();
+    let all: Vec<&str> = text.split("=\n").skip(1).collect();
+    assert_eq!(all.len() % 3, 0, "{}", all.len());
+    let last = &all[all.len() - 3 * PROCESSES..];
+    let missing: Vec<&&str> = last.iter().filter(|stack| !is_whole(stack)).collect();
+    assert!(missing.is_empty(), "{} of {}: {}", missing.len(), last.len(), missing[0]);
     Pass
 }
 

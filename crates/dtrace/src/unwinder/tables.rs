@@ -17,13 +17,14 @@ use std::time::{Duration, Instant};
 use bpf_runtime::maps::unwind_chunk;
 use bpf_sys::{Map, Mmap};
 use plane::unwind::{
-    AMBIGUOUS, CHUNK_SHIFT, CHUNK_WORDS, CHUNKS, Directory, FIRST_RANGE, NO_TABLE, PENDING, RANGES_END,
-    RANGES_MAX, Range, key,
+    AMBIGUOUS, CHUNK_SHIFT, CHUNK_WORDS, CHUNKS, Directory, FIRST_RANGE, FileRecord, Load, MAX_LOADS,
+    NO_TABLE, PAGE, PENDING, RANGES_END, RANGES_MAX, Range, UnknownFile, contents, key,
 };
 use proc::watcher::SharedWatcher;
-use symbols::{CodeSource, FrameRequest, FrameTable, MappedCode, Processes};
+use symbols::{CodeLoad, CodeSource, FrameRequest, FrameTable, MappedCode, Processes};
 use unwind::Place;
 
+use super::file_map::{FileMap, FileMaps};
 use super::memory::Free;
 
 /// The interval at which processes that have ended are looked for.
@@ -52,6 +53,10 @@ struct File {
     loaded: Option<Loaded>,
     /// It has none, and needs not to be read again until then.
     none_until: Option<Instant>,
+    /// It has no table, and never will.
+    has_none: bool,
+    /// What its contents were when the table was made ([`plane::unwind::contents`]).
+    contents: Option<u64>,
     /// When it was last asked for, in requests.
     used: u64,
 }
@@ -88,6 +93,8 @@ pub(super) struct Tables {
     /// The most chunks.
     most: usize,
     files: HashMap<CodeSource, File>,
+    /// Those that programs find by their inodes.
+    inodes: FileMap<CodeSource>,
     waiting: HashMap<CodeSource, Waiting>,
     spaces: HashMap<u64, Space>,
     /// Counts requests.
@@ -103,7 +110,13 @@ fn key_of(pid: u32) -> Option<u64> {
 
 impl Tables {
     /// Nothing yet, with at most `limit` bytes of chunks.
-    pub(super) fn new(processes: Processes, directory: Mmap, chunks: Arc<Map>, limit: u64) -> Tables {
+    pub(super) fn new(
+        processes: Processes,
+        directory: Mmap,
+        chunks: Arc<Map>,
+        maps: FileMaps,
+        limit: u64,
+    ) -> Tables {
         Tables {
             processes,
             directory,
@@ -112,6 +125,7 @@ impl Tables {
             chunks: Vec::new(),
             most: (limit >> (CHUNK_SHIFT + 3)).clamp(1, u64::from(CHUNKS)) as usize,
             files: HashMap::new(),
+            inodes: FileMap::new(maps),
             waiting: HashMap::new(),
             spaces: HashMap::new(),
             clock: 0,
@@ -220,16 +234,19 @@ impl Tables {
     pub(super) fn settle(&mut self, source: CodeSource, table: Option<Option<FrameTable>>) -> Vec<u64> {
         let used = self.waiting.remove(&source).map_or(self.clock, |waiting| waiting.clock);
         if self.files.get(&source).is_some_and(|file| file.loaded.is_some()) {
+            self.publish_file(source);
             return Vec::new();
         }
-        let mut file = File { loaded: None, none_until: None, used };
+        let contents = self.contents(source);
+        let mut file = File { loaded: None, none_until: None, has_none: false, contents, used };
         match table {
             // Perhaps it can be read later.
             None => file.none_until = Some(Instant::now() + SWEEP),
-            Some(None) => file.none_until = Some(Instant::now() + 360 * SWEEP),
+            Some(None) => (file.none_until, file.has_none) = (Some(Instant::now() + 360 * SWEEP), true),
             Some(Some(table)) => file.loaded = self.place(table, used),
         }
         self.files.insert(source, file);
+        self.publish_file(source);
         let users = self.users(source);
         users.into_iter().filter(|key| self.publish(*key)).collect()
     }
@@ -316,6 +333,10 @@ impl Tables {
             return false;
         };
         let Some(loaded) = self.files.remove(&source).and_then(|file| file.loaded) else { return false };
+        if self.inodes.remove(source) {
+            // What was found without a range, and remembered.
+            self.directory().removed();
+        }
         let users = self.users(source);
         // Programs do not find the table any more, and a walk that has found it sees that.
         users.into_iter().for_each(|key| {
@@ -323,6 +344,87 @@ impl Tables {
         });
         self.give(&loaded.places);
         true
+    }
+
+    /// What tells the contents of a file from others.
+    fn contents(&self, source: CodeSource) -> Option<u64> {
+        match source {
+            CodeSource::File(id) => {
+                let (size, (modified, _)) = self.processes.mapped_file(id)?.version()?;
+                Some(contents(size, modified))
+            }
+            CodeSource::Vdso => Some(0),
+            CodeSource::Vdso32(_) | CodeSource::Anonymous => None,
+        }
+    }
+
+    /// Finds out which files programs have met: what a process has mapped, or had, if it has ended.
+    pub(super) fn identify_files(&mut self) {
+        let now = Instant::now();
+        for asked in self.inodes.unknown(now) {
+            self.clock += 1;
+            let Some((source, bytes)) = self.source_of(&asked) else {
+                self.inodes.not_found(&asked, now);
+                continue;
+            };
+            self.inodes.found(&asked, source);
+            self.wait_for(&MappedCode { start: 0, end: bytes, offset: 0, source });
+            if !self.waiting.contains_key(&source) {
+                self.publish_file(source);
+            }
+        }
+    }
+
+    /// The file that a program has met, and its size.
+    fn source_of(&mut self, asked: &UnknownFile) -> Option<(CodeSource, u64)> {
+        if (asked.device, asked.inode) == ((0, 0), 0) {
+            return Some((CodeSource::Vdso, 0));
+        }
+        let id = self.processes.file_at(asked.process, asked.start)?;
+        let file = self.processes.mapped_file(id)?;
+        // The process may have another one there by now. (A device may be that of an overlay; its inodes are those of its layers.)
+        let (size, _) = file.version().filter(|_| file.inode == asked.inode)?;
+        Some((CodeSource::File(id), size))
+    }
+
+    /// When it can be asked again for a file that was not found.
+    pub(super) fn next_asked(&self) -> Option<Instant> {
+        self.inodes.next()
+    }
+
+    /// Tells programs that meet a file what it has, if they have asked for it.
+    fn publish_file(&mut self, source: CodeSource) {
+        if !self.inodes.is_asked(source) {
+            return;
+        }
+        let now = Instant::now();
+        match self.record(source) {
+            Some(record) if self.inodes.publish(source, &record) => {}
+            _ => self.inodes.postpone(source, now),
+        }
+    }
+
+    /// What programs are told. `None`: there is nothing yet, or the file was written anew since its table was made.
+    fn record(&self, source: CodeSource) -> Option<FileRecord> {
+        let file = self.files.get(&source)?;
+        let contents = file.contents.filter(|contents| self.contents(source) == Some(*contents))?;
+        let Some(loaded) = &file.loaded else {
+            return file.has_none.then(|| FileRecord { table: NO_TABLE, contents, ..FileRecord::default() });
+        };
+        let first = loaded.places.first()?;
+        let load = |load: &CodeLoad| {
+            let offset = load.offset & !(PAGE - 1);
+            let bytes = load.size.saturating_add(load.offset - offset);
+            Load { offset, bytes, moved: load.addr.wrapping_sub(load.offset) }
+        };
+        let loads: Vec<Load> = loaded.file.loads.iter().map(load).collect();
+        // A file with more is found when its processes are looked at.
+        (loads.len() <= MAX_LOADS as usize).then(|| FileRecord {
+            table: u64::from(first.word) | u64::from(loaded.pages) << 32,
+            base: loaded.base,
+            contents,
+            loads,
+        })
     }
 
     /// Writes the ranges of an address space. True if they are others.

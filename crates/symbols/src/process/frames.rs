@@ -8,7 +8,7 @@ use proc::maps::{Backing, Mapping};
 use unwind::Table;
 
 use super::ask::MALFORMED;
-use super::{END_OF_32_BIT, Processes};
+use super::{END_OF_32_BIT, Place, Processes};
 use crate::frames::FrameTable;
 use crate::object::Lookup;
 use crate::wire::{Request, Response};
@@ -62,6 +62,15 @@ impl Processes {
             Some(MappedCode { start: m.start, end: m.end, offset, source })
         });
         Ok(code.collect())
+    }
+
+    /// The file that a process has mapped at an address, or had, if it has ended.
+    pub fn file_at(&mut self, pid: u32, addr: u64) -> Option<FileId> {
+        self.begin_batch();
+        match self.place_of(pid, 0, addr)? {
+            Place::File(id, _) => Some(id),
+            Place::Zeros(..) | Place::Vdso(_) | Place::Anonymous => None,
+        }
     }
 
     /// Reads the vdso of a process of 32 bits: this process has none of those.

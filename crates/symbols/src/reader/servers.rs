@@ -339,6 +339,26 @@ mod tests {
         testing::elf::Elf { build_id: Some(BUILD_ID.into()), ..Default::default() }.bytes()
     }
 
+    #[test]
+    fn clients_with_different_servers_do_not_see_each_others() {
+        let mut all = AllServers::default();
+        let second = Duration::from_secs(1);
+        let of = |all: &mut AllServers| all.current().map(|s| (s.urls.clone(), s.wait));
+        for _ in 0..2 {
+            all.choose("http://one https://two", second);
+            let urls = vec!["http://one".to_owned(), "https://two".into()];
+            assert_eq!(of(&mut all), Some((urls, second * 3 / 4)));
+            all.choose("", second);
+            assert_eq!(of(&mut all), None);
+            all.choose("http://three", 2 * second);
+            assert_eq!(of(&mut all), Some((vec!["http://three".into()], second * 3 / 2)));
+        }
+        for n in 0..2 * MAX_LISTS {
+            all.choose(&format!("http://{n}"), second);
+            assert!(all.current().is_some() && all.lists.len() <= MAX_LISTS);
+        }
+    }
+
     fn names(dir: &Path) -> Vec<String> {
         let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
         let mut all: Vec<String> = fs::read_dir(dir).unwrap().map(name).collect();

@@ -1,0 +1,160 @@
+//! Finds what is mapped at an address where the consumer has not said it: the kernel tells the mapping, and the
+//! file is found by its inode ([`plane::unwind`] says when and why).
+//!
+//! The kernel calls a function with the mapping while it holds the lock of the address space. That function copies
+//! numbers; all else is done behind it.
+
+use plane::unwind::{
+    FILE_BASE, FILE_CONTENTS, FILE_INODE, FILE_LOAD, FILE_LOADS, KEY_FACTOR, MAX_LOADS, NO_TABLE,
+};
+
+use crate::mir::{Builder, Helper, Jmp, MapRef, Size};
+use crate::target::{MappingOffsets, UnwindOffsets};
+
+/// Offsets in the result: start, length, table, delta of a range.
+const LENGTH: i16 = 8;
+const TABLE: i16 = 16;
+const DELTA: i16 = 24;
+/// Bytes of the result.
+pub(super) const RESULT: u32 = 32;
+
+/// Offsets in what is copied of a mapping. The first two words are the key of its file.
+const DEVICE: i16 = 0;
+const INODE: i16 = FILE_INODE as i16;
+const START: i16 = 16;
+const END: i16 = 24;
+const OFFSET: i16 = 32;
+const CONTENTS: i16 = 40;
+/// [`NONE`], [`FILE`] or [`ANONYMOUS`].
+const WHAT: i16 = 48;
+/// Where the vdso begins, which the kernel maps without a file.
+const VDSO: i16 = 56;
+/// Bytes of all of it.
+const COPY: u32 = 64;
+
+/// Nothing is mapped.
+const NONE: i64 = 0;
+/// A file.
+const FILE: i64 = 1;
+/// Memory without a file.
+const ANONYMOUS: i64 = 2;
+
+/// The body of a function of a result and an address. 1 if the range of the address is in the result. 0 if it is not known; then
+/// the consumer is asked for the file.
+pub(super) fn find(b: &mut Builder, offsets: UnwindOffsets, mappings: MappingOffsets) {
+    let (result, target) = (b.param(0), b.param(1));
+    let [none, anonymous, unknown, found] = [(); 4].map(|()| b.label());
+    let copy = b.stack(COPY);
+    for at in (0..VDSO).step_by(8) {
+        b.slot_store(Size::B8, copy, at, NONE);
+    }
+    let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
+    let mm = b.load(Size::B8, task, offsets.mm);
+    let vdso = b.load(Size::B8, mm, mappings.vdso);
+    b.slot_store(Size::B8, copy, VDSO, vdso);
+    let callback = b.sub_addr("dt_unwind_mapping", 3, |b| copy_mapping(b, mappings));
+    let (to, flags) = (b.slot_addr(copy, 0), b.imm(0));
+    let failed = b.call(Helper::FIND_VMA, &[task, target, callback, to, flags]);
+    b.br(Jmp::Ne, failed, 0, none);
+    let start = b.slot_load(Size::B8, copy, START);
+    let end = b.slot_load(Size::B8, copy, END);
+    let length = b.sub(end, start);
+    b.store(Size::B8, result, 0, start);
+    b.store(Size::B8, result, LENGTH, length);
+    b.store(Size::B8, result, TABLE, NO_TABLE as i64);
+    b.store(Size::B8, result, DELTA, 0);
+    let what = b.slot_load(Size::B8, copy, WHAT);
+    b.br(Jmp::Eq, what, ANONYMOUS, anonymous);
+    b.br(Jmp::Ne, what, FILE, none);
+    let (map, key) = (b.map(MapRef::UnwindFiles), b.slot_addr(copy, 0));
+    let file = b.call(Helper::MAP_LOOKUP_ELEM, &[map, key]);
+    b.br(Jmp::Eq, file, 0, unknown);
+    let known = b.load(Size::B8, file, FILE_CONTENTS as i16);
+    let now = b.slot_load(Size::B8, copy, CONTENTS);
+    b.br(Jmp::Ne, known, now, unknown);
+    let table = b.load(Size::B8, file, 0);
+    b.br(Jmp::Eq, table, NO_TABLE as i64, anonymous);
+    b.store(Size::B8, result, TABLE, table);
+    let offset = b.slot_load(Size::B8, copy, OFFSET);
+    let moved = b.var();
+    for load in 0..MAX_LOADS {
+        let at = |word: u32| (FILE_LOADS + load * FILE_LOAD + 8 * word) as i16;
+        let next = b.label();
+        let first = b.load(Size::B8, file, at(0));
+        let bytes = b.load(Size::B8, file, at(1));
+        let into = b.sub(offset, first);
+        b.br(Jmp::Ge, into, bytes, next);
+        let value = b.load(Size::B8, file, at(2));
+        b.set(moved, value);
+        b.jmp(found);
+        b.bind(next);
+    }
+    // The process has mapped it in a way of its own.
+    b.store(Size::B8, result, TABLE, NO_TABLE as i64);
+    b.bind(anonymous);
+    b.exit(1);
+
+    b.bind(found);
+    let base = b.load(Size::B8, file, FILE_BASE as i16);
+    let address = b.add(offset, moved);
+    let delta = b.sub(address, start);
+    let delta = b.sub(delta, base);
+    b.store(Size::B8, result, DELTA, delta);
+    b.exit(1);
+
+    b.bind(unknown);
+    const UNLESS_THERE: i64 = 1;
+    const FORCE_WAKEUP: i64 = 2;
+    let both = b.call(Helper::GET_CURRENT_PID_TGID, &[]);
+    let process = b.shr(both, 32);
+    let asked = b.stack(16);
+    b.slot_store(Size::B8, asked, 0, process);
+    b.slot_store(Size::B8, asked, 8, start);
+    let (map, key, value) = (b.map(MapRef::UnwindUnknown), b.slot_addr(copy, 0), b.slot_addr(asked, 0));
+    let flags = b.imm(UNLESS_THERE);
+    let failed = b.call(Helper::MAP_UPDATE_ELEM, &[map, key, value, flags]);
+    // It is asked for, or too many are.
+    b.br(Jmp::Ne, failed, 0, none);
+    let (map, data) = (b.map(MapRef::UnwindRequests), b.slot_addr(asked, 0));
+    let (size, flags) = (b.imm(8), b.imm(FORCE_WAKEUP));
+    b.call(Helper::RINGBUF_OUTPUT, &[map, data, size, flags]);
+    b.bind(none);
+    b.exit(0);
+}
+
+/// The function that the kernel calls: of a task, a mapping, and where to copy it to.
+fn copy_mapping(b: &mut Builder, of: MappingOffsets) {
+    let (mapping, to) = (b.param(1), b.param(2));
+    let [anonymous, vdso] = [(); 2].map(|()| b.label());
+    let start = b.load(Size::B8, mapping, of.start);
+    b.store(Size::B8, to, START, start);
+    let end = b.load(Size::B8, mapping, of.end);
+    b.store(Size::B8, to, END, end);
+    let file = b.load(Size::B8, mapping, of.file);
+    b.br(Jmp::Eq, file, 0, anonymous);
+    let page = b.load(Size::B8, mapping, of.page);
+    let offset = b.shl(page, 12);
+    b.store(Size::B8, to, OFFSET, offset);
+    let inode = b.load(Size::B8, file, of.inode);
+    let number = b.load(Size::B8, inode, of.number);
+    b.store(Size::B8, to, INODE, number);
+    let size = b.load(Size::B8, inode, of.size);
+    let modified = b.load(Size::B8, inode, of.modified);
+    let contents = b.mul(size, KEY_FACTOR as i64);
+    let contents = b.add(contents, modified);
+    b.store(Size::B8, to, CONTENTS, contents);
+    let superblock = b.load(Size::B8, inode, of.superblock);
+    let device = b.load(Size::B4, superblock, of.device);
+    b.store(Size::B8, to, DEVICE, device);
+    b.store(Size::B8, to, WHAT, FILE);
+    b.exit(0);
+    b.bind(anonymous);
+    let known = b.load(Size::B8, to, VDSO);
+    b.br(Jmp::Eq, known, start, vdso);
+    b.store(Size::B8, to, WHAT, ANONYMOUS);
+    b.exit(0);
+    b.bind(vdso);
+    // Its key has no device and no inode, and all processes of 64 bits have the same one.
+    b.store(Size::B8, to, WHAT, FILE);
+    b.exit(0);
+}

@@ -1,0 +1,116 @@
+//! The files that programs know by their inodes ([`plane::unwind`]), and those that they have met and do not know.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bpf_sys::{Map, Update};
+use plane::unwind::{FILE_KEY, FileRecord, UnknownFile, file_key};
+
+/// After this time programs ask again for a file that was not found.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The most inodes that are remembered of a file: an overlay's file may have several.
+const MAX_INODES: usize = 8;
+
+/// The key of a file.
+pub(super) type Inode = [u8; FILE_KEY as usize];
+
+/// The maps that programs use.
+#[derive(Clone)]
+pub(super) struct FileMaps {
+    pub(super) known: Arc<Map>,
+    pub(super) unknown: Arc<Map>,
+}
+
+/// The files of the maps, by what the consumer knows them by.
+pub(super) struct FileMap<K> {
+    maps: FileMaps,
+    inodes: HashMap<K, Vec<Inode>>,
+    /// Files that are being looked for, and until when they are not looked for again.
+    looked_for: HashMap<Inode, Option<Instant>>,
+}
+
+impl<K: Copy + Eq + Hash> FileMap<K> {
+    pub(super) fn new(maps: FileMaps) -> FileMap<K> {
+        FileMap { maps, inodes: HashMap::new(), looked_for: HashMap::new() }
+    }
+
+    /// The files that programs ask for and that nobody looks for yet. Asks of before are forgotten when it is time to ask again.
+    pub(super) fn unknown(&mut self, now: Instant) -> Vec<UnknownFile> {
+        let maps = &self.maps;
+        self.looked_for.retain(|inode, until| {
+            let is_due = until.is_some_and(|until| until <= now);
+            if is_due {
+                let _ = maps.unknown.delete(inode);
+            }
+            !is_due
+        });
+        let all = self.maps.unknown.entries().unwrap_or_default();
+        let asked = all.iter().filter_map(|(key, value)| UnknownFile::decode(key, value));
+        asked.filter(|asked| !self.looked_for.contains_key(&file_key(asked.device, asked.inode))).collect()
+    }
+
+    /// When a file may be asked for again, if one may.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.looked_for.values().flatten().min().copied()
+    }
+
+    /// This file was asked for.
+    pub(super) fn found(&mut self, asked: &UnknownFile, source: K) {
+        let inode = file_key(asked.device, asked.inode);
+        let inodes = self.inodes.entry(source).or_default();
+        if !inodes.contains(&inode) {
+            if inodes.len() >= MAX_INODES {
+                let oldest = inodes.remove(0);
+                let _ = self.maps.known.delete(&oldest);
+            }
+            inodes.push(inode);
+        }
+        self.looked_for.insert(inode, None);
+    }
+
+    /// Nobody knows this file, or it cannot be given to programs.
+    pub(super) fn not_found(&mut self, asked: &UnknownFile, now: Instant) {
+        self.looked_for.insert(file_key(asked.device, asked.inode), Some(now + AGAIN));
+    }
+
+    /// True if programs have asked for a file.
+    pub(super) fn is_asked(&self, source: K) -> bool {
+        self.inodes.contains_key(&source)
+    }
+
+    /// Tells programs what a file has. False if there is no space for it.
+    pub(super) fn publish(&mut self, source: K, record: &FileRecord) -> bool {
+        let value = record.bytes();
+        self.inodes.get(&source).into_iter().flatten().all(|inode| {
+            let is_known = self.maps.known.update(inode, &value, Update::Any).is_ok();
+            if is_known {
+                let _ = self.maps.unknown.delete(inode);
+                self.looked_for.remove(inode);
+            }
+            is_known
+        })
+    }
+
+    /// A file has nothing that programs could be told, for now.
+    pub(super) fn postpone(&mut self, source: K, now: Instant) {
+        for inode in self.inodes.get(&source).into_iter().flatten() {
+            if let Some(until) = self.looked_for.get_mut(inode) {
+                *until = Some(now + AGAIN);
+            }
+        }
+    }
+
+    /// Programs do not find a file any more. True if they could.
+    pub(super) fn remove(&mut self, source: K) -> bool {
+        let Some(inodes) = self.inodes.remove(&source) else { return false };
+        for inode in &inodes {
+            let _ = self.maps.known.delete(inode);
+            let _ = self.maps.unknown.delete(inode);
+            self.looked_for.remove(inode);
+        }
+        true
+    }
+}
