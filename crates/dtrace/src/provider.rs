@@ -25,4 +25,5 @@ pub use providers::{
     ProbeList, ProbeSource, ProbesChanged, Provider, ProviderProbes, Registry, Returns, Role, Unit,
     UnloadedModules, method,
 };
+pub use symbols::Readers;
 pub use types;

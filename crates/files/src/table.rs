@@ -90,6 +90,11 @@ impl File {
         self.handle.as_ref()
     }
 
+    /// The device that its status names, while it has a handle.
+    pub fn device(&self) -> Option<(u32, u32)> {
+        self.handle.as_ref().and_then(|fd| sys::stat(fd.as_fd(), false).ok()).map(|stat| stat.dev)
+    }
+
     /// Its size and the time of its modification, which tell whether it was written anew: as they are, or as they were when its
     /// handle was closed.
     pub fn version(&self) -> Option<(u64, (i64, u32))> {
@@ -293,6 +298,20 @@ impl Files {
         let id = self.note(file, root, handle);
         self.by_real.insert(real, id);
         id
+    }
+
+    /// True if a file that is below no overlay is this one. What a mount shows of devices and inodes is not enough: a
+    /// process may have made it.
+    pub fn is_real(&self, id: FileId, real: RealInode) -> bool {
+        let known = self.get(id).filter(|file| file.handle.is_some());
+        known.is_some_and(|file| file.device() == Some(real.dev) && file.inode == real.inode)
+    }
+
+    /// The file that a process was seen to have mapped, below overlays.
+    pub fn of_real(&self, real: RealInode) -> Option<FileId> {
+        let id = self.by_real.get(&real).copied()?;
+        // A handle keeps the inode from being used again.
+        self.get(id).is_some_and(|file| file.handle.is_some()).then_some(id)
     }
 
     /// The file of a line of an address map. A handle comes with the file's first occurrence.

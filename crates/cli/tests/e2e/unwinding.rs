@@ -333,6 +333,10 @@ fn processes_that_end_at_once_have_whole_stacks_when_their_file_is_known() -> Ve
     const PROCESSES: usize = 100;
     let built = no_types().map_or_else(|| Programs::new("short", ("cc", SHORT), &FLAGS), Err);
     let (dir, program) = compiled!(built);
+    let system = Command::new("stat").args(["-f", "-c", "%T"]).arg(dir.path()).output();
+    if system.is_ok_and(|o| o.stdout.starts_with(b"overlay")) {
+        return Skip("a file of an overlay is known when a process that runs it was looked at".into());
+    }
     let (rows, known) = (dir.path().join("rows"), dir.path().join("known"));
     let loops = format!(
         "while [ ! -e '{}' ]; do '{program}'; done; for i in $(seq {PROCESSES}); do '{program}'; done",
@@ -341,7 +345,7 @@ fn processes_that_end_at_once_have_whole_stacks_when_their_file_is_known() -> Ve
     let command = dir.path().join("loop.sh");
     std::fs::write(&command, loops).unwrap();
     let command = format!("sh {}", command.display());
-    let script = "syscall::getpgid:entry /execname == \"short\"/ { printf(\"=\\n\"); ustack(); }";
+    let script = "syscall::getpgid:entry /execname == \"program\"/ { printf(\"=\\n\"); ustack(); }";
     let tracer = start(&["-qo", rows.to_str().unwrap(), "-c", &command, "-n", script]);
     let read = || std::fs::read_to_string(&rows).unwrap_or_default();
     let is_whole = |stack: &&str| {

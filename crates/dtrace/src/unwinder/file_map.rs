@@ -81,6 +81,11 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
         self.inodes.contains_key(&source)
     }
 
+    /// The files that programs have asked for.
+    pub(super) fn sources(&self) -> impl Iterator<Item = K> {
+        self.inodes.keys().copied()
+    }
+
     /// Tells programs what a file has. False if there is no space for it.
     pub(super) fn publish(&mut self, source: K, record: &FileRecord) -> bool {
         let value = record.bytes();

@@ -380,10 +380,15 @@ impl Tables {
         if (asked.device, asked.inode) == ((0, 0), 0) {
             return Some((CodeSource::Vdso, 0));
         }
-        let id = self.processes.file_at(asked.process, asked.start)?;
-        let file = self.processes.mapped_file(id)?;
-        // The process may have another one there by now. (A device may be that of an overlay; its inodes are those of its layers.)
-        let (size, _) = file.version().filter(|_| file.inode == asked.inode)?;
+        let id = match self.processes.of_real(asked.device, asked.inode) {
+            Some(id) => id,
+            // The process may have another one there by now, or one that looks like it.
+            None => {
+                let id = self.processes.file_at(asked.process, asked.start)?;
+                self.processes.is_real(id, asked.device, asked.inode).then_some(id)?
+            }
+        };
+        let (size, _) = self.processes.mapped_file(id)?.version()?;
         Some((CodeSource::File(id), size))
     }
 
@@ -397,11 +402,20 @@ impl Tables {
         if !self.inodes.is_asked(source) {
             return;
         }
-        let now = Instant::now();
-        match self.record(source) {
-            Some(record) if self.inodes.publish(source, &record) => {}
-            _ => self.inodes.postpone(source, now),
+        let is_known = self.record(source).is_some_and(|record| {
+            self.inodes.publish(source, &record)
+                || self.remove_oldest(source) && self.inodes.publish(source, &record)
+        });
+        if !is_known {
+            self.inodes.postpone(source, Instant::now());
         }
+    }
+
+    /// Programs do not find the file any more that was asked for least recently, but for one. They ask for it again.
+    fn remove_oldest(&mut self, but: CodeSource) -> bool {
+        let used = |source: &CodeSource| self.files.get(source).map_or(0, |file| file.used);
+        let oldest = self.inodes.sources().filter(|source| *source != but).min_by_key(used);
+        oldest.is_some_and(|source| self.inodes.remove(source))
     }
 
     /// What programs are told. `None`: there is nothing yet, or the file was written anew since its table was made.

@@ -307,3 +307,19 @@ fn numbers_of_the_watcher_are_forgotten_when_there_are_many() {
     files.keep_watched(&HashSet::new());
     assert_eq!(files.watched.len(), 2);
 }
+
+#[test]
+fn a_file_is_the_one_that_the_kernel_names_by_device_and_inode_and_no_other() {
+    let mut files = table();
+    let file = Temporary::new("real");
+    let id = files.note_watched(&file.watched(1, &[1; 20]));
+    let dev = std::fs::metadata(&file.0).unwrap().st_dev();
+    let dev = (libc::major(dev), libc::minor(dev));
+    let real = |dev, inode| RealInode { dev, inode };
+    assert!(files.is_real(id, real(dev, file.inode())));
+    assert!(!files.is_real(id, real(dev, file.inode() + 1)));
+    // Another file system may have the same number.
+    assert!(!files.is_real(id, real((dev.0, dev.1 + 1), file.inode())));
+    files.close(id);
+    assert!(!files.is_real(id, real(dev, file.inode())));
+}

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::os::unix::fs::FileExt;
 
 use files::FileId;
+use files::real::RealInode;
 use proc::maps::{Backing, Mapping};
 use unwind::Table;
 
@@ -71,6 +72,16 @@ impl Processes {
             Place::File(id, _) => Some(id),
             Place::Zeros(..) | Place::Vdso(_) | Place::Anonymous => None,
         }
+    }
+
+    /// The file with this device and inode, as the kernel knows it, if a process was seen to have it mapped.
+    pub fn of_real(&self, dev: (u32, u32), inode: u64) -> Option<FileId> {
+        self.objects.files().of_real(RealInode { dev, inode })
+    }
+
+    /// True if a file is that with this device and inode, as the kernel knows it.
+    pub fn is_real(&self, file: FileId, dev: (u32, u32), inode: u64) -> bool {
+        self.objects.files().is_real(file, RealInode { dev, inode })
     }
 
     /// Reads the vdso of a process of 32 bits: this process has none of those.
