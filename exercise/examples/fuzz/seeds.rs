@@ -165,7 +165,7 @@ pub(crate) fn of(target: &str, root: &Path, programs: &Programs) -> Vec<Case> {
             with(b"node", [dwarf, ctf, btf, vec![kernel]].concat())
         }
         "lines" => of_each(&[".debug_info", ".debug_abbrev", ".debug_str", ".debug_line", ".debug_rnglists"]),
-        "answers" => elfs.iter().flat_map(answers).collect(),
+        "answers" => elfs.iter().flat_map(|elf| answers(elf)).collect(),
         "perfmap" => single([made::perf_map()]),
         "debugfiles" => {
             let unit = programs.split_unit();
@@ -204,9 +204,9 @@ pub(crate) fn of(target: &str, root: &Path, programs: &Programs) -> Vec<Case> {
 }
 
 /// What a reader answers about a file.
-fn answers(elf: &Vec<u8>) -> Vec<Case> {
+fn answers(elf: &[u8]) -> Vec<Case> {
     const MEMORY: u64 = 16 << 20;
-    let functions = functions_of_bytes(elf.clone(), &FunctionQuery::names(Select::All), MEMORY);
+    let functions = functions_of_bytes(elf.to_vec(), &FunctionQuery::names(Select::All), MEMORY);
     let files = Files { own: elf, debug: b"", supplement: b"", split: b"" };
     let queries = ["node", "color"].map(|name| TypesQuery::Name(NameKind::Struct, name.into()));
     let facts = file_facts(&files, MEMORY, &[0x1000, 0x1200, 0x300], &queries);

@@ -67,7 +67,7 @@ fn once(bytes: &mut Vec<u8>, other: &[u8], choices: &mut Choices<'_>) {
             let (start, end) = part(length, 64, choices);
             let copy = bytes.get(start..end).unwrap_or_default();
             let times = 1 << choices.below(14);
-            let many = copy.repeat((times).min(LONGEST / copy.len().max(1)));
+            let many = copy.repeat(times.min(LONGEST / copy.len().max(1)));
             bytes.splice(end..end, many);
         }
         10 if choices.one_in(4) => bytes.truncate(choices.below(length + 1)),

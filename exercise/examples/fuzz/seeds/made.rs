@@ -162,7 +162,7 @@ pub(super) fn python() -> Vec<u8> {
 
 pub(super) fn kernel_symbols() -> Vec<u8> {
     let line = |n: u64| {
-        let module = if n % 3 == 0 { "\t[ext4]" } else { "" };
+        let module = if n.is_multiple_of(3) { "\t[ext4]" } else { "" };
         format!(
             "{:016x} {} symbol_{n}{module}\n",
             0xffff_ffff_8100_0000 + 64 * n,
