@@ -8,10 +8,5 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(found) = find(&bytes) else { return };
     assert!(found.events.len() <= bytes.len());
     let mut reader = Reader::new(&found.events[..]);
-    loop {
-        match reader.next_event() {
-            Ok(Some(_)) | Err(ReadError::Malformed { .. }) => {}
-            Ok(None) | Err(_) => break,
-        }
-    }
+    while let Ok(Some(_)) | Err(ReadError::Malformed { .. }) = reader.next_event() {}
 });

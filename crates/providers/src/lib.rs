@@ -56,7 +56,7 @@ pub use pid::Returns;
 pub use provider::{EnabledProbe, Env, Follow, Provider};
 pub use registry::{Cursor, ProviderProbes, Registry};
 pub use source::{Found, IdRange, LoadedModules, MakeFn, ProbeList, ProbeSource, UnloadedModules};
-pub use trace::event_format;
+pub use trace::{EventMember, event_format};
 pub use unit::{Role, Unit};
 
 /// Locks a provider's memory of what it was asked. A session may move to another thread, so this

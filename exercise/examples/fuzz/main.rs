@@ -17,6 +17,8 @@
 //!
 //! What fails is made smaller and stored under `fuzz/cases`, which an ordinary test runs from then on.
 
+// A target fails by a panic.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 // A target has the sessions too, by a path of its own.
 #![allow(clippy::duplicate_mod)]
 

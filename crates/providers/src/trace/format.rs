@@ -57,8 +57,11 @@ impl Format {
     }
 }
 
-/// The number of an event, and name, type, offset and size of each member, in the text of its format: for fuzzing.
-pub fn event_format(text: &str) -> Option<(u64, Vec<(String, String, u16, u16)>)> {
+/// Name, type, offset and size of a member.
+pub type EventMember = (String, String, u16, u16);
+
+/// The number of an event, and its members, in the text of its format: for fuzzing.
+pub fn event_format(text: &str) -> Option<(u64, Vec<EventMember>)> {
     let Format { id, fields } = Format::parse(text)?;
     Some((id, fields.into_iter().map(|f| (f.name, f.ty, f.offset, f.size)).collect()))
 }

@@ -17,7 +17,7 @@ mod source;
 
 use bare::{BareTracepoints, PROTOTYPE};
 pub(crate) use event::Record;
-pub use format::event_format;
+pub use format::{EventMember, event_format};
 pub(crate) use format::{Field, Format, Place};
 pub(crate) use mapped::Mapped;
 pub(crate) use raw::{RawProbe, raw_units};
