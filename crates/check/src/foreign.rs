@@ -15,8 +15,10 @@ pub(crate) enum Kind {
     Provider,
     /// The function of a description.
     Function,
-    /// A system call.
+    /// A system call: a function of the provider that the row of the next kind names.
     Call,
+    /// The provider of system calls.
+    Calls,
     /// An identifier, or a symbol of the kernel.
     Variable,
     /// A type.
@@ -26,10 +28,11 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 6] = [
+    const ALL: [(Kind, &'static str); 7] = [
         (Kind::Provider, "provider"),
         (Kind::Function, "function"),
         (Kind::Call, "call"),
+        (Kind::Calls, "calls"),
         (Kind::Variable, "variable"),
         (Kind::Type, "type"),
         (Kind::Member, "member"),
@@ -54,7 +57,7 @@ pub(crate) fn word(kind: Kind, word: &str) -> Option<String> {
 /// What Linux has in the place of a description.
 pub(crate) fn description(pattern: &Pattern) -> Option<String> {
     let function = pattern.function.as_str();
-    let is_call = glob_matches(&pattern.provider, "syscall");
+    let is_call = rows().any(|(kind, word, _)| kind == Kind::Calls && glob_matches(&pattern.provider, word));
     let of_function = || match function {
         "" | "*" => None,
         _ if is_call && !pattern.provider.is_empty() => word(Kind::Call, function),
