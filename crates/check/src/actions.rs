@@ -362,17 +362,20 @@ impl Checker<'_> {
             }
         };
         let mut recorded = Vec::with_capacity(args.len());
+        let mut types = Vec::with_capacity(args.len());
         let mut wrong = false;
         for arg in args {
             match self.format_argument(func, arg) {
-                Ok(value) => recorded.push(value),
+                Ok((known, value)) => {
+                    types.push(known);
+                    recorded.extend(value);
+                }
                 Err(ErrorReported) => wrong = true,
             }
         }
         if wrong {
             return Err(ErrorReported);
         }
-        let types: Vec<FormatArg> = recorded.iter().map(|r| FormatArg { ty: r.ty, span: r.span }).collect();
         self.check_format(func, &text, format.span, FormatUse::Printf, &types)?;
         let mut fields = Vec::with_capacity(recorded.len());
         let mut writes = Vec::with_capacity(recorded.len());
@@ -385,16 +388,22 @@ impl Checker<'_> {
         Ok(Formatted { text, fields, spans, writes })
     }
 
-    fn format_argument(&mut self, func: &str, arg: &ast::Expr) -> CheckResult<Recorded> {
+    /// What a format is compared with, and what is recorded. An aggregation and a void value have nothing to record, and no conversion
+    /// takes them.
+    fn format_argument(&mut self, func: &str, arg: &ast::Expr) -> CheckResult<(FormatArg, Option<Recorded>)> {
+        if let ast::ExprKind::Agg(_) = &arg.kind {
+            return Ok((FormatArg { aggregation: true, ..FormatArg::value(TypeId::VOID, arg.span) }, None));
+        }
         if Self::recordable(arg).is_some() {
-            return self.recorded(arg);
+            let value = self.recorded(arg)?;
+            return Ok((FormatArg::value(value.ty, value.span), Some(value)));
         }
         let value = if self.is_void_call(arg) { self.typed(arg)? } else { self.expr(arg)? };
         if self.types.is_void(value.ty) {
-            let message = format!("{func}( ) may not be applied to a void expression");
-            return self.fail(Tag::D_PRINTF_ARG_TYPE, arg.span, message);
+            return Ok((FormatArg::value(TypeId::VOID, arg.span), None));
         }
-        self.format_value(func, value)
+        let value = self.format_value(func, value)?;
+        Ok((FormatArg::value(value.ty, value.span), Some(value)))
     }
 
     /// An argument that must be an aggregation which has been assigned. `n` counts from 1.
@@ -458,7 +467,7 @@ impl Checker<'_> {
             let info = &self.aggs[first.0 as usize];
             let usage = FormatUse::Printa { count: info.func == AggFunc::Count };
             let keys: Vec<FormatArg> =
-                info.key.iter().map(|(ty, _)| FormatArg { ty: *ty, span: *span }).collect();
+                info.key.iter().map(|(ty, _)| FormatArg::value(*ty, *span)).collect();
             self.check_format(func, text, *span, usage, &keys)?;
         }
         self.act(Action::Printa { format: format.map(|f| f.0), aggs }, &[]);

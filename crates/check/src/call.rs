@@ -160,9 +160,13 @@ impl Checker<'_> {
         let optional = required < params.len();
         if count < required || (!variadic && count > params.len()) {
             let s = if count == 1 { "" } else { "s" };
-            let least = if optional { "at least " } else { "" };
+            let (bound, expected) = match count < required {
+                true if optional || variadic => ("at least ", required),
+                false if optional => ("at most ", params.len()),
+                _ => ("", required),
+            };
             let message = format!(
-                "{}( ) prototype mismatch: {count} arg{s} passed, {least}{required} expected",
+                "{}( ) prototype mismatch: {count} arg{s} passed, {bound}{expected} expected",
                 row.name
             );
             return self.fail(Tag::D_PROTO_LEN, span, message);

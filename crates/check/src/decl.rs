@@ -214,7 +214,10 @@ impl Checker<'_> {
                 (Tag::D_DECL_VOIDOBJ, i, "cannot have void member")
             }
             LayoutError::Incomplete(i) => (Tag::D_DECL_INCOMPLETE, i, "incomplete struct/union/enum member"),
-            LayoutError::Duplicate(i) => (Tag::D_DECL_IDRED, i, "member redeclared"),
+            LayoutError::Duplicate(i) => {
+                let name = decls.get(i).map_or("", |d| d.name.as_str());
+                return self.duplicate("member", name, spans.get(i).copied().unwrap_or(span));
+            }
             LayoutError::TooBig(i) => (Tag::D_DECL_ARRBIG, i, "member too big"),
             LayoutError::NotSou => (Tag::D_UNKNOWN, 0, "not a struct or union"),
         };
@@ -224,6 +227,13 @@ impl Checker<'_> {
         let at = spans.get(i).copied().unwrap_or(span);
         let name = decls.get(i).map_or("", |d| d.name.as_str());
         self.fail(tag, at, format!("{what}: {name}"))
+    }
+
+    /// Two members of a struct, or two enumerators of an enum, of one name: the tag is that of the original, in which the library of
+    /// types refuses them.
+    fn duplicate<T>(&mut self, what: &str, name: &str, span: Span) -> CheckResult<T> {
+        let message = format!("failed to define {what} '{name}': Duplicate member or variable name");
+        self.fail(Tag::D_UNKNOWN, span, message)
     }
 
     fn enum_type(&mut self, spec: &ast::EnumSpec, span: Span) -> CheckResult<TypeId> {
@@ -281,6 +291,9 @@ impl Checker<'_> {
             if i32::try_from(next).is_err() && !self.cx.map.is_included(e.span) {
                 let message = format!("enumerator '{}' value overflows INT_MAX ({})", e.name.text, i32::MAX);
                 return self.fail(Tag::D_DECL_ENOFLOW, e.span, message);
+            }
+            if list.iter().any(|(name, _)| *name == e.name.text) {
+                return self.duplicate("enumerator", &e.name.text, e.name.span);
             }
             let is_ours =
                 self.cx.map.kind(e.span.file) != SourceKind::Library && !self.cx.map.is_included(e.span);

@@ -536,15 +536,17 @@ impl Checker<'_> {
 
     fn offsetof(&mut self, ty: &ast::TypeName, member: &ast::Name, span: Span) -> CheckResult<Expr> {
         let ty = self.type_name(ty)?;
-        if !self.types.is_sou(ty) {
-            return self.fail(Tag::D_OFFSETOF_TYPE, span, "offsetof operand must be a struct or union type");
+        if !self.types.is_sou(ty) || self.types.size(ty).is_none() {
+            self.require_type_not_doubtful(ty)?;
+            let help = if self.types.is_sou(ty) { self.near_tag(ty) } else { None };
+            let message = "offsetof operand must be a struct or union type";
+            return self.fail_with(Tag::D_OFFSETOF_TYPE, span, message, help);
         }
         let Some(found) = self.types.member(ty, &member.text) else {
-            self.require_type_not_doubtful(ty)?;
             let help = self.near_member(ty, &member.text);
-            let help = if self.types.size(ty).is_none() { self.near_tag(ty) } else { help };
-            let message = format!("{} is not a member of {}", member.text, self.name(ty));
-            return self.fail_with(Tag::D_TYPE_MEMBER, member.span, message, help);
+            let name = self.name(ty);
+            let message = format!("failed to determine offset of {} in {name}: Member name not found", member.text);
+            return self.fail_with(Tag::D_UNKNOWN, member.span, message, help);
         };
         if found.bits.is_some() {
             let message = format!("cannot take offset of a bit-field: {}", member.text);

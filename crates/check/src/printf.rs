@@ -16,6 +16,14 @@ use crate::session::{CheckResult, Checker};
 pub(crate) struct FormatArg {
     pub(crate) ty: TypeId,
     pub(crate) span: Span,
+    /// An aggregation, which no conversion of a value takes; its type is `void`.
+    pub(crate) aggregation: bool,
+}
+
+impl FormatArg {
+    pub(crate) fn value(ty: TypeId, span: Span) -> FormatArg {
+        FormatArg { ty, span, aggregation: false }
+    }
 }
 
 /// The kind of action that uses a format.
@@ -58,6 +66,10 @@ impl Checker<'_> {
         }
     }
 
+    fn shown(&self, arg: &FormatArg) -> String {
+        if arg.aggregation { "aggregation".to_string() } else { self.name(arg.ty) }
+    }
+
     /// Checks a format. `func` is the action's name, `at` the position of the format. Argument
     /// numbers in messages count from 2, because the format is the first argument.
     pub(crate) fn check_format(
@@ -96,19 +108,19 @@ impl Checker<'_> {
                         "{func}( ) argument #{} is incompatible with conversion #{number} prototype:\n\
                          \tconversion: % {sign} {name}\n\t prototype: int\n\t  argument: {}",
                         next + 1,
-                        self.name(arg.ty)
+                        self.shown(arg)
                     );
                     return self.fail(Tag::D_PRINTF_DYN_TYPE, arg.span, message);
                 }
             }
-            let (what, ty, span) = if c.aggregation {
+            let (what, arg) = if c.aggregation {
                 let FormatUse::Printa { count } = usage else {
                     let message =
                         format!("%@ conversion requires an aggregation and is not for use with {func}( )");
                     return self.fail(Tag::D_PRINTF_AGG_CONV, at, message);
                 };
                 let ty = self.row_type(if count { "uint64_t" } else { "int64_t" });
-                ("aggregating action".to_string(), ty, at)
+                ("aggregating action".to_string(), FormatArg::value(ty, at))
             } else {
                 let Some(arg) = args.get(next) else {
                     let message = format!(
@@ -118,16 +130,16 @@ impl Checker<'_> {
                     return self.fail(Tag::D_PRINTF_ARG_PROTO, at, message);
                 };
                 next += 1;
-                (format!("argument #{}", next + 1), arg.ty, arg.span)
+                (format!("argument #{}", next + 1), *arg)
             };
-            if !self.takes(c.arg, ty) {
+            if !self.takes(c.arg, arg.ty) {
                 let message = format!(
                     "{func}( ) {what} is incompatible with conversion #{number} prototype:\n\
                      \tconversion: %{name}\n\t prototype: {}\n\t  argument: {}",
                     c.arg.describe(),
-                    self.name(ty)
+                    self.shown(&arg)
                 );
-                return self.fail(Tag::D_PRINTF_ARG_TYPE, span, message);
+                return self.fail(Tag::D_PRINTF_ARG_TYPE, arg.span, message);
             }
         }
         if let (FormatUse::Printf, Some(extra)) = (usage, args.get(next)) {

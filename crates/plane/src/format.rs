@@ -226,6 +226,23 @@ pub enum FormatError {
         /// Which conversion.
         number: u32,
     },
+    /// More than one `.`, or more than one `*` of a width or a precision.
+    Twice {
+        /// Which conversion.
+        number: u32,
+        /// What is there twice, as it is in the message.
+        what: &'static str,
+    },
+    /// `%1$d`.
+    Positional {
+        /// Which conversion.
+        number: u32,
+    },
+    /// `%-%`: the percent sign takes no flags.
+    Percent {
+        /// Which conversion.
+        number: u32,
+    },
 }
 
 impl std::fmt::Display for FormatError {
@@ -236,6 +253,15 @@ impl std::fmt::Display for FormatError {
             }
             FormatError::Unknown { number, text } => {
                 write!(f, "format conversion #{number} is undefined: {text}")
+            }
+            FormatError::Twice { number, what } => {
+                write!(f, "format conversion #{number} has more than one {what}")
+            }
+            FormatError::Positional { number } => {
+                write!(f, "format conversion #{number} uses unsupported positional format (%n$)")
+            }
+            FormatError::Percent { number } => {
+                write!(f, "format conversion #{number} cannot be combined with other format flags: %%")
             }
             FormatError::TooWide { number } => {
                 write!(f, "format conversion #{number} has a width or precision that is larger than {WIDEST}")
@@ -316,12 +342,23 @@ fn conversion(
             '@' => out.aggregation = true,
             '?' => out.width = Amount::Fixed(16),
             '0' if !in_precision => out.zero = true,
+            '.' if in_precision => return Err(FormatError::Twice { number, what: "'.' specified" }),
             '.' => {
                 in_precision = true;
                 out.precision = Amount::Fixed(0);
             }
-            '*' if in_precision => out.precision = Amount::Argument,
-            '*' => out.width = Amount::Argument,
+            '*' => {
+                let (amount, what) = if in_precision {
+                    (&mut out.precision, "'*' specified for the output precision")
+                } else {
+                    (&mut out.width, "'*' specified for the output width")
+                };
+                if *amount == Amount::Argument {
+                    return Err(FormatError::Twice { number, what });
+                }
+                *amount = Amount::Argument;
+            }
+            '$' => return Err(FormatError::Positional { number }),
             '0'..='9' => {
                 let mut value = c.to_digit(10).unwrap_or(0);
                 while let Some(digit) = rest.peek().and_then(|(_, c)| c.to_digit(10)) {
@@ -341,6 +378,9 @@ fn conversion(
                 let Some((name, arg)) = CONVERSIONS.iter().find(|(name, _)| *name == size) else {
                     return Err(FormatError::Unknown { number, text: text.into() });
                 };
+                if *arg == ConversionArg::Nothing && text != "%%" {
+                    return Err(FormatError::Percent { number });
+                }
                 (out.name, out.arg, out.text) = (name, *arg, text.into());
                 return Ok(out);
             }
@@ -375,6 +415,21 @@ mod tests {
         assert_eq!(pieces.len(), 3);
         assert_eq!(pieces[0], Piece::Text("a%b ".into()));
         assert_eq!(pieces[2], Piece::Text("\n".into()));
+    }
+
+    #[test]
+    fn what_a_conversion_has_only_once_is_an_error_twice() {
+        for (format, message) in [
+            ("%.2.3d", "format conversion #1 has more than one '.' specified"),
+            ("%**d", "format conversion #1 has more than one '*' specified for the output width"),
+            ("%.**d", "format conversion #1 has more than one '*' specified for the output precision"),
+            ("%d %1$d", "format conversion #2 uses unsupported positional format (%n$)"),
+            ("%*1$d", "format conversion #1 uses unsupported positional format (%n$)"),
+            ("%-%", "format conversion #1 cannot be combined with other format flags: %%"),
+        ] {
+            assert_eq!(parse(format).unwrap_err().to_string(), message);
+        }
+        assert!(parse("%*.*d%%").is_ok());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 /// The built-in typedefs. `string` is a keyword. `stack` is not listed, because it is also an
 /// action.
-const BUILTIN_TYPES: [&str; 24] = [
+const BUILTIN_TYPES: [&str; 25] = [
     "_Bool",
     "_symaddr",
     "_usymaddr",
@@ -13,6 +13,7 @@ const BUILTIN_TYPES: [&str; 24] = [
     "int64_t",
     "int8_t",
     "intptr_t",
+    "ipaddr_t",
     "pid_t",
     "ptrdiff_t",
     "size_t",
