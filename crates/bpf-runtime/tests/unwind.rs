@@ -563,7 +563,11 @@ fn unknown_files(run: &Run) -> Vec<UnknownFile> {
 #[test]
 fn a_process_without_ranges_is_walked_by_the_inodes_of_its_files() {
     let kind = (ProgKind::RawTracepoint, AttachType::None, 0);
-    let Some(run) = session_with_mappings("unwind inodes", kind) else { return };
+    let Some(run) =
+        session_with_mappings("unwind::a_process_without_ranges_is_walked_by_the_inodes_of_its_files", kind)
+    else {
+        return;
+    };
     let tables = Tables::write_files(&run, |_, table| table);
     let link = Link::raw_tracepoint(&run.prog, "sys_enter", 0).unwrap();
     for depth in [0, 1, 7, 30] {
@@ -582,7 +586,10 @@ fn a_process_without_ranges_is_walked_by_the_inodes_of_its_files() {
 #[test]
 fn mappings_are_found_in_the_event_of_a_clock_too() {
     let kind = (ProgKind::PerfEvent, AttachType::None, 0);
-    let Some(run) = session_with_mappings("unwind inodes clock", kind) else { return };
+    let Some(run) = session_with_mappings("unwind::mappings_are_found_in_the_event_of_a_clock_too", kind)
+    else {
+        return;
+    };
     let _tables = Tables::write_files(&run, |_, table| table);
     let event = PerfEvent::cpu_clock(0, Rate::Period(1_000_000)).unwrap();
     let link = Link::perf_event(&run.prog, event, 0).unwrap();
@@ -595,7 +602,11 @@ fn mappings_are_found_in_the_event_of_a_clock_too() {
 #[test]
 fn a_file_with_other_contents_is_not_walked_but_asked_for() {
     let kind = (ProgKind::RawTracepoint, AttachType::None, 0);
-    let Some(run) = session_with_mappings("unwind contents", kind) else { return };
+    let Some(run) =
+        session_with_mappings("unwind::a_file_with_other_contents_is_not_walked_but_asked_for", kind)
+    else {
+        return;
+    };
     let _tables = Tables::write_files(&run, |_, table| table);
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let code = maps.lines().find(|line| line.contains("/libc.so") && line.contains("r-xp")).unwrap();
@@ -621,7 +632,12 @@ fn a_file_with_other_contents_is_not_walked_but_asked_for() {
 #[test]
 fn a_row_that_was_found_by_an_inode_is_not_used_after_a_table_was_removed() {
     let kind = (ProgKind::RawTracepoint, AttachType::None, 0);
-    let Some(run) = session_with_mappings("unwind removed", kind) else { return };
+    let Some(run) = session_with_mappings(
+        "unwind::a_row_that_was_found_by_an_inode_is_not_used_after_a_table_was_removed",
+        kind,
+    ) else {
+        return;
+    };
     let link = Link::raw_tracepoint(&run.prog, "sys_enter", 0).unwrap();
     let whole = |depth| {
         let tail = at_depth(depth, call);
