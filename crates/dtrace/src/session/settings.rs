@@ -28,6 +28,9 @@ pub(crate) fn check(options: &Options, is_destructive: bool, cpus: &[u32]) -> Re
     Ok(())
 }
 
+/// The most bytes of the addresses of servers: a reader is told them with each request.
+const MAX_SERVERS: usize = 4096;
+
 /// The servers of debug files that the user has named.
 pub(crate) fn debug_servers(options: &Options) -> Result<String, String> {
     let mut all: Vec<String> = Vec::new();
@@ -37,6 +40,9 @@ pub(crate) fn debug_servers(options: &Options) -> Result<String, String> {
     }
     match all.iter().find(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
         Some(url) => Err(format!("\"{url}\": a server has an address with https:// or http://")),
+        None if all.iter().map(|url| url.len() + 1).sum::<usize>() > MAX_SERVERS => {
+            Err(format!("the addresses of all servers are longer than {MAX_SERVERS} bytes"))
+        }
         None => Ok(all.join(" ")),
     }
 }
