@@ -33,7 +33,7 @@ fn executed() -> f64 {
 
 /// The places of the entry probes that only count, in the file that has the called function.
 pub(crate) fn places(called: &Called) -> Result<Vec<u64>, String> {
-    let mut symbols = Processes::new();
+    let mut symbols = Processes::new(&symbols::Readers::new());
     let mapped = symbols.mapped(called.pid())?;
     let text =
         mapped.iter().find(|m| m.is_code && called.file().ends_with(&*m.name)).ok_or("no C library")?;

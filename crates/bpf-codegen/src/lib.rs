@@ -60,7 +60,7 @@
 //! routines/numbers routines/python/given
 //! routines/python/line
 //! routines/python/code
-//! routines/python routines/unwind/mappings routines/unwind/returns
+//! routines/python routines/unwind/mappings routines/unwind/returns routines/unwind/slots
 //! routines/unwind
 //! routines/*
 //! routines/agg routines/memory routines/owned routines/record+routines/overwrite

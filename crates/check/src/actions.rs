@@ -466,8 +466,7 @@ impl Checker<'_> {
         if let (Some((text, span)), Some(first)) = (&format, aggs.first()) {
             let info = &self.aggs[first.0 as usize];
             let usage = FormatUse::Printa { count: info.func == AggFunc::Count };
-            let keys: Vec<FormatArg> =
-                info.key.iter().map(|(ty, _)| FormatArg::value(*ty, *span)).collect();
+            let keys: Vec<FormatArg> = info.key.iter().map(|(ty, _)| FormatArg::value(*ty, *span)).collect();
             self.check_format(func, text, *span, usage, &keys)?;
         }
         self.act(Action::Printa { format: format.map(|f| f.0), aggs }, &[]);

@@ -87,7 +87,7 @@ mod tests {
             assert!(!text.is_empty() && !text.ends_with('.') && !text.contains(".."), "{word}: {text}");
             // A kernel symbol has a backquote of its own.
             let outside: String = text.split("``").step_by(2).collect();
-            assert!(outside.matches('`').count() % 2 == 0, "{word}: {text}");
+            assert!(outside.matches('`').count().is_multiple_of(2), "{word}: {text}");
         }
     }
 

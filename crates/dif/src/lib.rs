@@ -12,7 +12,7 @@
 //! interp/agg text text/lex
 //! interp+interp/state+ir+subr+subr/action+subr/address+subr/args+subr/file+subr/json+subr/number+subr/path+subr/text
 //! dom memory ops opt/dead opt/flow opt/fold text/names user_access
-//! builder interp/memory opt/simplify text/parse text/print verify
+//! builder interp/memory interp/record opt/simplify text/parse text/print verify
 //! generate+generate/body+generate/memory opt text/action text/operation
 //! ```
 

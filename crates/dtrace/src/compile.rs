@@ -1,6 +1,8 @@
 //! From source texts to a module: the front half of a session. It needs no privilege and no kernel
 //! facility.
 
+mod pragma;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, LazyLock};
 
@@ -9,7 +11,7 @@ use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Span, Tag, control};
 use dif::ir::Module;
 use probes::{Family, Pattern, ProbeInfo, glob_matches};
 use providers::{Provider, Registry};
-use syntax::ast::{Clause, Item, PragmaKind, Program as Tree};
+use syntax::ast::{Clause, Item, Program as Tree};
 use syntax::library::{Declared, probe_name};
 use syntax::{Libraries, MacroEnv, ParseMode, SpecField};
 use types::Types;
@@ -20,8 +22,9 @@ use crate::error::{CompileError, Error};
 use crate::families;
 use crate::libraries;
 use crate::lookup::{KernelSymbols, TypedefNames};
-use crate::options::{OptionError, Options, When};
+use crate::options::Options;
 use crate::visibility::{Later, NewBases, Visibility, Visible};
+use pragma::set_pragma;
 
 /// Which field a command-line description is aligned on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -677,27 +680,6 @@ fn check_unchanged(running: &Checked, all: &Checked) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn set_pragma(item: &Item, options: &mut Options, running: bool, sink: &mut Sink) {
-    let Item::Pragma(pragma) = item else { return };
-    let PragmaKind::Option { name, value } = &pragma.kind else { return };
-    let name = name.text.as_str();
-    let when = crate::options::find(name).map(|row| row.when);
-    let set = match when {
-        Some(When::Compile | When::Run | When::CommandLine) if running => Err(OptionError::Active),
-        Some(When::CommandLine) => Err(OptionError::InProgram),
-        _ => options.set(name, value.as_ref().map(|v| v.text.as_str())).map(|_| ()),
-    };
-    if let Err(e) = set {
-        let to = value.as_ref().map_or(String::new(), |value| format!(" to '{}'", value.text));
-        let message = format!("failed to set option '{name}'{to}: {e}");
-        let mut d = Diagnostic::new(Tag::D_PRAGMA_OPTSET, pragma.span, message);
-        if let Some(advice) = crate::options::advice(name, e) {
-            d = d.with_help(advice);
-        }
-        sink.push(d);
-    }
 }
 
 impl Program {

@@ -24,13 +24,16 @@ use probes::{ProbeDesc, ProbeId};
 use providers::method::{AttachError, Attaching, Loaded, Method, SiteLink};
 use providers::{EnabledProbe, Unit};
 
+mod late;
+
 use crate::attach::{
-    AttachObserver, AttachedProgram, attach, close_together, probes_text, report, reported_name, steps,
+    AttachObserver, AttachedProgram, close_together, probes_text, report, reported_name, steps,
 };
 use crate::error::Error;
 use crate::names::NameTable;
 use crate::probe_table::ProbeTable;
 use crate::snapshots::wait_for_programs;
+pub(crate) use late::{LeftOut, attach_each};
 
 /// A probe that came later.
 #[derive(Clone, Debug)]
@@ -86,24 +89,6 @@ pub(crate) struct UnitArrival {
 
 /// The rows of sites, each with its generation.
 type SiteRows = Vec<(u32, u32)>;
-
-/// What an arrival left out.
-#[derive(Default)]
-pub(crate) struct LeftOut {
-    /// The first enabled-probe ids of probes of which no site is attached.
-    pub(crate) rejected: Vec<u32>,
-    /// Units that failed: their probes, and why.
-    pub(crate) failed: Vec<(String, Error)>,
-    /// A unit was attached.
-    pub(crate) attached: bool,
-}
-
-impl LeftOut {
-    /// The first failure, where nothing was attached.
-    pub(crate) fn or_error(mut self) -> Result<LeftOut, Error> {
-        if self.attached || self.failed.is_empty() { Ok(self) } else { Err(self.failed.swap_remove(0).1) }
-    }
-}
 
 /// A loaded program for probes that come later.
 pub(crate) struct LoadedGrowing {
@@ -603,34 +588,6 @@ fn end((unused, grace): &Round) {
 
 fn lock(unused: &Mutex<Unused>) -> MutexGuard<'_, Unused> {
     unused.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Attaches programs for probes that came later. One that fails is left out; the programs that account
-/// for others are needed.
-pub(crate) fn attach_each(
-    all: &mut Vec<AttachedProgram>,
-    left: &mut LeftOut,
-    details: &mut Vec<String>,
-    observer: &mut AttachObserver<'_>,
-) -> Result<(), Error> {
-    let mut attached = Vec::new();
-    let mut done = Ok(());
-    for mut a in all.drain(..) {
-        let one = done.is_ok().then(|| attach(std::slice::from_mut(&mut a), details, observer));
-        match (one, &a.later) {
-            (Some(Err(e)), Some(later)) if !matches!(e, Error::Interrupted) => {
-                left.rejected.extend(&later.epids);
-                left.failed.push((later.text.clone(), e));
-                continue;
-            }
-            (Some(Err(e)), _) => done = Err(e),
-            (Some(Ok(())), Some(_)) => left.attached = true,
-            (Some(Ok(())), None) | (None, _) => {}
-        }
-        attached.push(a);
-    }
-    *all = attached;
-    done
 }
 
 /// Attaches a program to the sites of an arrival. Returns the links, and the indexes of the sites

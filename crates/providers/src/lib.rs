@@ -21,6 +21,7 @@
 //! method/uprobes trace/event
 //! pid/lists+pid/object syscall/args syscall/context trace/mapped
 //! pid/known pid/processes
+//! pid/matching
 //! pid/follow+pid/source pid/types
 //! pid/deep pid/first
 //! usdt/follow+usdt/shared+usdt/source

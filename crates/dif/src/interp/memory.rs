@@ -2,7 +2,7 @@
 
 use super::{Fault, Frame, State, Stop, Val, World};
 use crate::ir::{FaultKind, IntBuiltin, Module, Scope, Space, StrBuiltin, Ty, Value, VarId};
-use crate::memory::{Place, address, place, rounded, scratch};
+use crate::memory::{Place, address, place, rounded, scratch, scratch_serial};
 use crate::subr::PathOf;
 
 /// Memory access of a running clause: D memory, and the memory that the [`World`] has.
@@ -165,7 +165,7 @@ impl Frame<'_> {
             module: self.module,
             locals: self.locals,
             state: self.state,
-            scratch: (&mut self.scratch.memory[..top], self.scratch.serial),
+            scratch: (&mut self.scratch.memory[..top], scratch_serial(self.scratch.serial)),
             world: self.world,
         }
     }

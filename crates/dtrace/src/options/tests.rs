@@ -1,3 +1,5 @@
+//! Options: their table, and what each takes.
+
 use super::*;
 
 #[test]

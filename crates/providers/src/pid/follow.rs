@@ -25,9 +25,9 @@ use symbols::Processes;
 
 use super::known::{Known, Target};
 use super::lists::Wanted;
+use super::matching::Match;
 use super::object::{Held, Object};
 use super::processes::{read_objects, unwinds};
-use super::source::Match;
 use crate::lock;
 use crate::method::{HeldFile, HeldProcess};
 

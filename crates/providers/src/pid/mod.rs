@@ -29,6 +29,7 @@ mod first;
 mod follow;
 mod known;
 mod lists;
+mod matching;
 pub(crate) mod object;
 pub(crate) mod processes;
 mod sides;

@@ -185,7 +185,10 @@ fn a_client_that_gets_no_reader_says_so_and_asks_again() {
     let mut p = Processes::new(&readers);
     let asked = Arc::new(AtomicU32::new(0));
     let polled = asked.clone();
-    p.set_interrupted(Some(Arc::new(move || polled.fetch_add(1, Ordering::Relaxed) > u32::MAX)));
+    p.set_interrupted(Some(Arc::new(move || {
+        polled.fetch_add(1, Ordering::Relaxed);
+        false
+    })));
     p.set_limits(Duration::from_millis(1), SMALL);
     let (me, here) = (std::process::id(), pool as fn() -> Arc<Pool> as usize as u64);
     assert_eq!(p.name(me, 0, here).symbol, None);

@@ -11,10 +11,10 @@ use proc::maps::{Backing, MappedFile, Mapping};
 
 use super::{CodeSource, MappedText, Processes};
 use crate::client::{Limits, Reader};
-use crate::pool::Readers;
 use crate::frames::FrameTable;
 use crate::functions::{FileFunctions, FunctionQuery, Select};
 use crate::object::Lookup;
+use crate::pool::Readers;
 use crate::reader::Read as FileFacts;
 use crate::sources::SourceFrame;
 use crate::usdt::DescribedProbes;
@@ -53,8 +53,11 @@ pub fn answered(question: u8, packets: &[&[u8]]) -> Option<Answered> {
     // Each answer ends.
     let end = Response::End(None).encode();
     let packets: Vec<&[u8]> = packets.iter().copied().chain([&end[..]]).collect();
-    let mut asking =
-        Processes { reader: Reader::answered(limits, &packets)?, with_sources: true, ..Processes::new(&Readers::new()) };
+    let mut asking = Processes {
+        reader: Reader::answered(limits, &packets)?,
+        with_sources: true,
+        ..Processes::new(&Readers::new())
+    };
     let mapped = MappedFile { dev: (8, 1), inode: 7, path: b"/bin/x".to_vec() };
     let file = asking.objects.note(&mapped, RootKey::default(), None);
     let text =
