@@ -284,10 +284,10 @@ impl Target {
 }
 
 impl Drop for Target {
-    /// Releases a target that was never released. A created process that never ran is killed, as in
-    /// the original.
+    /// Releases a target that was never released. A created process that still lives is killed, as in the original: it was started for
+    /// the session. (One whose tracer is killed goes on once it runs.)
     fn drop(&mut self) {
-        if self.held && self.created {
+        if self.created && self.exit_status().is_none() {
             let (fd, none) = (self.pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
             // SAFETY: plain system call; the signal has no further information.
             unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, libc::SIGKILL, none, 0) };

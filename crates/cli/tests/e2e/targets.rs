@@ -10,7 +10,7 @@ use crate::tool::{LIMIT, Output, dtrace, finish, printed, signal, start, under, 
 tests! {
     a_command_is_traced_from_its_start the_target_macro_is_the_pid_of_the_command
     a_missing_command_is_an_error a_missing_process_is_an_error
-    the_session_ends_when_its_process_ends a_killed_tracer_leaves_the_target_running
+    the_session_ends_when_its_process_ends a_killed_tracer_leaves_the_target_running a_command_ends_with_its_session_and_other_targets_go_on
     the_first_of_several_targets_is_the_target_macro the_session_ends_with_the_last_of_its_targets
     two_hundred_processes_are_targets_with_few_descriptors commands_have_the_limits_that_dtrace_was_given
     a_process_that_cannot_be_a_target_is_refused_with_the_reason
@@ -77,6 +77,27 @@ fn a_killed_tracer_leaves_the_target_running() -> Verdict {
         wait_for_state(&pid, 'S');
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+    Pass
+}
+
+/// A command was started for its session; a process that ran before was not.
+fn a_command_ends_with_its_session_and_other_targets_go_on() -> Verdict {
+    // When addresses are symbolized, the targets stay attached.
+    for value in ["count()", "count(); @s[ustack()] = count()"] {
+        let sleepers = Sleepers::new(1);
+        let other = sleepers.pid(0);
+        let script = format!(
+            "BEGIN {{ printf(\"%d\\n\", $target); }} syscall:::entry /pid == $target/ {{ @ = {value}; }} \
+             syscall::clock_nanosleep:entry /pid == $target/ {{ exit(3); }}"
+        );
+        let o = dtrace(&["-q", "-c", "sleep 1000", "-p", &other, "-n", &script]).code(3);
+        let command: i32 = o.out.lines().next().and_then(|pid| pid.parse().ok()).unwrap();
+        eventually("the end of the command", LIMIT, || {
+            // SAFETY: no signal is sent.
+            unsafe { libc::kill(command, 0) == -1 }
+        });
+        wait_for_state(&other, 'S');
     }
     Pass
 }
