@@ -276,6 +276,7 @@ impl Checker<'_> {
         enumerators: &'e [ast::Enumerator],
     ) -> CheckResult<Vec<(&'e str, i64)>> {
         let mut list: Vec<(&str, i64)> = Vec::new();
+        let mut names = std::collections::HashSet::new();
         let mut next = 0i64;
         for e in enumerators {
             if let Some(value) = &e.value {
@@ -292,7 +293,7 @@ impl Checker<'_> {
                 let message = format!("enumerator '{}' value overflows INT_MAX ({})", e.name.text, i32::MAX);
                 return self.fail(Tag::D_DECL_ENOFLOW, e.span, message);
             }
-            if list.iter().any(|(name, _)| *name == e.name.text) {
+            if !names.insert(e.name.text.as_str()) {
                 return self.duplicate("enumerator", &e.name.text, e.name.span);
             }
             let is_ours =
