@@ -111,8 +111,9 @@ pub struct MappingOffsets {
     pub number: i16,
     pub superblock: i16,
     pub size: i16,
-    /// The seconds of the time of modification.
-    pub modified: i16,
+    /// The time of the last change (`ctime`): seconds, and nanoseconds.
+    pub changed: i16,
+    pub changed_ns: i16,
     /// In `struct super_block`.
     pub device: i16,
     /// In `struct mm_struct`: the address of the vdso, which has no file, but a table.

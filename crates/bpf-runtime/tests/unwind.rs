@@ -73,7 +73,10 @@ fn inode(path: &str) -> Option<([u8; 16], u64)> {
     use std::os::unix::fs::MetadataExt;
     let of = std::fs::metadata(path).ok()?;
     let dev = of.dev();
-    Some((file_key((libc::major(dev), libc::minor(dev)), of.ino()), contents(of.size(), of.mtime())))
+    Some((
+        file_key((libc::major(dev), libc::minor(dev)), of.ino()),
+        contents(of.size(), (of.ctime(), of.ctime_nsec() as u32)),
+    ))
 }
 
 fn own_key() -> u64 {
@@ -581,22 +584,6 @@ fn a_process_without_ranges_is_walked_by_the_inodes_of_its_files() {
     assert_eq!(own, []);
     // Its ranges are asked for all the same: they cost less.
     assert!(tables.directory().wanted().any(|wanted| wanted == (own_key(), std::process::id())));
-}
-
-#[test]
-fn mappings_are_found_in_the_event_of_a_clock_too() {
-    let kind = (ProgKind::PerfEvent, AttachType::None, 0);
-    let Some(run) = session_with_mappings("unwind::mappings_are_found_in_the_event_of_a_clock_too", kind)
-    else {
-        return;
-    };
-    let _tables = Tables::write_files(&run, |_, table| table);
-    let event = PerfEvent::cpu_clock(0, Rate::Period(1_000_000)).unwrap();
-    let link = Link::perf_event(&run.prog, event, 0).unwrap();
-    // With interrupts disabled the kernel tells one mapping a firing, and the rows of the others are remembered.
-    let tail = at_depth(7, spin);
-    assert!(stacks(&run).iter().any(|stack| stack.pcs.ends_with(&tail)));
-    drop(link);
 }
 
 #[test]

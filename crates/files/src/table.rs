@@ -95,12 +95,12 @@ impl File {
         self.handle.as_ref().and_then(|fd| sys::stat(fd.as_fd(), false).ok()).map(|stat| stat.dev)
     }
 
-    /// Its size and the time of its modification, which tell whether it was written anew: as they are, or as they were when its
-    /// handle was closed.
+    /// Its size and the time of its last change (`ctime`), which tell whether it was written anew: as they are, or as they were when
+    /// its handle was closed.
     pub fn version(&self) -> Option<(u64, (i64, u32))> {
         let now = self.handle.as_ref().and_then(|fd| sys::stat(fd.as_fd(), false).ok());
-        let (size, modified, _) = now.map(|stat| contents(&stat)).or(self.closed)?;
-        Some((size, modified))
+        let (size, _, changed) = now.map(|stat| contents(&stat)).or(self.closed)?;
+        Some((size, changed))
     }
 }
 

@@ -45,11 +45,12 @@
 //!  unknown    device and inode ──► a process, and the address of a mapping        the consumer is asked for it
 //! ```
 //!
-//! Contents are compared by size and time of modification, because an inode is used again, and a file may be
+//! Contents are compared by size and time of change, because an inode is used again, and a file may be
 //! written anew. The consumer removes a file from the map and changes the *version* of the directory before it
 //! uses the memory of a table for something else; the version is part of the tags of remembered rows, and a walk
-//! that finds it changed is [`INCOMPLETE`]. The kernel tells where a mapping is once for each firing that runs
-//! with interrupts disabled, so a stack taken there may need a few firings.
+//! that finds it changed is [`INCOMPLETE`]. Nothing that is found so is remembered
+//! for the next walk, in which the same address may be another file's. The kernel tells where a mapping is once for each firing that runs
+//! with interrupts disabled, so a stack of several objects is [`INCOMPLETE`] there until the process has a slot.
 //!
 //! The words of chunks have one number: [`CHUNK_WORDS`] times that of the chunk, plus the index in it. The
 //! rows of a page are in one chunk, and so are all pages of a table.
@@ -295,9 +296,10 @@ pub const FILE_LOAD: u32 = 24;
 /// Bytes of what is known of a file that the consumer is asked for: process, address.
 pub const UNKNOWN_FILE: u32 = 16;
 
-/// What tells contents of a file from others: its size, and when it was modified, in seconds.
-pub fn contents(size: u64, modified: i64) -> u64 {
-    size.wrapping_mul(KEY_FACTOR).wrapping_add(modified as u64)
+/// What tells contents of a file from others: its size, and when it was changed (`ctime`, seconds and nanoseconds), which no user can set.
+pub fn contents(size: u64, (seconds, nanoseconds): (i64, u32)) -> u64 {
+    let mixed = size.wrapping_mul(KEY_FACTOR).wrapping_add(seconds as u64);
+    mixed.wrapping_mul(KEY_FACTOR).wrapping_add(u64::from(nanoseconds))
 }
 
 /// A part of a file that is loaded as code.
@@ -495,8 +497,9 @@ mod tests {
         let load = Load { offset: 1, bytes: 2, moved: 3 };
         let record = FileRecord { loads: vec![load; 9], ..FileRecord::default() };
         assert_eq!(record.bytes().len(), FILE as usize);
-        assert_ne!(contents(4096, 1), contents(4096, 2));
-        assert_ne!(contents(4096, 1), contents(4097, 1));
+        assert_ne!(contents(4096, (1, 5)), contents(4096, (2, 5)));
+        assert_ne!(contents(4096, (1, 5)), contents(4096, (1, 6)));
+        assert_ne!(contents(4096, (1, 5)), contents(4097, (1, 5)));
     }
 
     #[test]

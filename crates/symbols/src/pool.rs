@@ -13,11 +13,12 @@
 //!
 //! **Memory.** A reader cannot use more than its limit (`RLIMIT_DATA`), and the limits of all readers
 //! together are at most [`MEMORY`]. Readers with the same limit are a *class*: a client with small files
-//! does not get a reader that may use a gigabyte. At most [`IN_CLASS`] readers of a class run.
+//! does not get a reader that may use a gigabyte. Those of clients for whose answers nobody waits (tables of
+//! stacks are made in the background) are classes of their own: a table needs all the memory of its reader, and
+//! would drop what others want to have again. At most [`IN_CLASS`] readers of a class run, or [`IN_BACKGROUND`].
 //!
 //! **A slow or hostile file** keeps one reader until its client's deadline; then that reader is
-//! killed. Meanwhile others use the other readers. Clients for whose answers nobody waits (tables of
-//! stacks are made in the background) never take the last reader of a class.
+//! killed. Meanwhile others use the other readers.
 //!
 //! **Fairness.** A client has one request at a time, and readers are given to clients in the order in
 //! which they came. A client whose reader cannot be given yet does not delay another one whose can.
@@ -38,6 +39,9 @@ const MEMORY: u64 = 11 << 28;
 
 /// The most readers of a class.
 const IN_CLASS: usize = 3;
+
+/// The most readers of a class in the background.
+const IN_BACKGROUND: usize = 2;
 
 /// A reader that was not used for this time is ended, unless it is the only one of its class.
 const IDLE: Duration = Duration::from_secs(30);
@@ -115,7 +119,7 @@ struct Slot {
     memory: u64,
     /// `None`: a client has it.
     idle: Option<ReaderProcess>,
-    /// The client that has it works in the background.
+    /// Its clients work in the background.
     background: bool,
     /// When it was given back.
     since: Instant,
@@ -180,6 +184,13 @@ enum Grant {
     Start(Vec<u64>),
 }
 
+impl Slot {
+    /// A reader of it can serve this need.
+    fn is_for(&self, need: &Need) -> bool {
+        self.memory == need.memory && self.background == need.background
+    }
+}
+
 impl State {
     fn end(&mut self, is_due: impl Fn(&Slot) -> bool) {
         let due = self.slots.extract_if(.., |slot| slot.idle.is_some() && is_due(slot));
@@ -203,28 +214,26 @@ impl State {
 
     /// How a client would get a reader now. `None`: not yet.
     fn grant(&self, need: &Need) -> Option<Grant> {
-        let class = || self.slots.iter().filter(|slot| slot.memory == need.memory);
+        let class = || self.slots.iter().filter(|slot| slot.is_for(need));
         if let Some(file) = need.file
-            && let Some(at) =
-                self.slots.iter().position(|s| s.memory == need.memory && s.kept.contains(&file))
+            && let Some(at) = self.slots.iter().position(|s| s.is_for(need) && s.kept.contains(&file))
         {
             return self.slots.get(at)?.idle.is_some().then_some(Grant::Idle(at));
         }
-        if need.background && class().filter(|s| s.idle.is_none() && s.background).count() + 1 >= IN_CLASS {
-            return None;
-        }
         let has = |slot: &Slot| need.file.is_some_and(|file| slot.files.contains(&file));
-        let idle = self.slots.iter().enumerate().filter(|(_, s)| s.memory == need.memory && s.idle.is_some());
+        let idle = self.slots.iter().enumerate().filter(|(_, s)| s.is_for(need) && s.idle.is_some());
         if let Some((at, _)) = idle.max_by_key(|(_, slot)| (has(slot), slot.since)) {
             return Some(Grant::Idle(at));
         }
-        if class().count() >= IN_CLASS {
+        if class().count() >= if need.background { IN_BACKGROUND } else { IN_CLASS } {
             return None;
         }
         let mut used: u64 = self.slots.iter().map(|slot| slot.memory).fold(0, u64::saturating_add);
         let is_large = need.memory > MEMORY / 2 && class().count() == 0;
         let fits = |used: u64| used.saturating_add(need.memory) <= MEMORY || is_large;
-        let mut others: Vec<&Slot> = self.slots.iter().filter(|slot| slot.idle.is_some()).collect();
+        // What is in the memory of one reader only stays there.
+        let can_end = |slot: &&Slot| slot.idle.is_some() && slot.kept.is_empty();
+        let mut others: Vec<&Slot> = self.slots.iter().filter(can_end).collect();
         others.sort_by_key(|slot| std::cmp::Reverse(slot.since));
         let mut end = Vec::new();
         while !fits(used) {
@@ -238,7 +247,8 @@ impl State {
     /// True if nobody who came before could have what this client needs.
     fn is_first(&self, ticket: &Ticket) -> bool {
         let mut before = self.waiting.iter().take_while(|other| other.number != ticket.number);
-        !before.any(|other| other.need.memory == ticket.need.memory && self.grant(&other.need).is_some())
+        let class = |need: &Need| (need.memory, need.background);
+        !before.any(|other| class(&other.need) == class(&ticket.need) && self.grant(&other.need).is_some())
     }
 }
 
@@ -304,7 +314,6 @@ impl Pool {
         if let Grant::Idle(at) = grant
             && let Some(slot) = state.slots.get_mut(at)
         {
-            slot.background = need.background;
             let notices = std::mem::take(&mut slot.notices).list;
             return Lease { pool, number: slot.number, process: slot.idle.take(), notices };
         }
@@ -402,10 +411,11 @@ impl Lease {
             slot.files.clear();
         }
         slot.files.extend(file);
-        let memory = slot.memory;
-        let newest = state.slots.iter().filter(|s| s.memory == memory).max_by_key(|s| s.since);
+        let class = (slot.memory, slot.background);
+        let is_of = |s: &Slot| (s.memory, s.background) == class;
+        let newest = state.slots.iter().filter(|s| is_of(s)).max_by_key(|s| s.since);
         let newest = newest.map(|slot| slot.number);
-        state.end(|s| s.memory == memory && Some(s.number) != newest && now >= s.since + IDLE);
+        state.end(|s| is_of(s) && s.kept.is_empty() && Some(s.number) != newest && now >= s.since + IDLE);
         if state.clients == 0 {
             state.end(|_| true);
         }

@@ -198,15 +198,9 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     if offsets.mappings.is_some() {
         let process = current_number(b, target, Numbered::Process);
         b.call_global("dt_unwind_want", &[Arg::Word(key), Arg::Word(process)], want);
-        // Rows that were found without a slot are those of this program in this process.
-        let who = program(b, key, task, target);
-        b.set(space, who);
-        if let Some(offsets) = target.generation {
-            let execs = b.load(Size::B8, task, offsets.execs);
-            let mixed = b.mul(execs, KEY_FACTOR as i64);
-            let mixed = b.add(mixed, who);
-            b.set(space, mixed);
-        }
+        // What a process has mapped without a slot may be something else in its next walk: rows are those of this walk.
+        let now = b.call(Helper::KTIME_GET_NS, &[]);
+        b.set(space, now);
     } else {
         b.store(Size::B8, place, at(STATUS), WANTING);
         b.set(space, key);
@@ -505,7 +499,11 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
         b.store(Size::B8, place, at(ASKS), left);
         let result = b.add(place, frames.state + START);
         let args = [Arg::Memory(result, mappings::RESULT), Arg::Word(target)];
-        let known = b.call_global("dt_unwind_mapped", &args, |b| mappings::find(b, offsets, mappings));
+        let (name, narrow) = match frames.narrow {
+            false => ("dt_unwind_mapped", false),
+            true => ("dt_unwind_mapped_narrow", true),
+        };
+        let known = b.call_global(name, &args, |b| mappings::find(b, offsets, mappings, narrow));
         b.br(Jmp::Ne, known, 0, has_range);
         // What was stored of the mapping is of no use.
         b.store(Size::B8, place, at(LENGTH), 0);

@@ -70,6 +70,8 @@ struct Waiting {
     bytes: u64,
     /// It is being read elsewhere.
     is_read: bool,
+    /// What its contents were before it was read.
+    contents: Option<u64>,
 }
 
 /// An address space.
@@ -184,6 +186,10 @@ impl Tables {
                 return;
             }
         }
+        if !self.waiting.contains_key(&source) {
+            let contents = self.contents(source);
+            self.waiting.insert(source, Waiting { contents, ..Waiting::default() });
+        }
         let waiting = self.waiting.entry(source).or_default();
         waiting.clock = clock;
         if let CodeSource::File(_) = source {
@@ -232,12 +238,14 @@ impl Tables {
     /// A file has this table; `None`: it could not be read; within: it has none. Returns the address spaces that have
     /// got something by it.
     pub(super) fn settle(&mut self, source: CodeSource, table: Option<Option<FrameTable>>) -> Vec<u64> {
-        let used = self.waiting.remove(&source).map_or(self.clock, |waiting| waiting.clock);
+        let waiting = self.waiting.remove(&source);
+        let (used, before) = waiting.map_or((self.clock, None), |waiting| (waiting.clock, waiting.contents));
         if self.files.get(&source).is_some_and(|file| file.loaded.is_some()) {
             self.publish_file(source);
             return Vec::new();
         }
-        let contents = self.contents(source);
+        // It may have been written anew while it was read.
+        let contents = before.filter(|before| self.contents(source) == Some(*before));
         let mut file = File { loaded: None, none_until: None, has_none: false, contents, used };
         match table {
             // Perhaps it can be read later.
@@ -350,8 +358,8 @@ impl Tables {
     fn contents(&self, source: CodeSource) -> Option<u64> {
         match source {
             CodeSource::File(id) => {
-                let (size, (modified, _)) = self.processes.mapped_file(id)?.version()?;
-                Some(contents(size, modified))
+                let (size, changed) = self.processes.mapped_file(id)?.version()?;
+                Some(contents(size, changed))
             }
             CodeSource::Vdso => Some(0),
             CodeSource::Vdso32(_) | CodeSource::Anonymous => None,

@@ -32,6 +32,9 @@ const VDSO: i16 = 56;
 /// Bytes of all of it.
 const COPY: u32 = 64;
 
+/// The bits of nanoseconds. Since 6.13 the highest of the word says that somebody has asked for the time (`I_CTIME_QUERIED`).
+const NANOSECONDS: i64 = (1 << 30) - 1;
+
 /// Nothing is mapped.
 const NONE: i64 = 0;
 /// A file.
@@ -40,18 +43,20 @@ const FILE: i64 = 1;
 const ANONYMOUS: i64 = 2;
 
 /// The body of a function of a result and an address. 1 if the range of the address is in the result. 0 if it is not known; then
-/// the consumer is asked for the file.
-pub(super) fn find(b: &mut Builder, offsets: UnwindOffsets, mappings: MappingOffsets) {
+/// the consumer is asked for the file. `narrow`: the process has 32 bits; its vdso is another one, which is not known so.
+pub(super) fn find(b: &mut Builder, offsets: UnwindOffsets, mappings: MappingOffsets, narrow: bool) {
     let (result, target) = (b.param(0), b.param(1));
     let [none, anonymous, unknown, found] = [(); 4].map(|()| b.label());
     let copy = b.stack(COPY);
-    for at in (0..VDSO).step_by(8) {
+    for at in (0..COPY as i16).step_by(8) {
         b.slot_store(Size::B8, copy, at, NONE);
     }
     let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
-    let mm = b.load(Size::B8, task, offsets.mm);
-    let vdso = b.load(Size::B8, mm, mappings.vdso);
-    b.slot_store(Size::B8, copy, VDSO, vdso);
+    if !narrow {
+        let mm = b.load(Size::B8, task, offsets.mm);
+        let vdso = b.load(Size::B8, mm, mappings.vdso);
+        b.slot_store(Size::B8, copy, VDSO, vdso);
+    }
     let callback = b.sub_addr("dt_unwind_mapping", 3, |b| copy_mapping(b, mappings));
     let (to, flags) = (b.slot_addr(copy, 0), b.imm(0));
     let failed = b.call(Helper::FIND_VMA, &[task, target, callback, to, flags]);
@@ -139,9 +144,13 @@ fn copy_mapping(b: &mut Builder, of: MappingOffsets) {
     let number = b.load(Size::B8, inode, of.number);
     b.store(Size::B8, to, INODE, number);
     let size = b.load(Size::B8, inode, of.size);
-    let modified = b.load(Size::B8, inode, of.modified);
+    let seconds = b.load(Size::B8, inode, of.changed);
+    let nanoseconds = b.load(Size::B4, inode, of.changed_ns);
+    let nanoseconds = b.and(nanoseconds, NANOSECONDS);
     let contents = b.mul(size, KEY_FACTOR as i64);
-    let contents = b.add(contents, modified);
+    let contents = b.add(contents, seconds);
+    let contents = b.mul(contents, KEY_FACTOR as i64);
+    let contents = b.add(contents, nanoseconds);
     b.store(Size::B8, to, CONTENTS, contents);
     let superblock = b.load(Size::B8, inode, of.superblock);
     let device = b.load(Size::B4, superblock, of.device);
