@@ -442,6 +442,9 @@ inline int _drop_is_far[struct sock *K, struct sk_buff *S, enum skb_drop_reason 
     R == SKB_DROP_REASON_TCP_OVERWINDOW || R == SKB_DROP_REASON_TCP_ZEROWINDOW ||
     _drop_reason[R] == "TCP_INVALID_END_SEQUENCE" ||
     R == SKB_DROP_REASON_TCP_INVALID_SEQUENCE && !_is_too_old[K, S];
+/* The header of IP was taken off: a truncated packet of IP has the same reason, and is no segment or datagram yet. */
+inline int _is_past_ip[struct sk_buff *S] = S->transport_header != S->network_header &&
+    (uintptr_t)S->data == (uintptr_t)S->head + S->transport_header;
 inline struct net *_checked_net[struct sock *K, struct sk_buff *S] =
     _sock_is_full[K] ? _sock_net[K] : _device_net[_drop_device[S]];
 
@@ -464,7 +467,8 @@ rawtp:skb::kfree_skb
 	tcpInDataPastWinBytes(_in_bytes[_tcp_cb[args[0]]], _checked_net[this->holder, args[0]]);
 }
 rawtp:tcp::tcp_bad_csum { tcpInErrs(1, _checked_net[self->checks, (struct sk_buff *)args[0]]); }
-rawtp:skb::kfree_skb /args[2] == SKB_DROP_REASON_PKT_TOO_SMALL && _skb_tcp[args[0]] != NULL/
+rawtp:skb::kfree_skb
+/args[2] == SKB_DROP_REASON_PKT_TOO_SMALL && _skb_tcp[args[0]] != NULL && _is_past_ip[args[0]]/
 {
 	tcpInErrs(1, _checked_net[this->holder, args[0]]);
 }
@@ -498,11 +502,13 @@ fbt::__sk_queue_drop_skb:return /self->reader != NULL && args[1] == 0/
 fbt::__sk_queue_drop_skb:return { self->reader = NULL; }
 fbt::udp_recvmsg:return, fbt::udpv6_recvmsg:return { self->unread = NULL; }
 
-inline int _is_udp_error[int R] = R == SKB_DROP_REASON_UDP_CSUM || R == SKB_DROP_REASON_SOCKET_RCVBUFF ||
-    R == SKB_DROP_REASON_PROTO_MEM || R == SKB_DROP_REASON_SOCKET_FILTER || R == SKB_DROP_REASON_PKT_TOO_SMALL ||
-    R == SKB_DROP_REASON_XFRM_POLICY;
+inline int _is_udp_error[struct sk_buff *S, int R] = R == SKB_DROP_REASON_UDP_CSUM || R == SKB_DROP_REASON_SOCKET_RCVBUFF ||
+    R == SKB_DROP_REASON_PROTO_MEM || R == SKB_DROP_REASON_SOCKET_FILTER || R == SKB_DROP_REASON_XFRM_POLICY ||
+    _is_past_ip[S] && (R == SKB_DROP_REASON_PKT_TOO_SMALL ||
+    R == SKB_DROP_REASON_NOT_SPECIFIED && S->len < sizeof(struct udphdr));
 rawtp:skb::kfree_skb
-/_is_udp_error[args[2]] && _skb_version[args[0]] != 0 && _skb_udp[args[0]] != NULL && self->unread != args[0]/
+/_skb_version[args[0]] != 0 && _skb_udp[args[0]] != NULL && self->unread != args[0] &&
+    _is_udp_error[args[0], args[2]]/
 {
 	udpInErrors(1, _device_net[_drop_device[args[0]]]);
 }

@@ -172,11 +172,10 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
         (_, Value::Stack(stack)) => {
             // A left-justified width is the indentation; any other pads the frames and indents by
             // nothing.
-            let (indent, field) = if field.left {
-                (field.width.min(WIDEST_TRACED), Field { width: 0, ..field })
-            } else {
-                (0, field)
-            };
+            // There may be a thousand frames, so a width is bounded as a traced one is.
+            let width = field.width.min(WIDEST_TRACED);
+            let (indent, width) = if field.left { (width, 0) } else { (0, width) };
+            let field = Field { width, ..field };
             datum::frames(out, stack, indent, field);
         }
         (_, value) => datum::traced(out, value, view),
