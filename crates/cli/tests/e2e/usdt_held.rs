@@ -56,10 +56,10 @@ provider.enable();
 for (let i = 0; i < 1000; i++) hit.fire(i);
 "#;
 
-/// How often a command's probes fired, and with what sum of their arguments.
+/// How often a command's probes fired, and with what sum of their arguments. (Tests beside fire probes of that name too.)
 fn fired(command: &str, processes: &str, more: &[&str]) -> String {
     let script = format!(
-        "tstheld{processes}:::hit {{ @ = count(); @s = sum(arg0); }} END {{ printa(\"%@d %@d\", @, @s); }}"
+        "tstheld{processes}:::hit /progenyof($target)/ {{ @ = count(); @s = sum(arg0); }} END {{ printa(\"%@d %@d\", @, @s); }}"
     );
     let o = dtrace(&[more, &["-Zqc", command, "-n", &script]].concat()).code(0);
     o.out.trim().to_owned()
