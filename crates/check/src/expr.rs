@@ -436,8 +436,8 @@ impl Checker<'_> {
             return self.fail_with(Tag::D_OP_INCOMPLETE, span, message, help);
         }
         let Some(found) = self.types.member(object.ty, &name.text) else {
-            let help = foreign::word(foreign::Kind::Member, &name.text)
-                .or_else(|| self.near_member(object.ty, &name.text));
+            let has = |member: &str| self.types.member(object.ty, member).is_some();
+            let help = foreign::member(&name.text, has).or_else(|| self.near_member(object.ty, &name.text));
             let message = format!("{} is not a member of {type_name}", name.text);
             return self.fail_with(Tag::D_TYPE_MEMBER, name.span, message, help);
         };

@@ -15,6 +15,8 @@ pub(crate) enum Kind {
     Provider,
     /// The function of a description.
     Function,
+    /// A provider of functions of the kernel.
+    Functions,
     /// A system call: a function of the provider that the row of the next kind names.
     Call,
     /// The provider of system calls.
@@ -28,9 +30,10 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [(Kind, &'static str); 7] = [
+    const ALL: [(Kind, &'static str); 8] = [
         (Kind::Provider, "provider"),
         (Kind::Function, "function"),
+        (Kind::Functions, "functions"),
         (Kind::Call, "call"),
         (Kind::Calls, "calls"),
         (Kind::Variable, "variable"),
@@ -54,18 +57,32 @@ pub(crate) fn word(kind: Kind, word: &str) -> Option<String> {
     Some(format!("a word of other systems; Linux has {text}"))
 }
 
+/// What Linux has in the place of a member, if `has` says that the type has what the row begins with.
+pub(crate) fn member(name: &str, has: impl Fn(&str) -> bool) -> Option<String> {
+    let help = word(Kind::Member, name)?;
+    let (_, text) = help.split_once('`')?;
+    let first = text.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    has(first).then_some(help)
+}
+
 /// What Linux has in the place of a description.
 pub(crate) fn description(pattern: &Pattern) -> Option<String> {
     let function = pattern.function.as_str();
-    let is_call = rows().any(|(kind, word, _)| kind == Kind::Calls && glob_matches(&pattern.provider, word));
+    let has = |of: Kind| rows().any(|(kind, word, _)| kind == of && glob_matches(&pattern.provider, word));
+    let is_call = has(Kind::Calls);
+    let provider = pattern.provider.as_str();
+    // Other providers have functions of processes and tracepoints, whose names mean something else.
+    let is_function = provider.is_empty() || has(Kind::Functions);
     let of_function = || match function {
         "" | "*" => None,
-        _ if is_call && !pattern.provider.is_empty() => word(Kind::Call, function),
-        _ => word(Kind::Function, function),
+        _ => (is_call && !provider.is_empty())
+            .then(|| word(Kind::Call, function))
+            .flatten()
+            .or_else(|| is_function.then(|| word(Kind::Function, function)).flatten()),
     };
-    let of_provider = || match pattern.provider.as_str() {
+    let of_provider = || match provider {
         "" | "*" => None,
-        provider => word(Kind::Provider, provider),
+        _ => word(Kind::Provider, provider),
     };
     of_provider().or_else(of_function)
 }
@@ -101,6 +118,13 @@ mod tests {
     }
 
     #[test]
+    fn a_member_is_proposed_to_a_type_that_has_it() {
+        assert!(member("t_procp", |name| !name.is_empty()).is_some());
+        assert_eq!(member("t_procp", |_| false), None);
+        assert_eq!(member("no_such_member", |_| true), None);
+    }
+
+    #[test]
     fn descriptions_of_other_systems_are_known_by_their_provider_or_their_function() {
         let says = |fields: [&str; 4]| description(&Pattern::from_fields(fields).unwrap());
         let function = says(["fbt", "", "fop_read", "entry"]).unwrap();
@@ -108,6 +132,10 @@ mod tests {
         assert!(says(["fbt", "zfs", "zio_done", "return"]).unwrap().contains("zfs"));
         assert!(says(["syscall", "", "open_nocancel", "entry"]).unwrap().contains("arg1"));
         assert!(says(["vfs", "namei", "lookup", "entry"]).unwrap().contains("fsinfo"));
+        assert!(says(["*", "", "fop_read", "entry"]).unwrap().contains("fsinfo"));
+        assert_eq!(says(["pid1", "libc", "fop_read", "entry"]), None);
+        assert_eq!(says(["spamd*", "", "", "start"]), None);
+        assert_eq!(says(["fbt", "", "exec_binprm", "entry"]), None);
         assert_eq!(says(["fbt", "", "", "entry"]), None);
         assert_eq!(says(["fbt", "", "no_such_function_anywhere", "entry"]), None);
         assert_eq!(says(["", "", "", "BEGIN"]), None);

@@ -75,7 +75,7 @@ impl Checker<'_> {
                 let message = format!("variable of {size} bytes is too big: at most {LARGEST} are allowed");
                 self.fail(Tag::D_DECL_ARRBIG, span, message)
             }
-            (Kind::Sou { .. } | Kind::Array { .. } | Kind::Float { .. }, Some(size)) if size > 0 => {
+            (Kind::Sou { .. } | Kind::Array { .. }, Some(size)) if size > 0 => {
                 Ok(Repr::Bytes { size: size as u32 })
             }
             _ => self.unsupported(span, format!("a variable of type \"{name}\"")),

@@ -537,7 +537,10 @@ impl<'a> Checker<'a> {
     pub(crate) fn near_tag(&self, ty: TypeId) -> Option<String> {
         match self.types.base_kind(ty) {
             Kind::Sou { union, tag: Some(tag), .. } => {
-                self.near_type(Some(if union { TagKind::Union } else { TagKind::Struct }), &tag)
+                let foreign = crate::foreign::word(crate::foreign::Kind::Type, &tag);
+                foreign.or_else(|| {
+                    self.near_type(Some(if union { TagKind::Union } else { TagKind::Struct }), &tag)
+                })
             }
             Kind::Enum { tag: Some(tag), .. } => self.near_type(Some(TagKind::Enum), &tag),
             _ => None,

@@ -77,9 +77,9 @@ fn exits_on_all_cpus_end_a_flood() -> Verdict {
     assert!(
         *end == "end\n" && (1..=std::thread::available_parallelism().unwrap().get()).contains(&exits.len())
     );
-    // The status is that of the last exit() that was printed.
-    let last: i32 = exits.last().unwrap().parse().unwrap();
-    assert_eq!(o.code, Some(last + 10), "{exits:?} {}", o.err);
+    // The status is that of the first exit(). Of two CPUs that are in one at the same time, either may be first.
+    let is_of = |cpu: &&str| o.code == cpu.parse::<i32>().ok().map(|cpu| cpu + 10);
+    assert!(exits.iter().any(is_of), "{exits:?} {:?} {}", o.code, o.err);
     Pass
 }
 
