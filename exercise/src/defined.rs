@@ -32,8 +32,8 @@ const PROGRAMS: [&str; 5] = [
     "app:::sent { @x[*args[2]] = count(); self->all[args[1]] = *args[2]; print(self->all[args[1]]); }",
 ];
 
-/// A probe that has a definition.
-struct Defined(ListCatalog);
+/// Probes that have a definition each, by the number in the name of their module.
+pub struct Defined(pub ListCatalog);
 
 impl Catalog for Defined {
     fn matches(&self, pattern: &Pattern) -> Matches {
@@ -60,9 +60,10 @@ impl Catalog for Defined {
         self.0.args(probe)
     }
 
-    fn definition(&self, _: &ProbeDesc) -> Option<Arc<probes::Definition>> {
+    fn definition(&self, probe: &ProbeDesc) -> Option<Arc<probes::Definition>> {
+        let number = probe.module.strip_prefix('v')?.parse().ok()?;
         let (provider, file, text) = ("app".into(), "/app".into(), "".into());
-        Some(Arc::new(probes::Definition { number: 0, provider, file, text }))
+        Some(Arc::new(probes::Definition { number, provider, file, text }))
     }
 }
 

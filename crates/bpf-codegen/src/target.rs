@@ -120,6 +120,29 @@ pub struct MappingOffsets {
     pub vdso: i16,
 }
 
+impl MappingOffsets {
+    /// These, by what tells the offset of a member of a type (`vm_area_struct.vm_start`). `None` if this kernel lacks one.
+    pub fn by(offset: impl Fn(&str) -> Option<i16>) -> Option<MappingOffsets> {
+        // Until 6.6, until 6.10, since.
+        let changed = ["inode.i_ctime.tv_sec", "inode.__i_ctime.tv_sec", "inode.i_ctime_sec"];
+        let changed_ns = ["inode.i_ctime.tv_nsec", "inode.__i_ctime.tv_nsec", "inode.i_ctime_nsec"];
+        Some(MappingOffsets {
+            start: offset("vm_area_struct.vm_start")?,
+            end: offset("vm_area_struct.vm_end")?,
+            page: offset("vm_area_struct.vm_pgoff")?,
+            file: offset("vm_area_struct.vm_file")?,
+            inode: offset("file.f_inode")?,
+            number: offset("inode.i_ino")?,
+            superblock: offset("inode.i_sb")?,
+            size: offset("inode.i_size")?,
+            changed: changed.into_iter().find_map(&offset)?,
+            changed_ns: changed_ns.into_iter().find_map(&offset)?,
+            device: offset("super_block.s_dev")?,
+            vdso: offset("mm_struct.context.vdso")?,
+        })
+    }
+}
+
 /// Offsets of the list of returns of a thread that the kernel probes (`uretprobe`), innermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReturnOffsets {

@@ -4,48 +4,11 @@ use std::sync::Arc;
 
 use check::{Context, Definition, Options};
 use diagnostics::{Sink, SourceKind, SourceMap};
-use probes::{
-    ArgType, Args, Catalog, Family, FieldKind, ListCatalog, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo,
-    ProviderFacts,
-};
+use exercise::defined::Defined;
+use probes::{ArgType, ListCatalog, ProbeDesc};
 use syntax::{Libraries, MacroEnv, ParseMode};
 use testing::{HANG_LIMIT, eventually};
 use types::Types;
-
-/// Probes that have a definition each, by the number in the name of their module.
-struct Defined(ListCatalog);
-
-impl Catalog for Defined {
-    fn matches(&self, pattern: &Pattern) -> Matches {
-        self.0.matches(pattern)
-    }
-
-    fn by_id(&self, id: ProbeId) -> Option<ProbeInfo> {
-        self.0.by_id(id)
-    }
-
-    fn families(&self) -> Vec<Family> {
-        self.0.families()
-    }
-
-    fn provider(&self, name: &str) -> Option<ProviderFacts> {
-        self.0.provider(name)
-    }
-
-    fn known(&self, provider: &Family, field: FieldKind) -> Vec<String> {
-        self.0.known(provider, field)
-    }
-
-    fn args(&self, probe: &ProbeDesc) -> Args {
-        self.0.args(probe)
-    }
-
-    fn definition(&self, probe: &ProbeDesc) -> Option<Arc<probes::Definition>> {
-        let number = probe.module.strip_prefix('v')?.parse().ok()?;
-        let (provider, file, text) = ("app".into(), "/app".into(), "".into());
-        Some(Arc::new(probes::Definition { number, provider, file, text }))
-    }
-}
 
 /// The types of `args[]` of the probes `sent` of these definitions, and the messages; then what a script that uses them is told.
 fn checked(texts: &[&str], script: &str) -> (Vec<Vec<String>>, Vec<String>, Vec<String>, usize) {

@@ -2,6 +2,7 @@
 //! facility.
 
 mod pragma;
+mod unchanged;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, LazyLock};
@@ -25,6 +26,7 @@ use crate::lookup::{KernelSymbols, TypedefNames};
 use crate::options::Options;
 use crate::visibility::{Later, NewBases, Visibility, Visible};
 use pragma::set_pragma;
+use unchanged::check_unchanged;
 
 /// Which field a command-line description is aligned on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,35 +263,42 @@ impl Program {
         Frontend { map, trees, visibility, libraries, definitions, sink: Sink::default() }
     }
 
-    /// The clauses of the programs that descriptions of later probes can enable, in their order.
-    pub(crate) fn listed_clauses(&self) -> Vec<ListedClause> {
-        let mut all = Vec::new();
+    /// The clauses of the programs that descriptions of later probes can enable, in their order: the numbers of tree and item, and the
+    /// descriptions.
+    fn listed(&self) -> impl Iterator<Item = (usize, usize, Vec<Pattern>)> {
         let trees = self.trees.iter().zip(self.visibility.iter()).enumerate();
-        for (tree, (t, _)) in trees.filter(|(_, (_, s))| s.listed) {
-            for (item, clause) in t.items.iter().enumerate() {
-                let Item::Clause(c) = clause else { continue };
-                let patterns: Vec<Pattern> = c.probes.iter().filter_map(pattern_of).collect();
-                if patterns.is_empty() {
-                    continue;
-                }
-                // The names of probes do not count.
-                let unnamed = Item::Clause(Clause { probes: Vec::new(), ..c.clone() });
-                let text = Tree { items: vec![unnamed], ..t.clone() }.dump();
-                let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-                let by_probe = has(&["args", "return"]);
-                let (stacks, addresses) =
-                    (has(&["ustack", "jstack"]), has(&["usym", "ufunc", "umod", "uaddr", "%A"]));
-                all.push(ListedClause { tree, item, patterns, by_probe, stacks, addresses });
-            }
-        }
-        all
+        let clauses = trees.filter(|(_, (_, seen))| seen.listed).flat_map(|(tree, (t, _))| {
+            t.items.iter().enumerate().filter_map(move |(item, clause)| match clause {
+                Item::Clause(c) => Some((tree, item, c.probes.iter().filter_map(pattern_of).collect())),
+                _ => None,
+            })
+        });
+        clauses.filter(|(_, _, patterns): &(_, _, Vec<Pattern>)| !patterns.is_empty())
+    }
+
+    /// True if the text of a clause has one of these words. The names of its probes do not count.
+    fn has_word(&self, (tree, item): (usize, usize), words: &[&str]) -> bool {
+        let Some(tree) = self.trees.get(tree) else { return false };
+        let Some(Item::Clause(c)) = tree.items.get(item) else { return false };
+        let unnamed = Item::Clause(Clause { probes: Vec::new(), ..c.clone() });
+        let text = Tree { items: vec![unnamed], ..tree.clone() }.dump();
+        words.iter().any(|word| text.contains(word))
+    }
+
+    /// The same clauses, with what their meaning depends on.
+    pub(crate) fn listed_clauses(&self) -> Vec<ListedClause> {
+        let all = self.listed().map(|(tree, item, patterns)| {
+            let by_probe = self.has_word((tree, item), &["args", "return"]);
+            ListedClause { tree, item, patterns, by_probe }
+        });
+        all.collect()
     }
 
     /// The descriptions that can match probes that come later.
     pub(crate) fn later_patterns(&self) -> Vec<Pattern> {
         let mut all: Vec<Pattern> = Vec::new();
         let bases = self.checked.record.bases.iter().map(|(_, pattern)| pattern.clone());
-        for pattern in self.listed_clauses().into_iter().flat_map(|c| c.patterns).chain(bases) {
+        for pattern in self.listed().flat_map(|(_, _, patterns)| patterns).chain(bases) {
             if !all.contains(&pattern) && self.registry.may_match_later(&pattern) {
                 all.push(pattern);
             }
@@ -299,8 +308,11 @@ impl Program {
 
     /// True if a clause that waits for probes may show addresses of processes by name, if stacks are shown so.
     pub(crate) fn may_name_addresses(&self, of_stacks: bool) -> bool {
-        let waits = |clause: &ListedClause| clause.patterns.iter().any(|p| self.registry.may_match_later(p));
-        self.listed_clauses().iter().any(|c| (c.addresses || c.stacks && of_stacks) && waits(c))
+        let stacks = ["ustack", "jstack"].iter().filter(|_| of_stacks);
+        let words: Vec<&str> =
+            ["usym", "ufunc", "umod", "uaddr", "%A"].iter().chain(stacks).copied().collect();
+        let waits = |patterns: &[Pattern]| patterns.iter().any(|p| self.registry.may_match_later(p));
+        self.listed().any(|(tree, item, patterns)| waits(&patterns) && self.has_word((tree, item), &words))
     }
 
     /// True if descriptions can match what processes map and execute later.
@@ -396,10 +408,6 @@ pub(crate) struct ListedClause {
     pub(crate) patterns: Vec<Pattern>,
     /// Its meaning may depend on the probe: it uses `args[]` or `return()`.
     pub(crate) by_probe: bool,
-    /// It may show stacks of processes.
-    stacks: bool,
-    /// It may show other addresses of processes by name.
-    addresses: bool,
 }
 
 /// The input of checking besides the source texts.
@@ -660,26 +668,6 @@ impl Frontend {
             macros: macros.clone(),
         })
     }
-}
-
-/// Whether what runs may stay as it is: the columns of a key are fixed once programs write them.
-fn check_unchanged(running: &Checked, all: &Checked) -> Result<(), String> {
-    let reject = |what: &str| {
-        Err(format!(
-            "could not enable tracing: {what} is already enabled with a narrower key; use another name, or enable both at once"
-        ))
-    };
-    for (before, now) in running.aggs.iter().zip(&all.aggs) {
-        if before != now {
-            return reject(&format!("@{}", now.name));
-        }
-    }
-    for (before, now) in running.vars.iter().zip(&all.vars) {
-        if (&before.key, before.repr) != (&now.key, now.repr) {
-            return reject(&format!("{}{}", now.scope.prefix(), now.name));
-        }
-    }
-    Ok(())
 }
 
 impl Program {

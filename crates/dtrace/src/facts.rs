@@ -228,24 +228,7 @@ pub(crate) fn unwind_offsets(
 /// How the kernel tells what is mapped at an address.
 fn mapping_offsets(btf: &Btf) -> Option<MappingOffsets> {
     btf.find(&[BtfKind::Func], "bpf_find_vma")?;
-    let offset = |path: &str| offset_of(btf, path);
-    // Until 6.6, until 6.10, since.
-    let changed = ["inode.i_ctime.tv_sec", "inode.__i_ctime.tv_sec", "inode.i_ctime_sec"];
-    let changed_ns = ["inode.i_ctime.tv_nsec", "inode.__i_ctime.tv_nsec", "inode.i_ctime_nsec"];
-    Some(MappingOffsets {
-        start: offset("vm_area_struct.vm_start")?,
-        end: offset("vm_area_struct.vm_end")?,
-        page: offset("vm_area_struct.vm_pgoff")?,
-        file: offset("vm_area_struct.vm_file")?,
-        inode: offset("file.f_inode")?,
-        number: offset("inode.i_ino")?,
-        superblock: offset("inode.i_sb")?,
-        size: offset("inode.i_size")?,
-        changed: changed.into_iter().find_map(offset)?,
-        changed_ns: changed_ns.into_iter().find_map(offset)?,
-        device: offset("super_block.s_dev")?,
-        vdso: offset("mm_struct.context.vdso")?,
-    })
+    MappingOffsets::by(|path| offset_of(btf, path))
 }
 
 /// Where the kernel has the true return addresses of functions whose return it probes.

@@ -56,23 +56,15 @@ fn code(own: u32, offset: &dyn Fn(&str) -> Option<i32>) -> Option<Vec<Insn>> {
     const WORD: i16 = -8;
     let (saved, result, at, fd, word) = (Reg::R6, Reg::R7, Reg::R8, Reg::R9, Reg::R1);
     let [_, _, protection, _, descriptor, _] = SYSCALL_ARGS;
-    // Follows a pointer.
-    let follow = |offset: i32| {
-        let mut code = read(WORD, 8, at, offset);
-        code.push(Insn::ldx(Size::B8, at, Reg::R10, WORD));
+    // Reads a number or an address behind an address. A name is eight bytes, which are there whether or not it has ended before.
+    let load = |size: Size, bytes: i32, from: Reg, offset: i32, into: Reg| {
+        let mut code = read(WORD, bytes, from, offset);
+        code.push(Insn::ldx(size, into, Reg::R10, WORD));
         code
     };
-    let number = |offset: i32| {
-        let mut code = read(WORD, 4, at, offset);
-        code.push(Insn::ldx(Size::B4, word, Reg::R10, WORD));
-        code
-    };
-    // Eight bytes of the text at an address, which are there whether or not it has ended before.
-    let begin_of_name = |address: Reg, offset: i32| {
-        let mut code = read(WORD, 8, address, offset);
-        code.push(Insn::ldx(Size::B8, word, Reg::R10, WORD));
-        code
-    };
+    let follow = |offset: i32| load(Size::B8, 8, at, offset, at);
+    let number = |offset: i32| load(Size::B4, 4, at, offset, word);
+    let begin_of_name = |offset: i32| load(Size::B8, 8, at, offset, word);
     let mut code = vec![
         Insn::ldx(Size::B8, result, Reg::R1, 8),
         Insn::ldx(Size::B8, saved, Reg::R1, 0),
@@ -106,8 +98,8 @@ fn code(own: u32, offset: &dyn Fn(&str) -> Option<i32>) -> Option<Vec<Insn>> {
     code.extend(follow(0));
     code.extend(follow(offset("file.f_path.dentry")?));
     code.extend(follow(offset("dentry.d_name.name")?));
-    let again = begin_of_name(at, 6);
-    code.extend(begin_of_name(at, 0));
+    let again = begin_of_name(6);
+    code.extend(begin_of_name(0));
     code.extend([Insn::mov64(Reg::R2, word), Insn::alu64_imm(Alu::Lsh, Reg::R2, 16)]);
     code.extend(Insn::ld_imm64(Reg::R3, u64::from_le_bytes(*IN_MEMORY)));
     code.push(Insn::jmp(Jmp::Ne, Reg::R2, Reg::R3, i16::try_from(again.len()).ok()?));

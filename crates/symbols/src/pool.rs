@@ -184,10 +184,18 @@ enum Grant {
     Start(Vec<u64>),
 }
 
+/// What tells a class from others: the limit of memory, and whether nobody waits for the answers.
+type Class = (u64, bool);
+
+impl Need {
+    fn class(&self) -> Class {
+        (self.memory, self.background)
+    }
+}
+
 impl Slot {
-    /// A reader of it can serve this need.
-    fn is_for(&self, need: &Need) -> bool {
-        self.memory == need.memory && self.background == need.background
+    fn class(&self) -> Class {
+        (self.memory, self.background)
     }
 }
 
@@ -214,14 +222,15 @@ impl State {
 
     /// How a client would get a reader now. `None`: not yet.
     fn grant(&self, need: &Need) -> Option<Grant> {
-        let class = || self.slots.iter().filter(|slot| slot.is_for(need));
+        let is_for = |slot: &Slot| slot.class() == need.class();
+        let class = || self.slots.iter().filter(|slot| is_for(slot));
         if let Some(file) = need.file
-            && let Some(at) = self.slots.iter().position(|s| s.is_for(need) && s.kept.contains(&file))
+            && let Some(at) = self.slots.iter().position(|s| is_for(s) && s.kept.contains(&file))
         {
             return self.slots.get(at)?.idle.is_some().then_some(Grant::Idle(at));
         }
         let has = |slot: &Slot| need.file.is_some_and(|file| slot.files.contains(&file));
-        let idle = self.slots.iter().enumerate().filter(|(_, s)| s.is_for(need) && s.idle.is_some());
+        let idle = self.slots.iter().enumerate().filter(|(_, s)| is_for(s) && s.idle.is_some());
         if let Some((at, _)) = idle.max_by_key(|(_, slot)| (has(slot), slot.since)) {
             return Some(Grant::Idle(at));
         }
@@ -247,8 +256,8 @@ impl State {
     /// True if nobody who came before could have what this client needs.
     fn is_first(&self, ticket: &Ticket) -> bool {
         let mut before = self.waiting.iter().take_while(|other| other.number != ticket.number);
-        let class = |need: &Need| (need.memory, need.background);
-        !before.any(|other| class(&other.need) == class(&ticket.need) && self.grant(&other.need).is_some())
+        let class = ticket.need.class();
+        !before.any(|other| other.need.class() == class && self.grant(&other.need).is_some())
     }
 }
 
@@ -411,8 +420,8 @@ impl Lease {
             slot.files.clear();
         }
         slot.files.extend(file);
-        let class = (slot.memory, slot.background);
-        let is_of = |s: &Slot| (s.memory, s.background) == class;
+        let class = slot.class();
+        let is_of = |s: &Slot| s.class() == class;
         let newest = state.slots.iter().filter(|s| is_of(s)).max_by_key(|s| s.since);
         let newest = newest.map(|slot| slot.number);
         state.end(|s| is_of(s) && s.kept.is_empty() && Some(s.number) != newest && now >= s.since + IDLE);

@@ -499,10 +499,8 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
         b.store(Size::B8, place, at(ASKS), left);
         let result = b.add(place, frames.state + START);
         let args = [Arg::Memory(result, mappings::RESULT), Arg::Word(target)];
-        let (name, narrow) = match frames.narrow {
-            false => ("dt_unwind_mapped", false),
-            true => ("dt_unwind_mapped_narrow", true),
-        };
+        let narrow = frames.narrow;
+        let name = if narrow { "dt_unwind_mapped_narrow" } else { "dt_unwind_mapped" };
         let known = b.call_global(name, &args, |b| mappings::find(b, offsets, mappings, narrow));
         b.br(Jmp::Ne, known, 0, has_range);
         // What was stored of the mapping is of no use.

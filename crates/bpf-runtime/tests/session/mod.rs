@@ -164,23 +164,7 @@ pub fn unwind_offsets() -> Option<UnwindOffsets> {
 }
 
 fn mapping_offsets(btf: &types::btf::Btf) -> Option<MappingOffsets> {
-    let offset = |member: &str| btf.field(member).map(|f| f.offset() as i16);
-    let changed = ["inode.i_ctime.tv_sec", "inode.__i_ctime.tv_sec", "inode.i_ctime_sec"];
-    let changed_ns = ["inode.i_ctime.tv_nsec", "inode.__i_ctime.tv_nsec", "inode.i_ctime_nsec"];
-    Some(MappingOffsets {
-        start: offset("vm_area_struct.vm_start")?,
-        end: offset("vm_area_struct.vm_end")?,
-        page: offset("vm_area_struct.vm_pgoff")?,
-        file: offset("vm_area_struct.vm_file")?,
-        inode: offset("file.f_inode")?,
-        number: offset("inode.i_ino")?,
-        superblock: offset("inode.i_sb")?,
-        size: offset("inode.i_size")?,
-        changed: changed.into_iter().find_map(offset)?,
-        changed_ns: changed_ns.into_iter().find_map(offset)?,
-        device: offset("super_block.s_dev")?,
-        vdso: offset("mm_struct.context.vdso")?,
-    })
+    MappingOffsets::by(|member| btf.field(member).map(|f| f.offset() as i16))
 }
 
 fn direct_load() -> Option<DirectLoad> {

@@ -103,6 +103,18 @@ pub(super) struct Tables {
     clock: u64,
 }
 
+/// What tells the contents of a file from others.
+fn contents_of(processes: &Processes, source: CodeSource) -> Option<u64> {
+    match source {
+        CodeSource::File(id) => {
+            let (size, changed) = processes.mapped_file(id)?.version()?;
+            Some(contents(size, changed))
+        }
+        CodeSource::Vdso => Some(0),
+        CodeSource::Vdso32(_) | CodeSource::Anonymous => None,
+    }
+}
+
 /// The key of a process's address space.
 fn key_of(pid: u32) -> Option<u64> {
     let stat = std::fs::read(format!("/proc/{}/stat", proc::thread_with_memory(pid))).ok()?;
@@ -186,11 +198,8 @@ impl Tables {
                 return;
             }
         }
-        if !self.waiting.contains_key(&source) {
-            let contents = self.contents(source);
-            self.waiting.insert(source, Waiting { contents, ..Waiting::default() });
-        }
-        let waiting = self.waiting.entry(source).or_default();
+        let new = || Waiting { contents: contents_of(&self.processes, source), ..Waiting::default() };
+        let waiting = self.waiting.entry(source).or_insert_with(new);
         waiting.clock = clock;
         if let CodeSource::File(_) = source {
             waiting.bytes = waiting.bytes.max(code.end.saturating_sub(code.start));
@@ -245,7 +254,7 @@ impl Tables {
             return Vec::new();
         }
         // It may have been written anew while it was read.
-        let contents = before.filter(|before| self.contents(source) == Some(*before));
+        let contents = before.filter(|before| contents_of(&self.processes, source) == Some(*before));
         let mut file = File { loaded: None, none_until: None, has_none: false, contents, used };
         match table {
             // Perhaps it can be read later.
@@ -354,18 +363,6 @@ impl Tables {
         true
     }
 
-    /// What tells the contents of a file from others.
-    fn contents(&self, source: CodeSource) -> Option<u64> {
-        match source {
-            CodeSource::File(id) => {
-                let (size, changed) = self.processes.mapped_file(id)?.version()?;
-                Some(contents(size, changed))
-            }
-            CodeSource::Vdso => Some(0),
-            CodeSource::Vdso32(_) | CodeSource::Anonymous => None,
-        }
-    }
-
     /// Finds out which files programs have met: what a process has mapped, or had, if it has ended.
     pub(super) fn identify_files(&mut self) {
         let now = Instant::now();
@@ -429,7 +426,7 @@ impl Tables {
     /// What programs are told. `None`: there is nothing yet, or the file was written anew since its table was made.
     fn record(&self, source: CodeSource) -> Option<FileRecord> {
         let file = self.files.get(&source)?;
-        let contents = file.contents.filter(|contents| self.contents(source) == Some(*contents))?;
+        let contents = file.contents.filter(|known| contents_of(&self.processes, source) == Some(*known))?;
         let Some(loaded) = &file.loaded else {
             return file.has_none.then(|| FileRecord { table: NO_TABLE, contents, ..FileRecord::default() });
         };
