@@ -12,8 +12,9 @@ use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Span, Tag, control};
 use dif::ir::Module;
 use probes::{Family, Pattern, ProbeInfo, glob_matches};
 use providers::{Provider, Registry};
-use syntax::ast::{Clause, Item, Program as Tree};
+use syntax::ast::{Item, Program as Tree};
 use syntax::library::{Declared, probe_name};
+use syntax::uses::Uses;
 use syntax::{Libraries, MacroEnv, ParseMode, SpecField};
 use types::Types;
 use types::btf::KernelBtf;
@@ -276,19 +277,18 @@ impl Program {
         clauses.filter(|(_, _, patterns): &(_, _, Vec<Pattern>)| !patterns.is_empty())
     }
 
-    /// True if the text of a clause has one of these words. The names of its probes do not count.
-    fn has_word(&self, (tree, item): (usize, usize), words: &[&str]) -> bool {
-        let Some(tree) = self.trees.get(tree) else { return false };
-        let Some(Item::Clause(c)) = tree.items.get(item) else { return false };
-        let unnamed = Item::Clause(Clause { probes: Vec::new(), ..c.clone() });
-        let text = Tree { items: vec![unnamed], ..tree.clone() }.dump();
-        words.iter().any(|word| text.contains(word))
+    /// The words that a clause of [`Program::listed`] uses.
+    fn uses(&self, tree: usize, item: usize) -> Uses<'_> {
+        match self.trees.get(tree).and_then(|t| t.items.get(item)) {
+            Some(Item::Clause(clause)) => Uses::of(clause),
+            _ => Uses::default(),
+        }
     }
 
     /// The same clauses, with what their meaning depends on.
     pub(crate) fn listed_clauses(&self) -> Vec<ListedClause> {
         let all = self.listed().map(|(tree, item, patterns)| {
-            let by_probe = self.has_word((tree, item), &["args", "return"]);
+            let by_probe = self.uses(tree, item).any_name(&["args", "return"]);
             ListedClause { tree, item, patterns, by_probe }
         });
         all.collect()
@@ -308,11 +308,14 @@ impl Program {
 
     /// True if a clause that waits for probes may show addresses of processes by name, if stacks are shown so.
     pub(crate) fn may_name_addresses(&self, of_stacks: bool) -> bool {
-        let stacks = ["ustack", "jstack"].iter().filter(|_| of_stacks);
-        let words: Vec<&str> =
-            ["usym", "ufunc", "umod", "uaddr", "%A"].iter().chain(stacks).copied().collect();
+        let names = ["usym", "ufunc", "umod", "uaddr"];
+        let shows = |uses: Uses<'_>| {
+            uses.any_name(&names)
+                || uses.string_with(b"%A")
+                || of_stacks && uses.any_name(&["ustack", "jstack"])
+        };
         let waits = |patterns: &[Pattern]| patterns.iter().any(|p| self.registry.may_match_later(p));
-        self.listed().any(|(tree, item, patterns)| waits(&patterns) && self.has_word((tree, item), &words))
+        self.listed().any(|(tree, item, patterns)| waits(&patterns) && shows(self.uses(tree, item)))
     }
 
     /// True if descriptions can match what processes map and execute later.

@@ -48,6 +48,8 @@ pub mod derive;
 
 pub mod macros;
 
+pub mod uses;
+
 mod lexer;
 pub mod library;
 mod mode;

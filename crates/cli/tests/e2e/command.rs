@@ -562,12 +562,7 @@ fn operands_and_scripts_may_contain_any_bytes() -> Verdict {
     use std::os::unix::ffi::OsStrExt;
     let word = |bytes: &'static [u8]| std::ffi::OsStr::from_bytes(bytes);
     let mut command = std::process::Command::new(crate::tool::binary());
-    command.args([
-        word(b"-qc"),
-        word(b"echo a\xe9"),
-        word(b"-n"),
-        word(b"BEGIN { printf(\"%s|\", $$1); }"),
-    ]);
+    command.args([word(b"-qc"), word(b"echo a\xe9"), word(b"-n"), word(b"BEGIN { printf(\"%s|\", $$1); }")]);
     let o = command.arg(word(b"b\xff")).output().unwrap();
     assert!(o.stdout.windows(3).any(|w| w == b"b\xff|"), "{o:?}");
     assert!(o.stdout.windows(3).any(|w| w == b"a\xe9\n"), "{o:?}");
