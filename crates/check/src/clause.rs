@@ -383,7 +383,7 @@ impl Checker<'_> {
             }
             _ => {}
         }
-        let value = self.value(e)?;
+        let value = self.assigned(e)?;
         let value = self.assigned_translated(value, e.span)?;
         // A constant alone has no effect. It may remain of a dropped branch of `?:`.
         if value.as_const().is_some() {

@@ -58,7 +58,11 @@ impl Checker<'_> {
             Kind::Function { .. } => return Ok(Expr { ty: self.types.pointer(e.ty), ..*addr }),
             Kind::Float { .. } => {
                 let name = self.name(e.ty);
-                return self.unsupported(e.span, format!("a value of type \"{name}\""));
+                let message = format!(
+                    "a value of type \"{name}\" can only be assigned and recorded (trace, print, printf): D has no \
+                     floating-point operations"
+                );
+                return self.fail(Tag::D_UNSUPPORTED, e.span, message);
             }
             Kind::Sou { .. } => {
                 self.require_complete(e.ty, e.span)?;

@@ -22,7 +22,7 @@ pub(crate) enum Target {
     Var(Place, VarId),
     /// A scalar in memory, of this type.
     Memory(Place, TypeId),
-    /// A struct or union in memory.
+    /// A struct, a union or a floating-point number in memory.
     Object(Expr),
 }
 
@@ -75,10 +75,20 @@ impl Checker<'_> {
                 let message = format!("variable of {size} bytes is too big: at most {LARGEST} are allowed");
                 self.fail(Tag::D_DECL_ARRBIG, span, message)
             }
-            (Kind::Sou { .. } | Kind::Array { .. }, Some(size)) if size > 0 => {
+            // A floating-point number is kept as its bytes, as D computes with none.
+            (Kind::Sou { .. } | Kind::Array { .. } | Kind::Float { .. }, Some(size)) if size > 0 => {
                 Ok(Repr::Bytes { size: size as u32 })
             }
             _ => self.unsupported(span, format!("a variable of type \"{name}\"")),
+        }
+    }
+
+    /// A value that is assigned, or of an assignment: a floating-point number is an object there.
+    pub(crate) fn assigned(&mut self, value: &ast::Expr) -> CheckResult<Expr> {
+        let value = self.expr(value)?;
+        match (&value.kind, self.types.base_kind(value.ty)) {
+            (ExprKind::Deref { .. }, Kind::Float { .. }) => Ok(value),
+            _ => self.rvalue(value),
         }
     }
 
@@ -116,7 +126,7 @@ impl Checker<'_> {
         }
         let form = match self.types.base_kind(object.ty) {
             Kind::String => Form::Str,
-            Kind::Sou { .. } => {
+            Kind::Sou { .. } | Kind::Float { .. } => {
                 return Ok(Target::Object(Expr { kind: ExprKind::Deref { addr, user }, ..object }));
             }
             Kind::Array { .. } | Kind::Function { .. } => {
@@ -210,7 +220,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Assignment of a struct or union: only of the same type.
+    /// Assignment of a struct, a union or a floating-point number: only of the same type.
     pub(crate) fn assign_object(
         &mut self,
         op: Option<BinaryOp>,

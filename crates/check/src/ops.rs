@@ -313,11 +313,11 @@ impl Checker<'_> {
                 return self.assign_memory(op, (place, ty), value, &text, span);
             }
             Target::Object(object) => {
-                let value = self.value(value)?;
+                let value = self.assigned(value)?;
                 return self.assign_object(op, object, value, &text, span);
             }
         };
-        let value = self.value(value);
+        let value = self.assigned(value);
         let value = match value {
             Ok(value) => value,
             Err(wrong) => {

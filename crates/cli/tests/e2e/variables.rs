@@ -6,7 +6,7 @@ use crate::tool::{dtrace, workload};
 
 tests! {
     strings_are_indexed_like_pointers characters_of_a_string_can_be_assigned
-    null_strings_are_assigned_compared_and_passed_on global_variables_of_each_type_keep_their_values
+    null_strings_are_assigned_compared_and_passed_on floating_point_variables_keep_what_is_assigned global_variables_of_each_type_keep_their_values
     associative_arrays_keep_their_elements
     what_several_cpus_add_to_an_element_at_once_is_all_counted assigning_zero_frees_an_element
     a_unary_operator_creates_its_operand a_variable_holds_64_bits_whatever_its_type
@@ -124,6 +124,24 @@ fn what_is_no_variable_is_cut_to_its_type() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.out, "1 44 1 3 1 44 1\n\n", "{o:?}");
+    Pass
+}
+
+fn floating_point_variables_keep_what_is_assigned() -> Verdict {
+    let script = "double d; float f; \
+        BEGIN { p = (long *)alloca(16); *p = 0x400921fb54442d18; this->d = *(double *)p; x = this->d; self->d = x; \
+                a[1] = self->d; *(double *)(p + 1) = a[1]; printf(\"%f %f %f \", x, self->d, *(double *)(p + 1)); \
+                a[1] = 0; y = a[1]; d = x; printf(\"%f %.3f %g\", y, d, f); exit(0); }";
+    let o = dtrace(&["-qn", script]).code(0);
+    assert_eq!(o.out, "3.141593 3.141593 3.141593 0.000000 3.142 0\n", "{o:?}");
+    for wrong in ["d + 1", "d ? 1 : 0", "(int)d", "d == d", "-d"] {
+        let o = dtrace(&["-qn", &format!("double d; BEGIN {{ trace({wrong}); exit(0); }}")]).code(1);
+        assert!(o.err.contains("D has no floating-point operations"), "{wrong}: {o:?}");
+    }
+    for wrong in ["d = 1", "d = f"] {
+        let o = dtrace(&["-qn", &format!("double d; float f; BEGIN {{ {wrong}; exit(0); }}")]).code(1);
+        assert!(o.err.contains("operands have incompatible types: \"double\""), "{wrong}: {o:?}");
+    }
     Pass
 }
 
