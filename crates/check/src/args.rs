@@ -24,6 +24,13 @@ pub(crate) struct DescriptionMatch {
     pub(crate) probes: Arc<[ProbeInfo]>,
 }
 
+impl DescriptionMatch {
+    /// True if it is the same one.
+    pub(crate) fn is(&self, other: &DescriptionMatch) -> bool {
+        self.pattern.span == other.pattern.span && Arc::ptr_eq(&self.probes, &other.probes)
+    }
+}
+
 /// The meaning of `args[]` in the current clause.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArgsContext {
@@ -64,12 +71,13 @@ impl Checker<'_> {
             let message = "args[ ] may not be referenced outside of a probe clause";
             return self.fail(Tag::D_ARGS_NONE, span, message);
         };
-        let arg = self.common_arg(&described, n, key.span, span)?;
+        // Also where it is wrong: it may be right for other probes.
         if let Ok(n) = usize::try_from(n)
             && !self.args.used.contains(&n)
         {
             self.args.used.push(n);
         }
+        let arg = self.common_arg(&described, n, key.span, span)?;
         self.arg_value(n, &arg, span)
     }
 

@@ -83,7 +83,7 @@ impl Checker<'_> {
         };
         let whole = rest.len();
         let mut rest: Vec<DescriptionMatch> = rest.into_iter().flat_map(parts).collect();
-        let several = rest.len() > whole;
+        let mut several = rest.len() > whole;
         let (mut wrong, mut any) = (Vec::new(), false);
         loop {
             let patterns = patterns_of(&rest);
@@ -98,11 +98,24 @@ impl Checker<'_> {
             let described = self.args.described.take();
             let scoped = !self.args.used.is_empty() || !self.args.objects.is_empty();
             let Some(first) = described.filter(|_| scoped) else { return self.args = ArgsContext::default() };
+            let failed = self.sink.iter().len() > faults;
+            if failed
+                && let parts = self.by_file(&first.probes)
+                && parts.len() > 1
+            {
+                // Nor do all files of a glob have the same arguments.
+                self.args = ArgsContext::default();
+                self.roll_back(&before);
+                let part = |probes| DescriptionMatch { pattern: first.pattern.clone(), probes };
+                rest.retain(|d| !d.is(&first));
+                rest.splice(0..0, parts.into_iter().map(part));
+                several = true;
+                continue;
+            }
             let used = self.args.used.clone();
             let (mine, mut others): (Vec<_>, Vec<_>) =
                 rest.into_iter().partition(|d| self.same_args(&first, d, &used));
             self.args = ArgsContext::default();
-            let failed = self.sink.iter().len() > faults;
             if failed && several {
                 // What one program says of itself is no error of a clause that others can serve.
                 let probe = first.probes.first().map(|p| p.desc.clone());
@@ -127,8 +140,13 @@ impl Checker<'_> {
 
     /// Reports the probes for which a clause is wrong, if it is right for others; else what is wrong for the first ones.
     fn definitions_left_out(&mut self, wrong: Vec<(Option<Arc<ProbeDesc>>, Vec<Diagnostic>)>, any: bool) {
+        // A program may have any number of them.
+        const SAID: usize = 8;
         if any {
-            wrong.iter().for_each(|(probe, faults)| self.left_out(probe.as_deref(), faults));
+            wrong.iter().take(SAID).for_each(|(probe, faults)| self.left_out(probe.as_deref(), faults));
+            if let Some(more) = wrong.len().checked_sub(SAID).filter(|more| *more > 0) {
+                self.more_left_out(more);
+            }
         } else if let Some((_, faults)) = wrong.into_iter().next() {
             faults.into_iter().for_each(|fault| self.sink.push(fault));
         }

@@ -17,7 +17,7 @@
 
 mod read_only;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use diagnostics::{Diagnostic, SourceMap};
@@ -264,6 +264,45 @@ impl Checker<'_> {
         let why = fault.render(self.cx.map, false);
         let why = why.lines().next().unwrap_or_default();
         self.defined.messages.push(format!("{probe} is left out: {why}"));
+    }
+
+    /// Says that they are not for those of more definitions or files.
+    pub(crate) fn more_left_out(&mut self, count: usize) {
+        self.defined
+            .messages
+            .push(format!("probes of {count} more kinds of files are left out, as those before"));
+    }
+
+    /// Splits probes that programs describe into those of files whose arguments are alike.
+    pub(crate) fn by_file(&mut self, probes: &Arc<[probes::ProbeInfo]>) -> Vec<Arc<[probes::ProbeInfo]>> {
+        let families = self.cx.catalog.families();
+        let is_described = |probe: &probes::ProbeInfo| {
+            let mut of = families.iter().filter(|family| family.contains(&probe.desc.provider)).peekable();
+            of.peek().is_some() && of.all(|family| family.is_of_any())
+        };
+        if probes.len() < 2 || !probes.iter().all(is_described) {
+            return vec![probes.clone()];
+        }
+        let (mut numbers, mut files) = (HashMap::new(), HashMap::new());
+        let file = |probe: &probes::ProbeInfo| (probe.desc.provider.clone(), probe.desc.module.clone());
+        for probe in &**probes {
+            let definition = self.cx.catalog.definition(&probe.desc).map(|d| d.number);
+            let (next, form) = (numbers.len(), (definition, self.args_of(&probe.desc)));
+            let number = *numbers.entry(form).or_insert(next);
+            files.entry(file(probe)).or_insert_with(BTreeSet::new).insert(number);
+        }
+        let (mut indexes, mut parts) = (HashMap::new(), Vec::<Vec<probes::ProbeInfo>>::new());
+        for probe in &**probes {
+            let Some(forms) = files.get(&file(probe)) else { continue };
+            let index = *indexes.entry(forms).or_insert_with(|| {
+                parts.push(Vec::new());
+                parts.len() - 1
+            });
+            if let Some(part) = parts.get_mut(index) {
+                part.push(probe.clone());
+            }
+        }
+        parts.into_iter().map(Into::into).collect()
     }
 
     /// Splits the probes of a description into those of each definition.

@@ -135,7 +135,7 @@ fn list(command: Command, out: Output) -> u8 {
     let mut out = io::BufWriter::new(out);
     let mut done = || -> Result<u8, io::Error> {
         if command.programs.is_empty() {
-            dtrace::list::all(&mut out, command.verbose)?;
+            dtrace::list::all(&mut out, command.verbose)?.iter().for_each(complain);
             return Ok(0);
         }
         let mut options = command.options.clone();
@@ -158,6 +158,7 @@ fn list(command: Command, out: Output) -> u8 {
             Err(code) => return Ok(code),
         };
         dtrace::list::described(&mut out, &program, command.verbose)?;
+        program.take_left_out().iter().for_each(complain);
         let unmatched = program.unmatched();
         unmatched.iter().for_each(complain);
         Ok(u8::from(!unmatched.is_empty()))

@@ -31,6 +31,11 @@ impl Program {
         described.into_iter().map(|(.., probe)| probe).filter(|p| seen.insert(p.id)).collect()
     }
 
+    /// What was found and is left out, since the last call: probes of processes that describe more than their share.
+    pub fn take_left_out(&self) -> Vec<String> {
+        self.registry.take_warnings()
+    }
+
     /// What `-l` reports of each description that matches no probe, with the reason where one is known.
     pub fn unmatched(&self) -> Vec<String> {
         let none = self.patterns().filter(|(c, p)| matched(&self.registry, c, p).next().is_none());
@@ -176,7 +181,7 @@ pub fn probes() -> impl Iterator<Item = ProbeInfo> {
 }
 
 /// Lists all probes: `dtrace -l` alone.
-pub fn all(out: &mut dyn Write, verbose: bool) -> io::Result<()> {
+pub fn all(out: &mut dyn Write, verbose: bool) -> io::Result<Vec<String>> {
     let registry = system();
     let mut list = List::new(out, verbose.then_some(&registry));
     let mut done = Ok(());
@@ -189,7 +194,8 @@ pub fn all(out: &mut dyn Write, verbose: bool) -> io::Result<()> {
     // Reading the processes may take a while.
     list.write()?;
     registry.running_probes().iter().try_for_each(|p| list.add(p.id, &p.desc))?;
-    list.end()
+    list.end()?;
+    Ok(registry.take_warnings())
 }
 
 /// Lists the probes that the programs describe.

@@ -13,6 +13,7 @@
 //!  watcher::Watcher            what every process runs and has mapped, also a while after its end
 //!  maps                        the address map of one process, from /proc
 //!  Selection                   which processes are meant, by id, name, user and cgroup
+//!  share                       whose a process is, and how much it may have of what all use
 //!  Caller                      calls that a process can block, in a thread that can be abandoned
 //! ```
 //!
@@ -29,7 +30,7 @@
 //! caller exec maps namespace phase poll refusal stat watcher/record
 //! survivor
 //! image selection watcher/file watcher/ring
-//! start watcher/changes
+//! share start watcher/changes
 //! grab
 //! inject
 //! tracer+tracer/children+tracer/create+tracer/fatal+tracer/limits
@@ -52,6 +53,7 @@ mod phase;
 mod poll;
 mod refusal;
 mod selection;
+pub mod share;
 mod start;
 mod stat;
 mod survivor;

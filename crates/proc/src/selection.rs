@@ -143,7 +143,7 @@ fn user_id(user: &str) -> Result<u32, String> {
 }
 
 /// The number of a user in lines of `/etc/passwd`.
-fn listed(lines: &[u8], user: &str) -> Option<u32> {
+pub(crate) fn listed(lines: &[u8], user: &str) -> Option<u32> {
     let text = String::from_utf8_lossy(lines);
     let line = text.lines().find_map(|line| line.strip_prefix(user)?.strip_prefix(':'));
     line?.split(':').nth(1)?.parse().ok()
@@ -168,6 +168,16 @@ fn below_mount(path: &str, mounts: &str) -> String {
     // Of nested mounts the deepest.
     let path = all.iter().filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(path);
     format!("/{}", path.trim_matches('/'))
+}
+
+/// Where cgroups of version 2 are, or else those of one hierarchy.
+pub(crate) fn cgroup_mount(mounts: &str) -> Option<String> {
+    let of_kind = |kind: &str| {
+        let lines = mounts.lines().map(|line| line.split(' ').skip(1));
+        let mut at = lines.filter_map(|mut words| Some((words.next()?.to_owned(), words.next()?)));
+        at.find(|(_, found)| *found == kind).map(|(at, _)| at)
+    };
+    of_kind("cgroup2").or_else(|| of_kind("cgroup"))
 }
 
 /// The user who started a process, from `/proc/PID/status`.

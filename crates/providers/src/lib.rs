@@ -16,7 +16,7 @@
 //!
 //! ```layers
 //! method/process
-//! lib cpc/events fbt/args fbt/context fbt/functions kernel method pid/context source syscall/table trace/format usdt/context usdt/definitions
+//! lib cpc/events fbt/args fbt/context fbt/functions kernel method pid/context source syscall/table trace/format usdt/context usdt/definitions usdt/fair
 //! fbt/entries fbt/list method/custom method/functions method/perf method/tracepoint syscall/names trace/bare
 //! method/uprobes trace/event
 //! pid/lists+pid/object syscall/args syscall/context trace/mapped
@@ -24,7 +24,7 @@
 //! pid/matching
 //! pid/follow+pid/source pid/types
 //! pid/deep pid/first
-//! usdt/follow+usdt/shared+usdt/source
+//! usdt/follow+usdt/matching+usdt/shared+usdt/source
 //! bio+changes+cpc+dtrace+fbt+fbt/method+manual+pid+pid/sides+profile+provider+rawtp+registry+registry/every+registry/ids+sdt+syscall+trace+trace/raw+trace/source+unit+usdt
 //! ```
 

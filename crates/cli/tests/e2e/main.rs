@@ -114,6 +114,7 @@ mod unwinding_narrow;
 mod usdt;
 mod usdt_definitions;
 mod usdt_dynamic;
+mod usdt_fair;
 mod usdt_formats;
 mod usdt_held;
 mod usdt_languages;
@@ -177,6 +178,7 @@ const GROUPS: &[&[Test]] = &[
     usdt_definitions::TESTS,
     usdt_formats::TESTS,
     usdt_dynamic::TESTS,
+    usdt_fair::TESTS,
     usdt_held::TESTS,
     usdt_languages::TESTS,
     usdt_later::TESTS,

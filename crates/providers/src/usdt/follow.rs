@@ -14,8 +14,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use probes::{Pattern, ProbeDesc, ProbeId};
+use proc::share::{Owner, Shares};
 
-use super::source::{MAX_PROBES, Match, Reading, Target, UsdtProbes, held_process};
+use super::fair::MAX_PROBES;
+use super::matching::Match;
+use super::source::{Reading, Target, UsdtProbes, held_process};
 use crate::lock;
 use crate::method::{Detached, HeldProcess};
 use crate::pid::object::Object;
@@ -43,6 +46,7 @@ pub(super) struct FileChange {
 /// A process that descriptions name, or that has probes which a glob matches.
 pub(super) struct Followed {
     pub(super) process: Arc<HeldProcess>,
+    owner: Owner,
     /// The files in which each description was looked for.
     searched: HashMap<Pattern, HashSet<u64>>,
     /// The probes that came later, by file.
@@ -60,9 +64,9 @@ struct Later {
 }
 
 impl Followed {
-    pub(super) fn new(process: Arc<HeldProcess>) -> Followed {
+    pub(super) fn new(process: Arc<HeldProcess>, owner: Owner) -> Followed {
         let (searched, later) = Default::default();
-        Followed { process, searched, later, looks: 0, is_full: false }
+        Followed { process, owner, searched, later, looks: 0, is_full: false }
     }
 
     /// A description was looked for in a file. False if it was before.
@@ -152,7 +156,9 @@ impl UsdtProbes {
         let Some(reading) = reading.as_mut() else { return Vec::new() };
         let any = patterns.iter().filter(|pattern| self.means_any(pattern));
         let names: HashSet<&str> = any.map(|pattern| pattern.provider.as_str()).collect();
-        names.into_iter().flat_map(|name| super::source::describing(name, &mut reading.symbols)).collect()
+        let Reading { symbols, owners, .. } = reading;
+        let of = |name| super::source::describing(name, symbols, owners).0;
+        names.into_iter().flat_map(of).map(|owner| owner.pid).collect()
     }
 
     /// A process has mapped other files, or executed another program, or was forked, or has ended: what came and what went for these descriptions.
@@ -190,12 +196,20 @@ impl UsdtProbes {
         (objects, wanted): (&[Object], &[&Pattern]),
     ) -> Vec<FileChange> {
         let mut changes = Vec::new();
-        let (brought, shared) = reading.shared.count(pid);
-        let all: usize = reading.followed.values().map(Followed::count).sum();
-        let mine = reading.followed.get(&pid).map_or(0, Followed::count);
-        let of_this = (MAX_LATER.saturating_sub(mine + brought), "it", MAX_LATER);
-        let of_all = (MAX_PROBES.saturating_sub(all + shared), "all processes", MAX_PROBES);
-        let (mut left, who, most) = if of_this.0 <= of_all.0 { of_this } else { of_all };
+        let owner = reading.owners.of(pid);
+        let mut shares = Shares::new(MAX_PROBES);
+        let own = reading.followed.values().map(|follow| (&follow.owner, follow.count()));
+        let (mut mine, all) = (0, own.chain(reading.shared.later()));
+        for (by, count) in all.filter(|(_, count)| *count > 0) {
+            shares.take(by, count);
+            mine += if by.pid == pid { count } else { 0 };
+        }
+        let (of_this, of_all) = (MAX_LATER.saturating_sub(mine), shares.left(&owner));
+        let mut left = of_this.min(of_all);
+        let why = match of_this <= of_all {
+            true => format!("it brought {MAX_LATER} while tracing, which is the most"),
+            false => format!("{owner} has its share of the {MAX_PROBES} that come while tracing"),
+        };
         for object in objects {
             let (number, sites) = reading.sites(object);
             if sites.is_empty() {
@@ -230,7 +244,7 @@ impl UsdtProbes {
             is_beyond |= found.len() > left;
             let Some(process) = process.filter(|_| is_beyond || !found.is_empty()) else { continue };
             let new = || {
-                let mut follow = Followed::new(process);
+                let mut follow = Followed::new(process, owner.clone());
                 for pattern in wanted.iter().filter(|_| !found.is_empty()) {
                     follow.search(pattern, number);
                 }
@@ -238,10 +252,9 @@ impl UsdtProbes {
             };
             let follow = reading.followed.entry(pid).or_insert_with(new);
             if is_beyond && !std::mem::replace(&mut follow.is_full, true) {
-                lock(&self.known).warnings.push(format!(
-                    "probes of {} in process {pid} are not enabled: {who} brought {most} while tracing, which is the most",
-                    object.name
-                ));
+                lock(&self.known)
+                    .warnings
+                    .push(format!("probes of {} in process {pid} are not enabled: {why}", object.name));
             }
             let came: Vec<_> = found.into_iter().take(left).collect();
             left -= came.len();

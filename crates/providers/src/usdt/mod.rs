@@ -1,7 +1,9 @@
 //! USDT: probes that programs and libraries bring along.
 //!
 //! ```text
-//!  source   what a description matches: processes, their files, the sites that the files describe
+//!  source   what was read: processes, their files, the sites that the files describe
+//!  matching  what a description matches of it
+//!  fair     what each process may have of what a description matches
 //!  definitions  what files say of their providers
 //!  follow   processes that start, and files that are loaded, later
 //!  shared   files whose probes are those of all processes
@@ -21,7 +23,9 @@
 
 mod context;
 mod definitions;
+mod fair;
 mod follow;
+mod matching;
 mod shared;
 mod source;
 

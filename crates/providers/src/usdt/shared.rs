@@ -17,12 +17,16 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use probes::{Pattern, ProbeDesc, ProbeId};
+use proc::share::{Owner, Owners};
 
 use super::follow::FileChange;
 use crate::method::{Detached, HeldFile};
 
-/// What the sites of a probe in one file are like: the number of the definition, and size and sign of each argument.
-pub(super) type Forms = BTreeSet<(Option<u32>, Vec<(u8, bool)>)>;
+/// What a site is like: the number of the definition, and size and sign of each argument.
+pub(super) type Form = (Option<u32>, Vec<(u8, bool)>);
+
+/// What the sites of a probe in one file are like.
+pub(super) type Forms = BTreeSet<Form>;
 
 /// Whose the probes are that a description has matched in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +47,8 @@ struct SharedFile {
     /// The probes that came later.
     ids: Vec<ProbeId>,
     name: Arc<str>,
-    /// The process that brought them.
-    by: u32,
+    /// Whose process brought them.
+    by: Owner,
     /// The processes that map it.
     users: HashSet<u32>,
 }
@@ -78,7 +82,7 @@ impl Shared {
         &mut self,
         (pattern, number): (&Pattern, u64),
         (held, name): (&Arc<HeldFile>, &Arc<str>),
-        pid: u32,
+        (pid, owners): (u32, &mut Owners),
         forms: HashMap<Arc<ProbeDesc>, Forms>,
     ) -> Sharing {
         let path: OsString = held.path().into();
@@ -97,7 +101,7 @@ impl Shared {
             forms: HashMap::new(),
             ids: Vec::new(),
             name: name.clone(),
-            by: pid,
+            by: owners.of(pid),
             users: HashSet::new(),
         };
         self.paths.insert(number, path.clone());
@@ -107,10 +111,9 @@ impl Shared {
         if file.searched.insert(pattern.clone()) { Sharing::New } else { Sharing::Known }
     }
 
-    /// How many probes a process has brought, and how many there are.
-    pub(super) fn count(&self, pid: u32) -> (usize, usize) {
-        let of = |files: &mut dyn Iterator<Item = &SharedFile>| files.map(|file| file.ids.len()).sum();
-        (of(&mut self.files.values().filter(|file| file.by == pid)), of(&mut self.files.values()))
+    /// How many later probes each file has, and who brought them.
+    pub(super) fn later(&self) -> impl Iterator<Item = (&Owner, usize)> {
+        self.files.values().map(|file| (&file.by, file.ids.len()))
     }
 
     /// The later probes of a file have these ids.

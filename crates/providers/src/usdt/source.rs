@@ -18,40 +18,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use diagnostics::Tag;
-use probes::{
-    Definition, FIELD_LIMITS, Family, MatchError, Pattern, ProbeDesc, ProbeId, glob_matches, is_glob,
-};
+use probes::{Definition, Family, MatchError, Pattern, ProbeDesc, ProbeId};
+use proc::share::{Owner, Owners};
 use symbols::{DescribedProbes, ProbeSite, Processes, Readers};
-use usdt::{Source, probe_name, provider_name};
+use usdt::Source;
 
 use super::definitions::Definitions;
+use super::fair::{ALL, Fair, MAX_PROBES};
 use super::follow::Followed;
-use super::shared::{Forms, Shared, Sharing};
+use super::matching::Match;
+use super::shared::{Form, Shared, Sharing};
 use crate::kernel::{kernel_for, try_aside};
 use crate::lock;
 use crate::method::{HeldFile, HeldProcess};
-use crate::pid::object::{Held, Object, cut};
+use crate::pid::object::{Held, Object};
 use crate::pid::processes::{read_objects, read_process};
 use crate::source::{Found, IdRange, ProbeSource};
 
 /// How long the reader may take for one request.
 const READING: Duration = Duration::from_secs(5);
 
-/// How long all processes may take, where a description names none.
-const ALL: Duration = Duration::from_secs(20);
-
 /// How long what was read of processes is taken for what they are. What they do meanwhile is looked at when tracing begins.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// The memory of the reader.
 const MEMORY: u64 = 1 << 30;
-
-/// The function of a site where the file has no symbol.
-const NO_FUNCTION: &str = "-";
-
-/// The most probes that one description matches. A file of a hostile process may describe as many as it has bytes for.
-pub(super) const MAX_PROBES: usize = 1 << 18;
 
 /// The most files that are known. A process may make files without end; one that is forgotten is read again.
 const MOST_FILES: usize = 1 << 16;
@@ -74,7 +65,7 @@ impl Deref for Site {
 
 impl Site {
     /// What it has to have in common with others of a probe.
-    fn form(&self) -> (Option<u32>, Vec<(u8, bool)>) {
+    pub(super) fn form(&self) -> Form {
         let number = self.definition.as_ref().map(|definition| definition.number);
         (number, self.arguments.iter().map(|a| (a.size, a.signed)).collect())
     }
@@ -176,13 +167,14 @@ pub(super) struct Reading {
     pub(super) answers: HashMap<Pattern, Answer>,
     recent: Recent,
     definitions: Definitions,
+    pub(super) owners: Owners,
 }
 
 /// What was read a moment ago: the descriptions of a program are matched one after the other.
 #[derive(Default)]
 struct Recent {
     since: Option<Instant>,
-    describing: HashMap<String, Vec<u32>>,
+    describing: HashMap<String, (Vec<Owner>, usize)>,
     objects: HashMap<u32, Vec<Object>>,
 }
 
@@ -199,15 +191,26 @@ impl Recent {
 type Sites = Arc<[Arc<Site>]>;
 
 /// The probes that a description matches, or why there are none.
-type Answer = Result<Vec<Arc<ProbeDesc>>, MatchError>;
+pub(super) type Answer = Result<Vec<Arc<ProbeDesc>>, MatchError>;
 
 impl Reading {
     fn new(readers: &Readers) -> Reading {
         let mut symbols = Processes::new(readers);
         symbols.set_limits(READING, MEMORY);
         symbols.set_max_handles(max_files());
-        let (held, numbers, next_number, files, sites, followed, shared, answers, recent, definitions) =
-            Default::default();
+        let (
+            held,
+            numbers,
+            next_number,
+            files,
+            sites,
+            followed,
+            shared,
+            answers,
+            recent,
+            definitions,
+            owners,
+        ) = Default::default();
         Reading {
             symbols,
             held,
@@ -220,6 +223,7 @@ impl Reading {
             answers,
             recent,
             definitions,
+            owners,
         }
     }
 
@@ -275,15 +279,15 @@ impl Reading {
             || self.followed.get(&pid).is_some_and(|follow| follow.has_searched(pattern, number))
     }
 
-    /// The processes that run a file which describes probes of a provider.
-    fn describing(&mut self, provider: &str) -> Vec<u32> {
+    /// The processes that run a file which describes probes of a provider, in turns, and how many could not be asked.
+    fn describing(&mut self, provider: &str) -> (Vec<Owner>, usize) {
         let known = &mut self.recent.now().describing;
-        let read = || describing(provider, &mut self.symbols);
+        let read = || describing(provider, &mut self.symbols, &mut self.owners);
         known.entry(provider.to_owned()).or_insert_with(read).clone()
     }
 
     /// The files that a process runs.
-    fn objects(&mut self, pid: u32) -> Result<Vec<Object>, MatchError> {
+    pub(super) fn objects(&mut self, pid: u32) -> Result<Vec<Object>, MatchError> {
         if let Some(known) = self.recent.now().objects.get(&pid) {
             return Ok(known.clone());
         }
@@ -293,7 +297,7 @@ impl Reading {
     }
 
     /// The process of a number. What is followed is held as long as it is.
-    fn process(&self, pid: u32) -> Result<Arc<HeldProcess>, MatchError> {
+    pub(super) fn process(&self, pid: u32) -> Result<Arc<HeldProcess>, MatchError> {
         let known = self.followed.get(&pid).map(|follow| &follow.process);
         match known.filter(|process| process.is_current()) {
             Some(process) => Ok(process.clone()),
@@ -302,10 +306,11 @@ impl Reading {
     }
 
     /// A process is followed from now on.
-    fn follow(&mut self, process: &Arc<HeldProcess>) -> &mut Followed {
-        let known = self.followed.entry(process.pid()).or_insert_with(|| Followed::new(process.clone()));
+    pub(super) fn follow(&mut self, process: &Arc<HeldProcess>) -> &mut Followed {
+        let mut new = || Followed::new(process.clone(), self.owners.of(process.pid()));
+        let known = self.followed.entry(process.pid()).or_insert_with(&mut new);
         if !Arc::ptr_eq(&known.process, process) {
-            *known = Followed::new(process.clone());
+            *known = new();
         }
         known
     }
@@ -379,25 +384,25 @@ impl UsdtProbes {
 
     fn search_now(&self, pattern: &Pattern, reading: &mut Reading) -> Answer {
         let mut matching = Match::new(pattern, self.shares());
-        let one = self.family.pid(&pattern.provider);
+        let (one, mut fair) = (self.family.pid(&pattern.provider), Fair::new());
         match one {
             Some(pid) => {
                 // Says why there is no such process.
                 let process = reading.process(pid)?;
                 reading.follow(&process);
-                matching.process(pid, reading)?;
+                // What a description names it has all of.
+                matching.process(&Owner::new(pid, 0, ""), reading, &mut fair)?;
             }
             None => {
-                let begun = Instant::now();
-                for pid in reading.describing(&pattern.provider) {
+                let (owners, others) = reading.describing(&pattern.provider);
+                for owner in &owners {
                     // One that has ended, or is not for us to see, has no probes.
-                    let _ = matching.process(pid, reading);
-                    if begun.elapsed() > ALL || matching.found.len() > MAX_PROBES {
-                        break;
-                    }
+                    let _ = matching.process(owner, reading, &mut fair);
                 }
+                fair.leave_processes(&pattern.provider, others);
             }
         }
+        lock(&self.known).warnings.extend(fair.said());
         if matching.found.is_empty() {
             if one.is_none() && self.shares() {
                 try_aside();
@@ -463,15 +468,31 @@ fn processes() -> Vec<u32> {
     pids
 }
 
-/// Those of them that run a file which describes probes of a provider.
-pub(super) fn describing(provider: &str, symbols: &mut Processes) -> Vec<u32> {
-    // So many at a time that a file which takes the reader all its time hides few others: these are looked at one by one.
+/// Those of them that run a file which describes probes of a provider, in the order in which they take turns, and how many there was no time
+/// to ask for.
+pub(super) fn describing(
+    provider: &str,
+    symbols: &mut Processes,
+    owners: &mut Owners,
+) -> (Vec<Owner>, usize) {
+    // So many at a time that a file which takes the reader all its time hides few others: these are looked at one by one. Those of root are
+    // hidden by nobody else's.
     const MOST: usize = 256;
-    let (all, begun) = (processes(), Instant::now());
-    let parts = all.chunks(MOST).enumerate().take_while(|_| begun.elapsed() < ALL);
-    let found =
-        parts.map(|(n, part)| symbols.describing(provider, n == 0, part).unwrap_or_else(|_| part.to_vec()));
-    found.flatten().collect()
+    let (all, begun) = (owners.in_turns(&processes()), Instant::now());
+    let (roots, others) = all.split_at(all.partition_point(Owner::is_root));
+    let mut first = true;
+    let (mut found, mut left) = (Vec::new(), 0);
+    for part in roots.chunks(MOST).chain(others.chunks(MOST)) {
+        if begun.elapsed() >= ALL {
+            left += part.len();
+            continue;
+        }
+        let pids: Vec<u32> = part.iter().map(|owner| owner.pid).collect();
+        let describing = symbols.describing(provider, std::mem::take(&mut first), &pids).unwrap_or(pids);
+        let describing: HashSet<u32> = describing.into_iter().collect();
+        found.extend(part.iter().filter(|owner| describing.contains(&owner.pid)).cloned());
+    }
+    (found, left)
 }
 
 /// A site as the running kernel has it, which is tried where sites have nops at which kernels differ.
@@ -488,151 +509,4 @@ fn at_nop(mut site: ProbeSite) -> ProbeSite {
         }
     }
     site
-}
-
-/// One description, and what it has matched.
-pub(super) struct Match<'a> {
-    pattern: &'a Pattern,
-    /// A probe may be that of all processes.
-    shares: bool,
-    pub(super) found: BTreeMap<Arc<ProbeDesc>, Vec<Target>>,
-    pub(super) refused: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
-    /// The providers that the process has, if the description names one process.
-    others: HashSet<String>,
-}
-
-impl<'a> Match<'a> {
-    pub(super) fn new(pattern: &'a Pattern, shares: bool) -> Match<'a> {
-        let (found, refused, others) = Default::default();
-        Match { pattern, shares: shares && pattern.provider.ends_with('*'), found, refused, others }
-    }
-
-    fn process(&mut self, pid: u32, reading: &mut Reading) -> Result<(), MatchError> {
-        self.others.clear();
-        // It may run any number of files that describe any number of probes.
-        let mut read = 0;
-        for object in reading.objects(pid)? {
-            if self.found.len().max(read) > MAX_PROBES {
-                break;
-            }
-            let (number, sites) = reading.sites(&object);
-            read += sites.len();
-            if !sites.is_empty() {
-                self.others.extend(sites.iter().filter_map(|site| provider_name(&site.provider)));
-                // A process is held only if it has probes.
-                if self.selects(&object, &sites, pid) {
-                    let process = reading.process(pid)?;
-                    if self.object((&object, number, &sites), (&process, true), reading) {
-                        reading.follow(&process);
-                    }
-                }
-            }
-            if let Some(follow) = reading.followed.get_mut(&pid) {
-                follow.search(self.pattern, number);
-            }
-        }
-        Ok(())
-    }
-
-    /// True if the description selects a site of a file in a process.
-    pub(super) fn selects(&self, object: &Object, sites: &[Arc<Site>], pid: u32) -> bool {
-        let selects = |site: &Arc<Site>| self.desc(object, site, (pid, self.shares)).is_some();
-        object.is_called(&self.pattern.module) && sites.iter().any(selects)
-    }
-
-    /// Adds the sites of a file. `own`: also those that are of this process alone. True if there are any of those.
-    pub(super) fn object(
-        &mut self,
-        (object, number, sites): (&Object, u64, &[Arc<Site>]),
-        (process, own): (&Arc<HeldProcess>, bool),
-        reading: &mut Reading,
-    ) -> bool {
-        let Reading { symbols, held, shared, .. } = reading;
-        let pid = process.pid();
-        let select = |shares: bool| -> Vec<(Arc<ProbeDesc>, bool, Arc<Site>)> {
-            let of = |site: &Arc<Site>| {
-                let (desc, is_shared) = self.desc(object, site, (pid, shares))?;
-                Some((Arc::new(desc), is_shared, site.clone()))
-            };
-            sites.iter().filter_map(of).collect()
-        };
-        let mut selected = select(self.shares);
-        let mut file = None;
-        let mut find = || -> Arc<HeldFile> { file.get_or_insert_with(|| held.file(object, symbols)).clone() };
-        let sharing = match shared.known(self.pattern, number, pid) {
-            Some(sharing) => sharing,
-            None => {
-                let mut forms: HashMap<Arc<ProbeDesc>, Forms> = HashMap::new();
-                for (desc, _, site) in selected.iter().filter(|(_, is_shared, _)| *is_shared) {
-                    forms.entry(desc.clone()).or_default().insert(site.form());
-                }
-                match forms.is_empty() {
-                    true => Sharing::Own,
-                    false => shared.share((self.pattern, number), (&find(), &object.name), pid, forms),
-                }
-            }
-        };
-        if self.shares && sharing == Sharing::Own {
-            selected = select(false);
-        }
-        let mut any_own = false;
-        for (desc, is_shared, site) in selected {
-            let is_wanted = if is_shared { sharing == Sharing::New } else { own };
-            if !is_wanted {
-                continue;
-            }
-            any_own |= !is_shared;
-            if let Err(why) = &site.step {
-                self.refused.insert(desc, why.as_str().into());
-                continue;
-            }
-            let process = (!is_shared).then(|| process.clone());
-            self.found.entry(desc).or_default().push(Target { process, file: find(), site });
-        }
-        any_own
-    }
-
-    /// The probe of a site, if the description selects it, and whether it is that of all processes.
-    fn desc(
-        &self,
-        object: &Object,
-        site: &ProbeSite,
-        (pid, shares): (u32, bool),
-    ) -> Option<(ProbeDesc, bool)> {
-        let pattern = self.pattern;
-        let is = |pattern: &str, text: &str| pattern == text || glob_matches(pattern, text);
-        let provider = provider_name(&site.provider)?;
-        // A glob that matches the name of the provider and ends with `*` matches it with any number.
-        let is_shared = shares && is(&pattern.provider, &provider);
-        let provider = if is_shared { format!("{provider}*") } else { format!("{provider}{pid}") };
-        if !is(&pattern.provider, &provider) {
-            return None;
-        }
-        let name = probe_name(&site.name)?;
-        let function = site.function.as_ref().map_or(NO_FUNCTION, |(name, _)| cut(name, FIELD_LIMITS[2]));
-        let selected = is(&pattern.function, function) && is(&pattern.name, &name);
-        selected.then(|| (ProbeDesc::new(provider, object.name.clone(), function, name), is_shared))
-    }
-
-    /// Why nothing matches: said of descriptions of one process.
-    fn nothing(self, pid: Option<u32>) -> Answer {
-        if let Some((desc, why)) = self.refused.iter().next() {
-            let message = format!("{}`{} has no such probe: {why}", desc.module, desc.name);
-            return Err(MatchError::new(message).tagged(Tag::D_PROC_CREATEFAIL));
-        }
-        let Some(pid) = pid.filter(|_| !is_glob(&self.pattern.provider)) else { return Ok(Vec::new()) };
-        let provider = self.pattern.provider.trim_end_matches(|c: char| c.is_ascii_digit());
-        let mut others: Vec<String> = self.others.into_iter().collect();
-        others.sort_unstable();
-        let is_there = others.iter().any(|other| other == provider);
-        if is_there {
-            return Ok(Vec::new());
-        }
-        let message = format!("process {pid} has no probes of the provider \"{provider}\"");
-        let error = MatchError { may_come: true, ..MatchError::new(message).tagged(Tag::D_PROC_USDT) };
-        Err(match others.is_empty() {
-            true => error.with_help("no file that it runs describes probes"),
-            false => error.with_help(format!("its files describe {}", others.join(", "))),
-        })
-    }
 }

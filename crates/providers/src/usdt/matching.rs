@@ -1,0 +1,235 @@
+//! One description, and what it matches in the files of processes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use diagnostics::Tag;
+use probes::{FIELD_LIMITS, MatchError, Pattern, ProbeDesc, glob_matches, is_glob};
+use proc::share::Owner;
+use symbols::ProbeSite;
+use usdt::{probe_name, provider_name};
+
+use super::fair::Fair;
+use super::shared::{Form, Forms, Sharing};
+use super::source::{Answer, Reading, Site, Target};
+use crate::method::{HeldFile, HeldProcess};
+use crate::pid::object::{Object, cut};
+
+/// The function of a site where the file has no symbol.
+const NO_FUNCTION: &str = "-";
+
+/// One description, and what it has matched.
+pub(super) struct Match<'a> {
+    pattern: &'a Pattern,
+    /// A probe may be that of all processes.
+    shares: bool,
+    pub(super) found: BTreeMap<Arc<ProbeDesc>, Vec<Target>>,
+    pub(super) refused: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
+    /// The providers that the process has, if the description names one process.
+    others: HashSet<String>,
+    /// How many more probes there may be, and how many there are not for that.
+    room: usize,
+    left_out: usize,
+    /// What the arguments of files are like.
+    forms: HashSet<Vec<Form>>,
+}
+
+impl<'a> Match<'a> {
+    pub(super) fn new(pattern: &'a Pattern, shares: bool) -> Match<'a> {
+        let (found, refused, others, forms) = Default::default();
+        let shares = shares && pattern.provider.ends_with('*');
+        Match { pattern, shares, found, refused, others, room: usize::MAX, left_out: 0, forms }
+    }
+
+    /// Adds what a process has.
+    pub(super) fn process(
+        &mut self,
+        owner: &Owner,
+        reading: &mut Reading,
+        fair: &mut Fair,
+    ) -> Result<(), MatchError> {
+        self.others.clear();
+        let (begun, time) = (Instant::now(), fair.time(owner));
+        let result = self.files(owner, reading, fair, begun + time);
+        fair.looked(owner, begun);
+        result
+    }
+
+    /// Adds what the files of a process have. It may run any number of files that describe any number of probes.
+    fn files(
+        &mut self,
+        owner: &Owner,
+        reading: &mut Reading,
+        fair: &mut Fair,
+        until: Instant,
+    ) -> Result<(), MatchError> {
+        let pid = owner.pid;
+        for object in reading.objects(pid)? {
+            if Instant::now() >= until {
+                fair.leave_rest(owner);
+                break;
+            }
+            let (number, sites) = reading.sites(&object);
+            if !sites.is_empty() {
+                self.others.extend(sites.iter().filter_map(|site| provider_name(&site.provider)));
+                // A process is held only if it has probes.
+                if self.selects(&object, &sites, pid) {
+                    self.file((&object, number, &sites), owner, reading, fair)?;
+                }
+            }
+            if let Some(follow) = reading.followed.get_mut(&pid) {
+                follow.search(self.pattern, number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what a file of a process has, as far as that has a share.
+    fn file(
+        &mut self,
+        (object, number, sites): (&Object, u64, &[Arc<Site>]),
+        owner: &Owner,
+        reading: &mut Reading,
+        fair: &mut Fair,
+    ) -> Result<(), MatchError> {
+        let is_known = reading.has_searched(self.pattern, number, owner.pid);
+        let mine = |site: &&Arc<Site>| self.desc(object, site, (owner.pid, self.shares)).is_some();
+        let mine: Vec<&Arc<Site>> = sites.iter().filter(mine).collect();
+        let forms: BTreeSet<Form> = mine.iter().map(|site| site.form()).collect();
+        let forms: Vec<Form> = forms.into_iter().collect();
+        let is_new = !self.forms.contains(&forms);
+        (self.room, self.left_out) = (fair.probes.left(owner), 0);
+        if !is_known && self.room == 0 {
+            fair.leave_probes(owner, &object.name, mine.len());
+            return Ok(());
+        }
+        if !is_known && is_new && fair.forms.left(owner) == 0 {
+            fair.leave_form(owner, &object.name);
+            return Ok(());
+        }
+        let (process, before) = (reading.process(owner.pid)?, self.found.len());
+        if self.object((object, number, sites), (&process, true), reading) {
+            reading.follow(&process);
+        }
+        let found = self.found.len() - before;
+        fair.probes.take(owner, found);
+        if is_new && found > 0 {
+            self.forms.insert(forms);
+            fair.forms.take(owner, 1);
+        }
+        if self.left_out > 0 {
+            fair.leave_probes(owner, &object.name, self.left_out);
+        }
+        Ok(())
+    }
+
+    /// True if the description selects a site of a file in a process.
+    pub(super) fn selects(&self, object: &Object, sites: &[Arc<Site>], pid: u32) -> bool {
+        let selects = |site: &Arc<Site>| self.desc(object, site, (pid, self.shares)).is_some();
+        object.is_called(&self.pattern.module) && sites.iter().any(selects)
+    }
+
+    /// Adds the sites of a file. `own`: also those that are of this process alone. True if there are any of those.
+    pub(super) fn object(
+        &mut self,
+        (object, number, sites): (&Object, u64, &[Arc<Site>]),
+        (process, own): (&Arc<HeldProcess>, bool),
+        reading: &mut Reading,
+    ) -> bool {
+        let Reading { symbols, held, shared, owners, .. } = reading;
+        let pid = process.pid();
+        let select = |shares: bool| -> Vec<(Arc<ProbeDesc>, bool, Arc<Site>)> {
+            let of = |site: &Arc<Site>| {
+                let (desc, is_shared) = self.desc(object, site, (pid, shares))?;
+                Some((Arc::new(desc), is_shared, site.clone()))
+            };
+            sites.iter().filter_map(of).collect()
+        };
+        let mut selected = select(self.shares);
+        let mut file = None;
+        let mut find = || -> Arc<HeldFile> { file.get_or_insert_with(|| held.file(object, symbols)).clone() };
+        let sharing = match shared.known(self.pattern, number, pid) {
+            Some(sharing) => sharing,
+            None => {
+                let mut forms: HashMap<Arc<ProbeDesc>, Forms> = HashMap::new();
+                for (desc, _, site) in selected.iter().filter(|(_, is_shared, _)| *is_shared) {
+                    forms.entry(desc.clone()).or_default().insert(site.form());
+                }
+                match forms.is_empty() {
+                    true => Sharing::Own,
+                    false => {
+                        shared.share((self.pattern, number), (&find(), &object.name), (pid, owners), forms)
+                    }
+                }
+            }
+        };
+        if self.shares && sharing == Sharing::Own {
+            selected = select(false);
+        }
+        let mut any_own = false;
+        for (desc, is_shared, site) in selected {
+            let is_wanted = if is_shared { sharing == Sharing::New } else { own };
+            if !is_wanted {
+                continue;
+            }
+            any_own |= !is_shared;
+            if let Err(why) = &site.step {
+                self.refused.insert(desc, why.as_str().into());
+                continue;
+            }
+            if self.room == 0 && !self.found.contains_key(&desc) {
+                self.left_out += 1;
+                continue;
+            }
+            self.room -= usize::from(!self.found.contains_key(&desc));
+            let process = (!is_shared).then(|| process.clone());
+            self.found.entry(desc).or_default().push(Target { process, file: find(), site });
+        }
+        any_own
+    }
+
+    /// The probe of a site, if the description selects it, and whether it is that of all processes.
+    fn desc(
+        &self,
+        object: &Object,
+        site: &ProbeSite,
+        (pid, shares): (u32, bool),
+    ) -> Option<(ProbeDesc, bool)> {
+        let pattern = self.pattern;
+        let is = |pattern: &str, text: &str| pattern == text || glob_matches(pattern, text);
+        let provider = provider_name(&site.provider)?;
+        // A glob that matches the name of the provider and ends with `*` matches it with any number.
+        let is_shared = shares && is(&pattern.provider, &provider);
+        let provider = if is_shared { format!("{provider}*") } else { format!("{provider}{pid}") };
+        if !is(&pattern.provider, &provider) {
+            return None;
+        }
+        let name = probe_name(&site.name)?;
+        let function = site.function.as_ref().map_or(NO_FUNCTION, |(name, _)| cut(name, FIELD_LIMITS[2]));
+        let selected = is(&pattern.function, function) && is(&pattern.name, &name);
+        selected.then(|| (ProbeDesc::new(provider, object.name.clone(), function, name), is_shared))
+    }
+
+    /// Why nothing matches: said of descriptions of one process.
+    pub(super) fn nothing(self, pid: Option<u32>) -> Answer {
+        if let Some((desc, why)) = self.refused.iter().next() {
+            let message = format!("{}`{} has no such probe: {why}", desc.module, desc.name);
+            return Err(MatchError::new(message).tagged(Tag::D_PROC_CREATEFAIL));
+        }
+        let Some(pid) = pid.filter(|_| !is_glob(&self.pattern.provider)) else { return Ok(Vec::new()) };
+        let provider = self.pattern.provider.trim_end_matches(|c: char| c.is_ascii_digit());
+        let mut others: Vec<String> = self.others.into_iter().collect();
+        others.sort_unstable();
+        let is_there = others.iter().any(|other| other == provider);
+        if is_there {
+            return Ok(Vec::new());
+        }
+        let message = format!("process {pid} has no probes of the provider \"{provider}\"");
+        let error = MatchError { may_come: true, ..MatchError::new(message).tagged(Tag::D_PROC_USDT) };
+        Err(match others.is_empty() {
+            true => error.with_help("no file that it runs describes probes"),
+            false => error.with_help(format!("its files describe {}", others.join(", "))),
+        })
+    }
+}
