@@ -15,6 +15,7 @@
 //!
 //! ```text
 //!  store   +0      claimed  words ever reserved (fetch-add); a place is below this
+//!          +8      shares   words that users have reserved, by the low bits of their numbers; then those of processes
 //!  entry   +0      u32 first line     u16 bytes of the file's name   u16 bytes of the function's
 //!          +8      u8 u8 bytes of a character of each
 //!          +16     the name of the file, and that of the function from a whole word on; zeros up to whole words
@@ -24,7 +25,9 @@
 //! ```
 //!
 //! If two programs store a code object at the same time, the hash map has the place of the first, and both use it: a stack has one text and
-//! one id. In a store that is full a new code object has the place [`NO_SPACE`], and a drop is counted. An entry takes [`ENTRY_LEAST`] words at least, so the
+//! one id. No process hides the names of others: a process and a user have at most as much of the store as they leave to others, but root
+//! has all that is left, and a quarter is root's alone (as everywhere where processes share, but by the low bits of the numbers: some have a
+//! share in common). In a store that is full, or of which the process has its share, a new code object has the place [`NO_SPACE`], and a drop is counted. An entry takes [`ENTRY_LEAST`] words at least, so the
 //! hash map is never full before the store is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,8 +38,12 @@ pub const STORE: u32 = 4 << 20;
 pub const CODES: u32 = 1 << 15;
 /// Bytes of a key: the hash.
 pub const KEY: u32 = 8;
+/// Shares of users, and as many of processes: a power of two.
+pub const SHARES: u32 = 256;
+/// Where they are, in the order of users and processes.
+pub const SHARES_AT: u32 = 8;
 /// Bytes before the first entry.
-pub const FIRST: u32 = 8;
+pub const FIRST: u32 = SHARES_AT + 2 * 8 * SHARES;
 /// Bytes of an entry before its names.
 pub const HEAD: u32 = 16;
 /// The most bytes that a name may have. Of a longer one the beginning is stored.
@@ -185,7 +192,7 @@ mod tests {
 
     #[test]
     fn code_objects_are_read_as_they_were_stored() {
-        let memory = memory(64);
+        let memory = memory(FIRST as usize / 8 + 64);
         let wide: Vec<u8> = "Größe.λ".encode_utf16().flat_map(u16::to_le_bytes).collect();
         let wider: Vec<u8> = "f\u{1f40d}".chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
         let one = store(&memory, (b"/srv/app.py", 1), (&wide, 2));
@@ -202,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_malformed_store_is_read_without_a_panic() {
-        let memory = memory(8);
+        let memory = memory(FIRST as usize / 8 + 8);
         for words in [[u64::MAX; 2], [0x7f9 << FILE_SIZE_SHIFT, 0], [0x7f8 << NAME_SIZE_SHIFT, 0]] {
             memory[2].store(words[0], Ordering::Relaxed);
             memory[3].store(words[1], Ordering::Relaxed);

@@ -55,8 +55,10 @@ impl fmt::Display for Owner {
 type Subordinate = Vec<(u32, u32, u32)>;
 
 /// Finds the owners of processes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Owners {
+    /// The rest was read, at the first process that is not root's.
+    is_read: bool,
     given: Subordinate,
     /// Where cgroups are.
     mount: Option<String>,
@@ -64,22 +66,15 @@ pub struct Owners {
     groups: HashMap<String, Arc<str>>,
 }
 
-impl Default for Owners {
-    fn default() -> Owners {
-        Owners::new()
-    }
-}
-
 impl Owners {
     /// Reads what this machine says of its users and its cgroups.
-    pub fn new() -> Owners {
-        let text = |path: &str| std::fs::read(path).unwrap_or_default();
-        let mounts = text("/proc/self/mounts");
-        Owners {
-            given: subordinate(&text("/etc/subuid"), &text("/etc/passwd")),
-            mount: cgroup_mount(&String::from_utf8_lossy(&mounts)),
-            groups: HashMap::new(),
+    fn read(&mut self) {
+        if std::mem::replace(&mut self.is_read, true) {
+            return;
         }
+        let text = |path: &str| std::fs::read(path).unwrap_or_default();
+        self.given = subordinate(&text("/etc/subuid"), &text("/etc/passwd"));
+        self.mount = cgroup_mount(&String::from_utf8_lossy(&text("/proc/self/mounts")));
     }
 
     /// The owner of what a process has. One that has ended is nobody's, with the others of which nothing is known.
@@ -91,6 +86,7 @@ impl Owners {
         if user == 0 {
             return Owner::new(pid, 0, "");
         }
+        self.read();
         let lines = read("cgroup").unwrap_or_default();
         let lines = String::from_utf8_lossy(&lines);
         // The last line has version 2, or else the first hierarchy.
@@ -305,7 +301,7 @@ mod tests {
             b"joe:100000:65536\n1001:165536:65536\nnobody here\nroot:1000000:10\nx:1:2\n",
             b"root:x:0:0::/:/bin/sh\njoe:x:1000:1000::/:/bin/sh\n",
         );
-        let owners = Owners { given, mount: None, groups: HashMap::new() };
+        let owners = Owners { given, ..Owners::default() };
         let ids = [1000, 99_999, 100_000, 165_535, 165_536, 231_072, 1_000_009];
         assert_eq!(ids.map(|id| owners.user(id)), [1000, 99_999, 1000, 1000, 1001, 231_072, 0]);
     }
@@ -317,8 +313,7 @@ mod tests {
         std::fs::create_dir_all(own.join("many/more")).unwrap();
         let chown = |path: &Path| std::os::unix::fs::chown(path, Some(1000), Some(1000));
         let is_root = chown(&own).is_ok();
-        let mut owners =
-            Owners { given: Vec::new(), mount: Some(dir.display().to_string()), groups: HashMap::new() };
+        let mut owners = Owners { mount: Some(dir.display().to_string()), ..Owners::default() };
         if is_root {
             assert_eq!(&*owners.group("/user.slice/own/many/more"), "/user.slice/own");
             assert_eq!(&*owners.group("/user.slice/own"), "/user.slice/own");
@@ -342,8 +337,8 @@ mod tests {
     fn this_process_has_an_owner() {
         let me = std::process::id();
         let user = real_user(&std::fs::read("/proc/self/status").unwrap()).unwrap();
-        let owner = Owners::new().of(me);
+        let owner = Owners::default().of(me);
         assert_eq!((owner.pid, owner.is_root), (me, user == 0));
-        assert_eq!(Owners::new().of(u32::MAX).user, u32::MAX);
+        assert_eq!(Owners::default().of(u32::MAX).user, u32::MAX);
     }
 }

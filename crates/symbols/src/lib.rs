@@ -58,7 +58,7 @@
 //! object
 //! object/lines
 //! process
-//! process/ask process/sources process/watched
+//! process/ask process/perf_maps process/sources process/watched
 //! process/frames process/functions process/usdt
 //! process/aside process/types process/unmapped
 //! process/answered

@@ -36,6 +36,7 @@ use crate::pool::Readers;
 use crate::wire::{self, Identity, MAX_NUMBERS, Request, Response};
 use proc::Caller;
 use proc::maps::{self, Backing, Map, MappedFile, Mapping};
+use proc::share::{Owner, Owners};
 use proc::watcher::{Cursor, File, SharedWatcher};
 
 /// Maximum number of address maps. The least recently used one is dropped first.
@@ -43,9 +44,6 @@ const MAX_PROCESSES: usize = 4096;
 
 /// Maximum number of mappings of all processes.
 const MAX_MAPPINGS: usize = 1 << 20;
-
-/// Maximum number of open perf maps.
-const MAX_PERF_MAPS: usize = 128;
 
 /// End of the address space of a 32-bit process.
 const END_OF_32_BIT: u64 = 1 << 32;
@@ -55,6 +53,7 @@ mod aside;
 mod ask;
 mod frames;
 mod functions;
+mod perf_maps;
 mod sources;
 mod types;
 mod unmapped;
@@ -176,6 +175,9 @@ pub struct Processes {
     batch: u64,
     /// Functions and source lines are looked up.
     with_sources: bool,
+    owners: Owners,
+    /// Whose the perf maps are that are held.
+    perf_map_owners: HashMap<u32, Owner>,
 }
 
 impl Default for Processes {
@@ -211,6 +213,8 @@ impl Processes {
             vdsos: HashMap::new(),
             batch: 0,
             with_sources: false,
+            owners: Owners::default(),
+            perf_map_owners: HashMap::new(),
         }
     }
 
@@ -374,7 +378,7 @@ impl Processes {
             let Some(oldest) = others.min_by_key(|(_, p)| p.used).map(|(k, _)| *k) else { break };
             self.remove(oldest);
         }
-        let held = self.processes.values().filter(|p| p.perf_map.is_some()).count();
+        let perf_map = perf_map.filter(|_| self.may_hold_perf_map(pid));
         let batch = self.batch;
         let process = self.processes.entry(pid).or_default();
         if process.identity != Some(identity) {
@@ -382,7 +386,7 @@ impl Processes {
         }
         process.identity = Some(identity);
         (process.program, process.changes) = program.map_or((None, 0), |p| (Some(p.number), p.changes));
-        if perf_map.is_some() && (held < MAX_PERF_MAPS || process.perf_map.is_some()) {
+        if perf_map.is_some() {
             process.perf_map = perf_map;
         }
         self.mappings = self.mappings - before + mappings.len();

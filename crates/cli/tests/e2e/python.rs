@@ -23,6 +23,7 @@ tests! {
     functions_of_python_are_found_in_a_child_and_in_a_pid_namespace
     a_probe_of_the_interpreter_has_the_functions_of_python
     what_has_no_space_for_names_is_counted
+    a_process_with_many_names_hides_those_of_no_other_user
     a_process_that_pretends_to_be_an_interpreter_does_no_harm
     functions_of_python_are_frames_of_a_flame_graph
 }
@@ -467,6 +468,58 @@ fn what_has_no_space_for_names_is_counted() -> Verdict {
     assert!(unnamed >= 1, "{unnamed}");
     // What was stored before is still named.
     assert!(o.out.contains(&format!("{file}:8 (<module>)")), "{}", o.err);
+    Pass
+}
+
+/// A process that makes names without end takes its share: those of root and of another user have theirs.
+fn a_process_with_many_names_hides_those_of_no_other_user() -> Verdict {
+    let python = compiled!(python());
+    // Each has names of nearly four thousand bytes, of which the store holds a thousand.
+    let text = "import os, signal, sys, time\ntold = []; signal.signal(signal.SIGUSR1, lambda *_: told.append(1))\n\
+                while not told: os.getpgid(1); time.sleep(0.001)\n\
+                next, all, kind, count = os.getpgid, [], sys.argv[1], int(sys.argv[2])\n\
+                for n in range(count):\n    name = f'{kind}{n}_'.ljust(1900, 'x')\n    here = {'next': next}\n\
+                \x20   exec(compile(f'def {name}():\\n next(0)', kind.ljust(1900, 'y'), 'exec'), here)\n\
+                \x20   all.append(here[name])\n    here[name]()\n";
+    let (dir, file) = program("jstack-shares", text);
+    let run = |user: u32, kind: &str, count: u32| {
+        format!("setpriv --reuid={user} --clear-groups {python} -S {file} {kind} {count}\n")
+    };
+    let all = [
+        run(65534, "hostile", 1500),
+        run(65534, "hostiles", 1500),
+        run(65533, "other", 50),
+        run(0, "root", 50),
+    ]
+    .concat();
+    std::fs::write(dir.join("run.sh"), all).unwrap();
+    let script = "syscall::getpgid:entry /progenyof($target) && execname == \"python3.11\" && arg0 == 0/ { @[jstack(9)] = count(); @n = count(); } \
+                  END { printa(@); printa(\"n %@d\\n\", @n); }";
+    let program = format!("sh {}", dir.join("run.sh").display());
+    let o = dtrace(&[
+        "-qw",
+        "-x",
+        "aggsize=16m",
+        "-x",
+        "stacksize=64m",
+        "-c",
+        &program,
+        "-n",
+        script,
+        "-n",
+        KNOWN,
+    ])
+    .code(0);
+    if o.err.contains("setpriv: ") {
+        return Skip("no setpriv".into());
+    }
+    assert!(o.out.contains("\nn 3100\n"), "{}", o.err);
+    let named = |kind: &str| o.out.lines().filter(|l| l.contains(&format!("({kind}"))).count();
+    assert!((40..=50).contains(&named("other")), "{} {}", named("other"), o.err);
+    assert!((40..=50).contains(&named("root")), "{} {}", named("root"), o.err);
+    // A quarter of what root leaves to others, then half as many.
+    assert!((280..330).contains(&named("hostile")), "{} {}", named("hostile"), o.err);
+    assert!(o.err.contains("jstack()/ustack() string table overflow"), "{}", o.err);
     Pass
 }
 

@@ -267,6 +267,7 @@ impl UsdtProbes {
                 }
             }
         }
+        lock(&self.known).warnings.extend(reading.definitions.take_said());
         changes
     }
 

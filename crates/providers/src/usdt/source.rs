@@ -166,7 +166,7 @@ pub(super) struct Reading {
     /// What descriptions have matched first. A program that runs is checked again when probes come, and must then match what it matched before.
     pub(super) answers: HashMap<Pattern, Answer>,
     recent: Recent,
-    definitions: Definitions,
+    pub(super) definitions: Definitions,
     pub(super) owners: Owners,
 }
 
@@ -258,7 +258,10 @@ impl Reading {
         let DescribedProbes { sites, providers } = described.unwrap_or_default();
         let path = self.symbols.mapped_file(object.text.file).map(|file| file.path.as_slice());
         let path = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
-        let known = self.definitions.of_file(&providers, &path);
+        let known = match providers.is_empty() {
+            true => HashMap::new(),
+            false => self.definitions.of_file(&providers, &path, &self.owners.of(object.pid)),
+        };
         let site = |described: ProbeSite| {
             let definition = known.get(described.provider.as_str()).cloned().flatten();
             Arc::new(Site { described: at_nop(described), definition })
@@ -402,7 +405,7 @@ impl UsdtProbes {
                 fair.leave_processes(&pattern.provider, others);
             }
         }
-        lock(&self.known).warnings.extend(fair.said());
+        lock(&self.known).warnings.extend(fair.said().into_iter().chain(reading.definitions.take_said()));
         if matching.found.is_empty() {
             if one.is_none() && self.shares() {
                 try_aside();
