@@ -18,7 +18,7 @@ use bpf_sys::helpers::Helper;
 use bpf_sys::insn::{Alu, Insn, Jmp, Reg, Size};
 use bpf_sys::{AttachType, Link, PerfEvent, Prog, ProgKind, ProgSpec, UprobeTarget};
 use proc::Caller;
-use proc::maps::{Backing, MappedFile};
+use proc::maps::MappedFile;
 use types::btf::KernelBtf;
 
 /// How long the map of a process may take to be read.
@@ -92,11 +92,8 @@ impl LinkerStops {
 fn hook(pid: u32) -> Option<(OsString, Place)> {
     let pid = proc::thread_with_memory(pid);
     let address = proc::linker_hook(pid)?;
-    let map = proc::maps::parse(&std::fs::read(format!("/proc/{pid}/maps")).ok()?);
-    let mapping = proc::maps::find(&map.mappings, address)?;
+    let (mapping, file) = proc::maps::file_at(pid, address)?;
     let path = format!("/proc/{pid}/map_files/{:x}-{:x}", mapping.start, mapping.end);
-    let Backing::File(number) = mapping.backing else { return None };
-    let file = map.files.get(number as usize)?.clone();
     Some((path.into(), Place { file, offset: mapping.file_offset(address) }))
 }
 

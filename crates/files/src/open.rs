@@ -118,6 +118,11 @@ impl ProcessDir {
         Ok(text)
     }
 
+    /// The process's address map, to be read line by line: it may be long.
+    pub fn maps(&self) -> io::Result<File> {
+        sys::open_at(self.0.as_fd(), c"maps", libc::O_RDONLY).map(File::from)
+    }
+
     /// The process's memory, for positioned reads. A read may wait for whoever provides the memory.
     pub fn memory(&self) -> io::Result<File> {
         sys::open_at(self.0.as_fd(), c"mem", libc::O_RDONLY).map(File::from)

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use crate::exec::check;
 use crate::grab::ptrace;
+use crate::maps::{self, Backing};
 use crate::start::is_stop;
 
 /// Why a process did not map memory.
@@ -97,18 +98,11 @@ fn set_registers(pid: i32, mut regs: libc::user_regs_struct) -> io::Result<()> {
 fn instruction(pid: i32) -> io::Result<u64> {
     /// Bytes of a mapping that are looked through.
     const MOST: usize = 1 << 20;
-    let text = std::fs::read(format!("/proc/{pid}/maps"))?;
     let memory = File::open(format!("/proc/{pid}/mem"))?;
-    let mut code: Vec<(bool, u64, u64)> = String::from_utf8_lossy(&text)
-        .lines()
-        .filter_map(|line| {
-            let (range, rest) = line.split_once(' ')?;
-            let (start, end) = range.split_once('-')?;
-            let hex = |text| u64::from_str_radix(text, 16).ok();
-            let can = rest.starts_with("r-xp") && !line.ends_with("[vsyscall]");
-            can.then_some((!line.ends_with("[vdso]"), hex(start)?, hex(end)?))
-        })
-        .collect();
+    let map = maps::read(File::open(format!("/proc/{pid}/maps"))?, maps::MAX_READ)?;
+    let all = map.mappings.iter().filter(|mapping| mapping.is_code);
+    let mut code: Vec<(bool, u64, u64)> =
+        all.map(|mapping| (mapping.backing != Backing::Vdso, mapping.start, mapping.end)).collect();
     code.sort();
     for (_, start, end) in code {
         let mut bytes = vec![0; (end.saturating_sub(start) as usize).min(MOST)];

@@ -1,6 +1,9 @@
 //! The address map of a process, parsed from `/proc/PID/maps`.
 
-use std::ops::Range;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::{ControlFlow, Range};
 
 /// A file that a process has mapped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,44 +75,119 @@ pub struct Map {
 /// 65,530.
 pub const MAX_MAPPINGS: usize = 1 << 17;
 
-/// Parses a `maps` file. Malformed lines are skipped.
+/// Maximum size of the paths of a map's different files, in bytes: 4000 of the longest.
+const MAX_PATHS: usize = 16 << 20;
+
+/// What a process that traces others reads of a map at most, in bytes: 65,530 mappings with paths of 200 bytes. The lines of a process
+/// can have 4 KiB each, 250 MB in all, and the kernel holds the lock of its address space while it writes them.
+pub const MAX_READ: u64 = 16 << 20;
+
+/// What a reader of symbols reads of a map at most, in bytes: 130,000 of the longest lines. It has a deadline, and nobody waits longer.
+pub const MAX_READ_ALL: u64 = 512 << 20;
+
+/// Calls with each line of a `maps` file, of which at most so many bytes are read. A line is all that is in memory.
+pub fn each_line(
+    from: impl Read,
+    limit: u64,
+    mut each: impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let mut from = BufReader::with_capacity(64 << 10, from.take(limit));
+    let mut line = Vec::new();
+    while from.read_until(b'\n', &mut line)? > 0 {
+        // A line that the limit has cut could name another file.
+        let Some(whole) = line.strip_suffix(b"\n") else { break };
+        if each(whole).is_break() {
+            break;
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+/// Parses a `maps` file as it is read, of at most so many bytes. Malformed lines are skipped.
+pub fn read(from: impl Read, limit: u64) -> io::Result<Map> {
+    let mut parser = Parser::default();
+    each_line(from, limit, |line| parser.add(line))?;
+    Ok(parser.end())
+}
+
+/// Parses the text of a `maps` file. Malformed lines are skipped.
 pub fn parse(text: &[u8]) -> Map {
-    let mut map = Map::default();
-    let mut numbers = std::collections::HashMap::new();
-    // The last line, if it is a writable part of a file.
-    let mut writable: Option<(Mapping, u32)> = None;
-    for line in text.split(|b| *b == b'\n') {
-        let before = writable.take();
-        let Some(Line { mut mapping, file, is_writable }) = parse_line(line) else { continue };
+    let mut parser = Parser::default();
+    // `try_for_each` ends with the line at which there are too many.
+    let _ = text.split(|b| *b == b'\n').try_for_each(|line| parser.add(line));
+    parser.end()
+}
+
+/// The mapping of a process that contains an address, and its file.
+pub fn file_at(pid: u32, address: u64) -> Option<(Mapping, MappedFile)> {
+    let mut found = None;
+    let maps = File::open(format!("/proc/{pid}/maps")).ok()?;
+    let each = |line: &[u8]| match parse_line(line) {
+        Some(Line { mapping, file, .. }) if (mapping.start..mapping.end).contains(&address) => {
+            found = file.map(|file| (mapping, file));
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    };
+    each_line(maps, MAX_READ, each).ok()?;
+    found
+}
+
+/// Reads a map line by line.
+#[derive(Default)]
+struct Parser {
+    map: Map,
+    numbers: HashMap<MappedFile, u32>,
+    /// Bytes of the paths of the files.
+    paths: usize,
+    /// The last line, if it is a writable part of a file.
+    writable: Option<(Mapping, u32)>,
+}
+
+impl Parser {
+    /// Adds a line. Breaks when the map is as large as it may be.
+    fn add(&mut self, line: &[u8]) -> ControlFlow<()> {
+        let before = self.writable.take();
+        let Some(Line { mut mapping, file, is_writable }) = parse_line(line) else {
+            return ControlFlow::Continue(());
+        };
         let is_plain = mapping.backing == Backing::Anonymous && !mapping.is_code;
         match before {
             Some((part, number)) if is_plain && is_writable && part.end == mapping.start => {
                 mapping.backing = Backing::Zeros(number);
                 mapping.offset = part.file_offset(part.end);
             }
-            _ if is_plain && file.is_none() => continue,
+            _ if is_plain && file.is_none() => return ControlFlow::Continue(()),
             _ => {}
         }
         if let Some(file) = file {
-            let next = map.files.len() as u32;
-            let number = *numbers.entry(file).or_insert_with_key(|file| {
-                map.files.push(file.clone());
+            let next = self.map.files.len() as u32;
+            let (files, paths) = (&mut self.map.files, &mut self.paths);
+            let number = *self.numbers.entry(file).or_insert_with_key(|file| {
+                *paths += file.path.len();
+                files.push(file.clone());
                 next
             });
             mapping.backing = Backing::File(number);
-            writable = is_writable.then_some((mapping, number));
+            self.writable = is_writable.then_some((mapping, number));
         }
-        map.mappings.push(mapping);
-        if map.mappings.len() == MAX_MAPPINGS {
-            break;
+        self.map.mappings.push(mapping);
+        match self.map.mappings.len() == MAX_MAPPINGS || self.paths > MAX_PATHS {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     }
-    map.mappings.sort_by_key(|m| m.start);
-    map
+
+    fn end(mut self) -> Map {
+        self.map.mappings.sort_by_key(|m| m.start);
+        self.map
+    }
 }
 
-/// The memory that a process can read and not write, in the order of addresses. Memory that it shares is left out: others may write it.
-pub fn constant(text: &[u8]) -> Vec<Range<u64>> {
+/// The memory that a process can read and not write, in the order of addresses, by its `maps` file, of which at most so many bytes are
+/// read. Memory that it shares is left out: others may write it.
+pub fn constant(from: impl Read, limit: u64) -> io::Result<Vec<Range<u64>>> {
     let range = |line: &[u8]| {
         let line = std::str::from_utf8(line.get(..line.len().min(64))?).ok()?;
         let (range, rights) = line.split_once(' ')?;
@@ -117,10 +195,13 @@ pub fn constant(text: &[u8]) -> Vec<Range<u64>> {
         let hex = |s: &str| u64::from_str_radix(s, 16).ok();
         (rights.starts_with("r-") && rights.get(3..4) == Some("p")).then_some(hex(start)?..hex(end)?)
     };
-    let mut ranges: Vec<Range<u64>> =
-        text.split(|b| *b == b'\n').filter_map(range).take(MAX_MAPPINGS).collect();
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    each_line(from, limit, |line| {
+        ranges.extend(range(line));
+        if ranges.len() == MAX_MAPPINGS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
     ranges.sort_unstable_by_key(|range| range.start);
-    ranges
+    Ok(ranges)
 }
 
 /// A line of a map.
@@ -263,6 +344,54 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         assert_eq!(at(u64::MAX), None);
     }
 
+    /// A map without an end, whose lines have the longest path.
+    struct Endless {
+        line: Vec<u8>,
+        /// Bytes that were read.
+        read: u64,
+    }
+
+    impl Read for Endless {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let rest = &self.line[self.read as usize % self.line.len()..];
+            let length = rest.len().min(into.len());
+            into[..length].copy_from_slice(&rest[..length]);
+            self.read += length as u64;
+            Ok(length)
+        }
+    }
+
+    #[test]
+    fn a_map_of_any_length_is_read_to_a_limit_and_its_files_are_known_once() {
+        let path = "d".repeat(3900);
+        let text = format!("1000-2000 r-xp 00000000 fe:00 7 /{path}\n");
+        let mut endless = Endless { line: text.clone().into(), read: 0 };
+        let map = read(&mut endless, 10 * text.len() as u64 + 100).unwrap();
+        // The eleventh line is cut.
+        assert_eq!((map.mappings.len(), map.files.len()), (10, 1));
+        assert_eq!(endless.read, 10 * text.len() as u64 + 100);
+        let whole = 2 * MAX_READ as usize / text.len();
+        let map = read(Endless { line: text.into(), read: 0 }, 2 * MAX_READ).unwrap();
+        assert_eq!((map.mappings.len(), map.files.len()), (whole, 1));
+    }
+
+    #[test]
+    fn the_paths_of_a_map_are_bounded() {
+        let path = "d".repeat(4000);
+        let text: String =
+            (1..10_000).map(|n| format!("1000-2000 r-xp 00000000 fe:00 {n} /{path}\n")).collect();
+        assert_eq!(parse(text.as_bytes()).files.len(), MAX_PATHS / 4001 + 1);
+    }
+
+    #[test]
+    fn the_file_at_an_address_is_found() {
+        let here = file_at as *const () as u64;
+        let (mapping, file) = file_at(std::process::id(), here).unwrap();
+        assert!((mapping.start..mapping.end).contains(&here) && mapping.is_code);
+        assert!(file.path.starts_with(b"/") && file.inode > 0);
+        assert_eq!(file_at(std::process::id(), 1), None);
+    }
+
     #[test]
     fn constant_memory_is_what_the_process_only_reads() {
         let text = b"\
@@ -274,7 +403,8 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 garbage
 7f0000001000-7f0000002000 r--p 00000000 00:00 0
 ";
-        assert_eq!(constant(text), [0x7f0000001000..0x7f0000002000, 0x7f0000004000..0x7f0000005000]);
+        let ranges = constant(&text[..], MAX_READ).unwrap();
+        assert_eq!(ranges, [0x7f0000001000..0x7f0000002000, 0x7f0000004000..0x7f0000005000]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ tests! {
     a_user_is_found_where_names_are_served
     a_file_that_is_never_read_does_not_block_its_probes
     variables_that_begin_as_zeros_have_their_names
+    a_library_behind_twenty_megabytes_of_map_is_found
     what_has_no_names_or_does_not_run_is_said
 }
 
@@ -332,5 +333,54 @@ fn what_has_no_names_or_does_not_run_is_said() -> Verdict {
     assert!(refused || o.err.ends_with("process died from SIGBUS\n"), "{o:?}");
     let o = dtrace(&["-n", "plockstat*:::mutex-block"]).code(1);
     assert!(o.err.contains("help: it has a process: plockstat1234, or plockstat$target"), "{o:?}");
+    Pass
+}
+
+/// Maps a file with a long path so often that the list of its mappings has 21 MB, and calls `getppid` when a byte comes.
+const LONG_MAP: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    char name[251];
+    memset(name, 'd', 250);
+    name[250] = 0;
+    if (chdir(argv[1]))
+        return 1;
+    for (int i = 0; i < 14; i++)
+        if (mkdir(name, 0755) || chdir(name))
+            return 1;
+    int fd = open("f", O_RDWR | O_CREAT, 0644);
+    if (ftruncate(fd, 4096))
+        return 1;
+    for (int i = 0; i < 6000; i++)
+        if (mmap(0, 4096, i & 1 ? PROT_READ : PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+            return 1;
+    printf("mapped\n");
+    fflush(stdout);
+    getchar();
+    for (int i = 0; i < 1000; i++)
+        getppid();
+    printf("done\n");
+    fflush(stdout);
+    getchar();
+    return 0;
+}
+"#;
+
+fn a_library_behind_twenty_megabytes_of_map_is_found() -> Verdict {
+    let (dir, program) = compiled!(Programs::new("maps", ("cc", LONG_MAP), &["-O2"]));
+    let mut child = waiting(Command::new(&program).arg(dir.path()));
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "mapped\n");
+    let script = "BEGIN { printf(\"on\\n\"); } pid$target:libc:getppid:entry { @ = count(); }";
+    let id = child.id().to_string();
+    let o = traced(&mut child, &["-qp", &id, "-n", script]);
+    assert_eq!(o.last_number(), 1000, "{o:?}");
     Pass
 }

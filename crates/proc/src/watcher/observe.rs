@@ -14,9 +14,6 @@ use crate::maps;
 use crate::stat::{Stat, parse_stat};
 use crate::survivor::thread_with_memory;
 
-/// Maximum size of an address map, in bytes: 65,530 mappings with paths of 200 bytes.
-const MAX_MAP: u64 = 16 << 20;
-
 /// The pids in `/proc`. The newest are usually the last, which are read first.
 pub(super) fn all() -> Vec<u32> {
     let Ok(dir) = std::fs::read_dir("/proc") else { return Vec::new() };
@@ -36,7 +33,7 @@ pub(super) fn process(pid: u32) -> Option<Observation> {
     let thread = thread_with_memory(pid);
     let before = stat(pid, thread)?;
     // The address space is gone when the process exits. Kernel threads have none.
-    let map = maps::parse(&read(&format!("/proc/{thread}/maps"), MAX_MAP)?);
+    let map = maps::read(File::open(format!("/proc/{thread}/maps")).ok()?, maps::MAX_READ).ok()?;
     if map.mappings.is_empty() {
         return None;
     }

@@ -15,9 +15,6 @@ use super::elf::Elf;
 use super::observe;
 use super::usdt::providers;
 
-/// Maximum size of an address map, in bytes.
-const MAX_MAP: u64 = 16 << 20;
-
 /// Maximum number of files that are remembered.
 const MAX_FILES: usize = 1 << 16;
 
@@ -44,8 +41,8 @@ impl Descriptions {
 
     fn has(&mut self, pid: u32, provider: &str) -> bool {
         let Ok(dir) = ProcessDir::open(pid) else { return false };
-        let Ok(text) = dir.read("maps", MAX_MAP) else { return false };
-        let map = maps::parse(&text);
+        let map = dir.maps().and_then(|text| maps::read(text, maps::MAX_READ));
+        let Ok(map) = map else { return false };
         let mut seen = BTreeSet::new();
         map.mappings.iter().filter(|mapping| mapping.is_code).any(|mapping| {
             let Backing::File(number) = mapping.backing else { return false };

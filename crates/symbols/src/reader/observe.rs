@@ -7,9 +7,6 @@ use crate::wire::Identity;
 use files::open::{Handle, ProcessDir, Root, RootKey};
 use proc::maps::{self, Backing, Map, MappedFile, Mapping};
 
-/// Maximum size of an address map, in bytes: 65,530 mappings with paths of 200 bytes.
-const MAX_MAP: u64 = 16 << 20;
-
 /// Maximum number of files, and of roots, that are recorded as sent.
 const MAX_SENT: usize = 1 << 16;
 
@@ -100,13 +97,12 @@ pub(super) fn process(pid: u32, sent: &mut SentObjects) -> Option<Process> {
     let dir = all.memory();
     for _ in 0..3 {
         let before = all.identity()?;
-        let text = dir.read("maps", MAX_MAP).ok()?;
+        let mut map = maps::read(dir.maps().ok()?, maps::MAX_READ_ALL).ok()?;
         // A zombie or an exiting process has an empty map. The session keeps its last map.
-        if text.is_empty() {
+        if map.mappings.is_empty() {
             return None;
         }
         let root = dir.root().ok().and_then(|root| Some((root.key().ok()?, root)));
-        let mut map = maps::parse(&text);
         let root_path = dir.root_path().unwrap_or_default();
         map.files.iter_mut().for_each(|file| strip_root(&mut file.path, &root_path));
         let files = open_all(dir, root.as_ref().map(|(_, root)| root), &map, sent);

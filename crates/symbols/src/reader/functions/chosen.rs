@@ -14,9 +14,6 @@ use crate::reader::elf::Elf;
 use crate::reader::elf::code::Region;
 use crate::wire::functions::Running;
 
-/// Bytes of an address map.
-const MAX_MAP: u64 = 8 << 20;
-
 /// The slots of a file in the memory of a process.
 pub(super) struct Chosen {
     process: ProcessDir,
@@ -57,8 +54,8 @@ impl Chosen {
     /// The same, found by executing the resolver on a model.
     fn executed(&self, resolver: u64) -> Result<u64, Unresolved> {
         let constant = self.constant.get_or_init(|| {
-            let text = self.process.read("maps", MAX_MAP).unwrap_or_default();
-            maps::constant(&text)
+            let text = self.process.maps();
+            text.and_then(|text| maps::constant(text, maps::MAX_READ_ALL)).unwrap_or_default()
         });
         let mut read = |address: u64, into: &mut [u8]| {
             let after = constant.partition_point(|range| range.start <= address);
