@@ -11,6 +11,7 @@
 //!  postmortem  the records in a core file (--postmortem)
 //!  run        list, compile only, or trace
 //!  interrupt  SIGINT and SIGTERM as a readable descriptor
+//!  memory     the allocator, and the reserve with which a session ends
 //!  output     where results go
 //!  panic      what is printed at a fault of the command itself
 //!  manual     the manual page, from the tables
@@ -20,7 +21,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! bin/dtrace flags interrupt panic status
+//! bin/dtrace flags interrupt memory panic status
 //! command manual
 //! drawing
 //! output
@@ -36,6 +37,7 @@ mod drawing;
 mod flags;
 mod interrupt;
 mod manual;
+mod memory;
 mod output;
 mod panic;
 mod postmortem;
@@ -48,6 +50,7 @@ use std::io::Write;
 use dtrace::Provider;
 use dtrace::interpreter::Interpreter;
 
+pub use memory::Memory;
 pub(crate) use output::to_stderr;
 
 /// Prints a text that is all the command was asked for; the exit status.

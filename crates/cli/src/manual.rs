@@ -297,6 +297,8 @@ fn diagnostics(page: &mut String) {
     let text = "the system does not answer, and tracing was stopped: see deadmaninterval and the settings after it; with \
                 -w it continues";
     entry(page, &bold("processing aborted: Abort due to systemic unresponsiveness"), text);
+    let text = "ulimit -v allows no more: tracing has ended, and the aggregations were printed";
+    entry(page, &bold("processing aborted: no more memory"), text);
     let text = "A fault ends the clause and discards what the clause has recorded. The probe ERROR fires, with the \
                 number of the fault as arg4.";
     page.push_str(&format!(".SS Faults\n{}\n", roff(text)));

@@ -12,10 +12,11 @@ use crate::definitions;
 use crate::drawing::{self, Drawing};
 use crate::flags;
 use crate::interrupt::{self, Interrupts};
+use crate::memory;
 use dtrace::diagnostics::{control, raw, system_text};
 
 use crate::output::{Output, Results, Shown};
-use crate::{Engine, to_stderr, to_stdout};
+use crate::{Engine, status, to_stderr, to_stdout};
 
 /// The version of D that scripts may ask for, as the original prints it.
 const VERSION: &str = "Sun D 1.13";
@@ -305,6 +306,7 @@ fn trace(command: Command, engine: Engine, mut out: Output) -> u8 {
     };
     interrupt::running(session.stopper().ok());
     crate::panic::keep(session.merged());
+    memory::keep();
     match follow(&mut session, &interrupts) {
         Ok(status) => status,
         // Nobody read the output, and the user interrupted twice.
@@ -359,6 +361,7 @@ pub(crate) fn failed_output(e: &io::Error) -> u8 {
 fn follow(session: &mut Session<Results>, interrupts: &Interrupts) -> Result<u8, Error> {
     loop {
         let over = interrupt::count() > 0
+            || memory::is_short()
             || session.work(Some(interrupts.fd()), Duration::from_secs(1))? == Status::Done;
         if over {
             break;
@@ -371,6 +374,12 @@ fn follow(session: &mut Session<Results>, interrupts: &Interrupts) -> Result<u8,
     interrupt::handle();
     let status = session.finish()? as u8;
     let drawn = session.sink_mut().drawing().map_or(Ok(()), Drawing::finish);
+    if memory::is_short() {
+        complain(
+            "processing aborted: no more memory: raise `ulimit -v`, or lower what grows (-x aggsize, -b)",
+        );
+        return Ok(status::FAILURE.code);
+    }
     Ok(drawn.map_or_else(complain_all, |()| status))
 }
 

@@ -167,8 +167,11 @@ impl<S: Sink> Consumer<S> {
 
     /// Reports drops that were counted at a time, and the stacks that the source did not have.
     pub fn dropped(&mut self, deltas: impl IntoIterator<Item = DropDelta>, time: Option<u64>) {
-        let lost = DropDelta { kind: DropKind::Stack, cpu: 0, count: self.state.stacks.take_lost() };
-        for DropDelta { kind, cpu, count } in deltas.into_iter().chain((lost.count > 0).then_some(lost)) {
+        let stacks = DropDelta { kind: DropKind::Stack, cpu: 0, count: self.state.stacks.take_lost() };
+        let keys = self.state.store_mut().take_lost();
+        let keys = DropDelta { kind: DropKind::Aggregation, cpu: 0, count: keys };
+        let lost = [stacks, keys].into_iter().filter(|lost| lost.count > 0);
+        for DropDelta { kind, cpu, count } in deltas.into_iter().chain(lost) {
             // The other kinds lose nothing.
             if kind.words().is_some() {
                 let mut drop = events::Drop::new(kind, cpu, count);

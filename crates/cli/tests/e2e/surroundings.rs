@@ -15,6 +15,7 @@ tests! {
     every_facility_is_listed a_user_namespace_is_told_from_a_kernel_that_lacks_something
     too_few_descriptors_are_told_from_a_kernel_that_lacks_something
     too_little_address_space_has_a_message
+    a_session_without_more_memory_ends_with_its_aggregations
 }
 
 /// A wrapper that drops root privileges. `setpriv` is part of util-linux.
@@ -303,5 +304,33 @@ fn too_little_address_space_has_a_message() -> Verdict {
     let says =
         "dtrace: could not enable tracing: less than 32 MiB of memory are allowed: raise `ulimit -v`\n";
     assert_eq!(o.err, says, "{o:?}");
+    Pass
+}
+
+fn a_session_without_more_memory_ends_with_its_aggregations() -> Verdict {
+    let script = "BEGIN { @begun[\"begun\"] = count(); printf(\"on\\n\"); } \
+                  tick-1ms { @[n++, \"key\"] = count(); } END { printf(\"keys %d\\n\", n); }";
+    let mut child = start(&["-qx", "aggrate=50ms", "-n", script]);
+    printed(&mut child);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    let size: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+    let bytes = (size + 256) << 10;
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: a process of ours that has not been waited for, and a valid struct.
+    let done =
+        unsafe { libc::prlimit(child.id() as i32, libc::RLIMIT_AS, &raw const limit, std::ptr::null_mut()) };
+    assert_eq!(done, 0);
+    let o = finish(child).code(1);
+    let says = "dtrace: processing aborted: no more memory: raise `ulimit -v`, or lower what grows (-x aggsize, -b)\n";
+    assert!(o.err.ends_with(says), "{}", o.err);
+    assert_eq!(o.value_of("begun"), 1);
+    // Each key has a row, or is said to be lost.
+    let is_row = |line: &&str| line.split_whitespace().count() == 3 && line.ends_with(" 1");
+    let rows = o.out.lines().filter(is_row).count() as i64;
+    let dropped =
+        |line: &str| line.strip_prefix("dtrace: ")?.split_once(" aggregation drop")?.0.parse::<i64>().ok();
+    let lost: i64 = o.err.lines().filter_map(dropped).sum();
+    assert!(rows > 0 && rows + lost == o.value_of("keys"), "{rows} rows, {lost} lost: {o:?}");
     Pass
 }

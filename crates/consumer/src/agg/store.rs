@@ -206,6 +206,8 @@ pub(crate) struct Store {
     /// `aggpercpu`: store the value of each CPU.
     pub(crate) per_cpu: bool,
     starts: StartCache,
+    /// Slots of snapshots for whose keys there was no memory.
+    lost: u64,
 }
 
 fn words_at(key: &[u8], at: usize) -> Option<u64> {
@@ -282,7 +284,7 @@ impl Store {
         symbols: &mut dyn Symbolizer,
         wanted: &mut Vec<(AggId, Box<[u8]>)>,
     ) {
-        let Store { aggs, starts, per_cpu, .. } = self;
+        let Store { aggs, starts, per_cpu, lost, .. } = self;
         let Some(agg) = aggs.get_mut(id.0 as usize) else {
             return;
         };
@@ -317,6 +319,11 @@ impl Store {
         let entry = match agg.entries.get_mut(key) {
             Some(entry) => entry,
             None => {
+                // A table of millions of keys doubles at once. Whoever aborts here loses what is in it.
+                if agg.entries.try_reserve(1).is_err() {
+                    *lost += 1;
+                    return;
+                }
                 if agg.stacks == Stacks::Soon {
                     wanted.push((id, key.into()));
                 }
@@ -329,6 +336,11 @@ impl Store {
             plane::table::merge(func, entry.extra().cpus.entry(cpu).or_insert_with(initial), words);
         }
         entry.empty = false;
+    }
+
+    /// The slots that were lost since the last call, because there was no memory for their keys.
+    pub(crate) fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
     }
 
     /// Fetches the stacks of a new key.
