@@ -32,7 +32,7 @@ use crate::outlet::Outlet;
 use crate::raw::CallContext;
 use crate::record::{Enabled, EnabledProbe, Layout, ProbeRow, Tables, is_named};
 use crate::source::{RawRecord, Source};
-use crate::state::{Delivered, State, read, write};
+use crate::state::{Advice, Delivered, State, read, write};
 use crate::symbolizer::{Codes, Symbolizer};
 
 /// See the [module](self).
@@ -78,6 +78,11 @@ impl<S: Sink> Consumer<S> {
             layout.as_ref().is_some_and(|l| l.names_user_addresses(self.state.names_stacks));
         self.uses_snapshots |= layout.as_ref().is_some_and(|l| l.uses_snapshot);
         write(&self.tables).enable_all(first, probes, layout);
+    }
+
+    /// Sets what is asked after each fault that is an event; its text becomes a notice.
+    pub fn advise(&mut self, advice: Box<Advice>) {
+        self.state.advice.push(advice);
     }
 
     /// Registers the enabled probes from `first` on: clauses with these layouts at one probe.

@@ -120,7 +120,11 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
         event.offset = Some(fault.offset).filter(|offset| *offset != u32::MAX);
         let (state, key) = (&mut *self.of.state, self.of.tables.clause(raw.epid));
         if state.faults.add(state.options.all_faults, key, raw.time, || event.clone().into_owned()) {
+            let advice = state.advice.iter_mut().find_map(|advice| advice(&event));
             self.of.out.report(&Event::Fault(event));
+            if let Some(text) = advice {
+                self.of.out.failure(text, Some(raw.time));
+            }
         }
     }
 

@@ -77,5 +77,6 @@ pub use options::{Encoding, Options};
 pub use output::{Effects, Output};
 pub use record::{EnabledProbe, Layout, ProbeRow, Tables};
 pub use source::{RawRecord, SlotSink, Source};
+pub use state::Advice;
 pub use symbolizer::{Codes, KernelSymbols, NoSymbols, Process, Symbolizer, SystemSymbols};
 pub use text::{Text, render};

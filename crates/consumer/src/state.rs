@@ -47,11 +47,16 @@ pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Says of a fault how a script can avoid it, once.
+pub type Advice = dyn FnMut(&events::Fault<'_>) -> Option<String> + Send;
+
 /// See the [module](self).
 pub(crate) struct State {
     store: Arc<RwLock<Store>>,
     pub(crate) stacks: StackCache,
     pub(crate) faults: Few<events::Fault<'static>>,
+    /// What is said after a fault.
+    pub(crate) advice: Vec<Box<Advice>>,
     /// Actions that failed, each with where and why.
     pub(crate) failures: Few<String>,
     pub(crate) symbols: Box<dyn Symbolizer>,
@@ -65,7 +70,8 @@ impl State {
         let (store, stacks) = (Store::new(options.aggpercpu), StackCache::default());
         let (faults, failures) = Default::default();
         let store = Arc::new(RwLock::new(store));
-        State { store, stacks, faults, failures, symbols, names_stacks: true, options }
+        let advice = Vec::new();
+        State { store, stacks, faults, advice, failures, symbols, names_stacks: true, options }
     }
 
     /// The aggregations.

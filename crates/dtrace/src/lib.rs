@@ -16,6 +16,7 @@
 //!  facts      facts of the running kernel for code generation
 //!  linear_map   where the kernel has the bytes of a page
 //!  prefault   programs that fault in user memory before probes read it
+//!  advice     what is said of a fault that a script can avoid
 //!  load       creating maps and loading programs
 //!  engine     what executes programs, as the session sees it
 //!  kernel     the engine that runs them in the kernel
@@ -47,13 +48,14 @@
 //! compile detach growth/late session/notice unwinder
 //! growth
 //! assemble engine list modules processes
-//! definitions environment process_set
+//! advice definitions environment process_set
 //! interpreter/engine load
 //! machine
 //! kernel
 //! session+session/arrivals+session/enable+session/end+session/held+session/postmortem+session/shapes+session/targets+session/watch
 //! ```
 
+mod advice;
 mod assemble;
 mod attach;
 mod bank;

@@ -36,6 +36,7 @@ use plane::stacks::Stack;
 use providers::ChangeSource;
 use symbols::Interrupted;
 
+use crate::advice::advice;
 use crate::attach::{AttachObserver, Progress};
 use crate::compile::Program;
 use crate::deadman::{Alarm, Finding, Overload, OverloadMonitor, OverloadSigns, WINDOW};
@@ -329,6 +330,9 @@ impl<S: Sink> Session<S> {
         consumer.name_stacks(options.flag("stacksymbols"));
         consumer.start(start);
         register(&mut consumer, program, &enabled, Registered::default())?;
+        if engine.firings() == Firings::Asynchronous {
+            advice(program, &enabled).into_iter().for_each(|advice| consumer.advise(advice));
+        }
         if program.may_name_addresses(options.flag("stacksymbols")) {
             consumer.expect_user_addresses();
         }

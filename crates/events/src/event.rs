@@ -669,7 +669,7 @@ impl Notice<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoticeKind {
-    /// An action of the consumer failed, a record is malformed, or firings are missing.
+    /// An action of the consumer failed, a record is malformed, firings are missing, or how a script can avoid a fault.
     Failure,
     /// A size was lowered, because the kernel did not have the memory. Not shown under
     /// `quietresize`.

@@ -16,6 +16,8 @@ tests! {
     an_unmapped_page_is_read_where_the_program_may_sleep
     a_clause_that_faults_at_each_firing_prints_few_lines_with_all_counts
     an_action_that_fails_at_each_firing_prints_few_lines
+    a_string_that_is_not_in_memory_yet_is_read_as_the_message_says
+    a_descriptor_that_is_read_as_a_string_is_told_from_an_address
 }
 
 /// The faults that the messages of an output report, and the lines that report them.
@@ -330,12 +332,64 @@ fn missing_user_memory_faults_in_every_kind_of_probe() -> Verdict {
     Pass
 }
 
-fn an_unmapped_page_is_read_where_the_program_may_sleep() -> Verdict {
-    let waits = dtrace(&["-vV"]).code(0).out.lines().any(|l| {
+/// A program may wait for a page at the entry of a system call.
+fn waits_for_pages() -> bool {
+    dtrace(&["-vV"]).code(0).out.lines().any(|l| {
         let mut words = l.split_whitespace();
         words.next() == Some("sleepable_calls") && words.next() == Some("yes")
-    });
-    let cold = "/etc/hostname-that-is-cold";
+    })
+}
+
+const COLD: &str = "/etc/hostname-that-is-cold";
+
+/// What messages say behind some words, once for each message that has them.
+fn said<'a>(o: &'a Output, words: &str) -> Vec<&'a str> {
+    o.err.lines().filter_map(|l| l.split_once(words)).map(|(_, rest)| rest).collect()
+}
+
+fn a_string_that_is_not_in_memory_yet_is_read_as_the_message_says() -> Verdict {
+    let script = "syscall::openat:entry /pid == $target/ { @[copyinstr(arg1)] = count(); }";
+    let target = workload("coldnames", 25);
+    let o = dtrace(&["-q", "-c", &target, "-n", script]).code(0);
+    let advice = said(&o, "; keep the address, and read it at the return: ");
+    if waits_for_pages() {
+        assert_eq!(advice.len(), 0, "{o:?}");
+        return Pass;
+    }
+    assert!(reported(&o).0 >= 25, "{o:?}");
+    let [idiom] = advice[..] else { panic!("{o:?}") };
+    let o = dtrace(&["-q", "-c", &target, "-n", idiom]).code(0);
+    assert_eq!(o.out.matches(COLD).count(), 25, "{o:?}");
+    Pass
+}
+
+fn a_descriptor_that_is_read_as_a_string_is_told_from_an_address() -> Verdict {
+    let target = workload("coldnames", 25);
+    let number = "has a descriptor or another number in arg0";
+    let run = |body: &str| {
+        let script = format!("syscall::open*:entry /pid == $target/ {{ {body} }}");
+        dtrace(&["-q", "-c", &target, "-n", &script]).code(0)
+    };
+    let o = run("trace(copyinstr(arg0));");
+    let of = said(&o, number);
+    assert!(matches!(of[..], [rest] if rest.contains(": its string is in arg1")), "{o:?}");
+    assert!(o.err.contains(&format!("dtrace: syscall:vmlinux:openat:entry {number}")), "{o:?}");
+    assert_eq!(said(&o, "keep the address").len(), 0, "{o:?}");
+    // Through a variable that another clause assigns.
+    let o = run("this->path = arg0; } syscall::open*:entry /pid == $target/ { trace(copyinstr(this->path));");
+    assert_eq!(said(&o, number).len(), 1, "{o:?}");
+    // A clause that reads what the call has is not wrong, and a bad address is what it is.
+    let o = run("trace(copyinstr(probefunc == \"open\" ? arg0 : arg1));");
+    assert_eq!(said(&o, number).len(), 0, "{o:?}");
+    let o = run("trace(copyinstr(1));");
+    assert!(said(&o, "invalid address (0x1)").len() > 1, "{o:?}");
+    assert_eq!(said(&o, number).len() + said(&o, "keep the address").len(), 0, "{o:?}");
+    Pass
+}
+
+fn an_unmapped_page_is_read_where_the_program_may_sleep() -> Verdict {
+    let waits = waits_for_pages();
+    let cold = COLD;
     // Attached to the system call's function where the kernel allows that, and to the tracepoint.
     for probes in ["syscall::openat:entry", "syscall::*at*:entry, syscall::getp*:entry"] {
         let o = dtrace(&[

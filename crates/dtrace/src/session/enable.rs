@@ -14,6 +14,7 @@ use providers::Role;
 
 use super::held::drain;
 use super::{Session, consumer_options, settings};
+use crate::advice::advice;
 use crate::compile::{Macros, Program, Source};
 use crate::engine::{Enabled, Engine, Firings, Loading};
 use crate::error::{CompileError, Error};
@@ -79,6 +80,9 @@ impl<S: Sink> Session<S> {
         self.report_engine();
         let registered = Registered { aggs: self.program.module.aggs.len(), strings: self.strings.len() };
         register(&mut self.consumer, &more, &enabled, registered)?;
+        if self.engine.firings() == Firings::Asynchronous {
+            advice(&more, &enabled).into_iter().for_each(|advice| self.consumer.advise(advice));
+        }
         // These stay registered even if attaching fails, because a number must not be used twice.
         (self.program, self.next_epid) = (more, enabled.next);
         self.strings.clone_from(&enabled.strings);
