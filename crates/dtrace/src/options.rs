@@ -228,7 +228,7 @@ pub const TABLE: &[Row] = &[
         Run,
         Rate,
         "2s",
-        "how long reading the symbols of a file or the map of a process may take",
+        "CPU time for reading the symbols of a file or the map of a process; it may wait ten times as long",
     ),
     row("syslibdir", Compile, Text, "", "the directory of the system's D libraries"),
     row("temporal", Run, Flag, "yes", "merge the records of all CPUs by time (always on)"),

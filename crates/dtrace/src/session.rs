@@ -269,7 +269,7 @@ impl<S: Sink> Session<S> {
         let (engine, enabled, kernel) = Kernel::load(program, &options, &cpus, &*interrupted)?;
         let processes = symbols::Processes::new(&program.registry.readers());
         let mut symbols = SystemSymbols { kernel, processes, ..SystemSymbols::default() };
-        symbols.processes.set_limits(targets::symtimeout(&options), options.number("symmem"));
+        symbols.processes.set_work_limits(targets::symtimeout(&options), options.number("symmem"));
         symbols.processes.set_interrupted(Some(interrupted.clone()));
         (symbols.inlines, symbols.source_lines) = (options.flag("inlines"), options.flag("srclines"));
         symbols.addresses = options.text("uaddrs") == "address";

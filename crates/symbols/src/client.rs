@@ -12,12 +12,16 @@
 //! query it again for a while ([`crate::process`]). An abandoned reader may sleep in the kernel,
 //! where no signal ends it. It is therefore reaped without blocking.
 //!
+//! What a reader may take is the *work* of a request: CPU time of its process, so that neither other processes nor a slow machine
+//! decide which symbols there are. A reader that waits does not work. So the time of a response is limited too, and ten times as
+//! long where the work is limited by the option `symtimeout`.
+//!
 //! A client waits for a reader as long as for a response. If none is free by then, the request was not
 //! sent, and its object is not at fault.
 //!
 //! The total time that a session waits is bounded, even if traced processes prepare hostile files.
 //! Each client has a [`Budget`] of eight deadlines. A failure costs one deadline, a slow response
-//! costs the time it took, and each minute adds one deadline.
+//! costs its work, or two fifths of the time that it took, and each minute adds one deadline.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -29,7 +33,7 @@ use std::time::{Duration, Instant};
 use crate::entry;
 use crate::pool::{Lease, Need, ReaderProcess, Readers};
 use crate::sys;
-use crate::wire::{Failure, Order, Request, Response};
+use crate::wire::{Failure, Order, Request, Response, WAITS, wait_for};
 
 /// The budget of a session, in deadlines.
 const DEADLINES: f64 = 8.0;
@@ -68,6 +72,8 @@ pub type Interrupted = Arc<dyn Fn() -> bool + Send + Sync>;
 pub(crate) enum RequestError {
     /// The response did not arrive before the deadline, or the reader's alarm ended it.
     Timeout,
+    /// The reader used more CPU time than it may.
+    Working,
     /// The reader exited, or sent a malformed response.
     Failed,
     /// The user interrupted the wait.
@@ -87,10 +93,50 @@ impl RequestError {
 /// Limits of the requests of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
+    /// The CPU time of the reader for a response.
+    work: Duration,
     /// The time that the client waits for a response.
-    pub(crate) time: Duration,
+    wait: Duration,
     /// Bytes of memory of a reader.
     pub(crate) memory: u64,
+}
+
+impl Limits {
+    /// A response may take this time, whatever the reader does meanwhile.
+    pub(crate) fn of_time(time: Duration, memory: u64) -> Limits {
+        Limits { work: time, wait: time, memory }
+    }
+
+    /// A response may take this CPU time of the reader.
+    pub(crate) fn of_work(work: Duration, memory: u64) -> Limits {
+        Limits { work, wait: wait_for(work), memory }
+    }
+
+    /// What a request takes that has failed by one of the limits.
+    pub(crate) fn exceeded(&self, error: RequestError) -> String {
+        let (work, wait) = (self.work.as_millis(), self.wait.as_millis());
+        match error {
+            RequestError::Working => format!("more than {work} ms of CPU time (option symtimeout)"),
+            _ if self.wait > self.work => {
+                format!("longer than {wait} ms, {WAITS} times the option symtimeout")
+            }
+            _ => format!("longer than {wait} ms"),
+        }
+    }
+
+    /// What a request costs that took this time and this work. Most of the time may be that of other processes.
+    fn cost(&self, time: Duration, work: Duration) -> Duration {
+        let waited = if self.wait > self.work { time * 2 / 5 } else { time };
+        work.max(waited)
+    }
+}
+
+/// When a response is too late.
+#[derive(Clone, Copy)]
+struct Deadline {
+    time: Instant,
+    /// On the clock of the reader's CPU time.
+    work: Duration,
 }
 
 /// The time that the session may still wait.
@@ -151,7 +197,7 @@ impl Reader {
             limits,
             background: false,
             lease: None,
-            budget: Budget::new(limits.time),
+            budget: Budget::new(limits.work),
             interrupted: None,
             interrupted_at: None,
             was_interrupted: false,
@@ -181,7 +227,7 @@ impl Reader {
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
-        self.budget = Budget::new(limits.time);
+        self.budget = Budget::new(limits.work);
     }
 
     pub(crate) fn set_interrupted(&mut self, interrupted: Option<Interrupted>) {
@@ -252,7 +298,7 @@ impl Reader {
     /// Takes a reader, and starts it if need be.
     fn take(&mut self, file: Option<u64>) -> Result<(), RequestError> {
         let need = Need { memory: self.limits.memory, background: self.background, file };
-        let (pool, deadline) = (self.readers.pool().clone(), self.deadline());
+        let (pool, deadline) = (self.readers.pool().clone(), Instant::now() + self.limits.wait);
         let lease = pool.lease(need, || {
             let now = Instant::now();
             self.is_interrupted(now);
@@ -260,7 +306,7 @@ impl Reader {
         });
         let Some(lease) = lease else {
             if self.interrupted_at.is_none() {
-                let seconds = self.limits.time.as_secs_f64();
+                let seconds = self.limits.wait.as_secs_f64();
                 self.report_once("busy", || {
                     format!("all processes that read symbols were busy for {seconds} s: some addresses of processes are shown as numbers")
                 });
@@ -281,7 +327,7 @@ impl Reader {
             }
             Err(why) => {
                 self.lease = None;
-                self.budget.spend(self.limits.time);
+                self.budget.spend(self.limits.work);
                 self.report_once("spawn", || cannot_begin(&why));
                 return Err(RequestError::Unavailable);
             }
@@ -317,8 +363,8 @@ impl Reader {
             // the interrupt was handled.
             return Err(RequestError::Unavailable);
         }
-        if !self.budget.has(self.limits.time, now) {
-            let seconds = DEADLINES * self.limits.time.as_secs_f64();
+        if !self.budget.has(self.limits.work, now) {
+            let seconds = DEADLINES * self.limits.work.as_secs_f64();
             self.report_once("budget", || {
                 format!("reading symbols has cost {seconds} s: for now addresses of processes are shown as numbers")
             });
@@ -336,8 +382,10 @@ impl Reader {
         if self.lease.as_ref().is_some_and(|lease| lease.process.is_none()) {
             self.start()?;
         }
+        let begun = self.work();
         let response = self.notices().and_then(|()| self.exchange(self.number.into(), request, fds));
-        self.budget.spend(now.elapsed().saturating_sub(FREE_TIME));
+        let (time, work) = (now.elapsed(), self.work().saturating_sub(begun));
+        self.budget.spend(self.limits.cost(time.saturating_sub(FREE_TIME), work.saturating_sub(FREE_TIME)));
         match response {
             Ok(response) if self.unread.is_none() => {
                 self.give_back(file);
@@ -370,9 +418,12 @@ impl Reader {
     ) -> Result<(Vec<(Response, Option<OwnedFd>)>, Option<Failure>), RequestError> {
         // A list of functions may be long. While it arrives, the reader works.
         let is_list = matches!(request, Request::Functions { .. });
-        let last = Instant::now() + LIST_TIMES * self.limits.time;
+        let last = Deadline {
+            time: Instant::now() + LIST_TIMES * self.limits.wait,
+            work: self.work() + LIST_TIMES * self.limits.work,
+        };
         let mut deadline = self.deadline();
-        let time = u64::try_from(self.limits.time.as_millis()).unwrap_or(u64::MAX);
+        let time = u64::try_from(self.limits.work.as_millis()).unwrap_or(u64::MAX);
         let packet = Order::encode(client, time, self.readers.servers(), request);
         let process = self.process().ok_or(RequestError::Unavailable)?;
         // The reader has completed all earlier requests, so the socket buffer has space.
@@ -389,7 +440,8 @@ impl Reader {
                 response => responses.push(response),
             }
             if is_list {
-                deadline = self.deadline().min(last);
+                let next = self.deadline();
+                deadline = Deadline { time: next.time.min(last.time), work: next.work.min(last.work) };
             }
         }
         Err(RequestError::Failed)
@@ -413,13 +465,20 @@ impl Reader {
     /// Applies the limits after the first interrupt, which may have come during no wait.
     pub(crate) fn shorten_waits(&mut self) {
         if !std::mem::replace(&mut self.was_interrupted, true) {
-            self.limits.time = self.limits.time.min(AFTER_INTERRUPT);
-            self.budget.left = self.budget.left.min(2.0 * self.limits.time.as_secs_f64());
+            let Limits { work, wait, .. } = &mut self.limits;
+            (*work, *wait) = ((*work).min(AFTER_INTERRUPT), (*wait).min(AFTER_INTERRUPT));
+            self.budget.left = self.budget.left.min(2.0 * self.limits.work.as_secs_f64());
         }
     }
 
-    fn deadline(&self) -> Instant {
-        Instant::now() + self.limits.time
+    /// The CPU time that the reader has used. One that has ended works no more.
+    fn work(&self) -> Duration {
+        let child = self.process().and_then(|process| process.child.as_ref());
+        child.and_then(|child| sys::cpu_time(child.id())).unwrap_or_default()
+    }
+
+    fn deadline(&self) -> Deadline {
+        Deadline { time: Instant::now() + self.limits.wait, work: self.work() + self.limits.work }
     }
 
     /// The end of a wait with this deadline, which an interrupt brings nearer.
@@ -429,7 +488,7 @@ impl Reader {
 
     /// The next packet, with its descriptor, and how many bytes it has.
     #[allow(clippy::type_complexity)]
-    fn receive(&mut self, deadline: Instant) -> Result<(usize, (Response, Option<OwnedFd>)), RequestError> {
+    fn receive(&mut self, deadline: Deadline) -> Result<(usize, (Response, Option<OwnedFd>)), RequestError> {
         self.packet.resize(sys::PACKET, 0);
         loop {
             let running =
@@ -448,11 +507,16 @@ impl Reader {
             }
             let now = Instant::now();
             self.is_interrupted(now);
-            let until = self.until(deadline);
+            let until = self.until(deadline.time);
             if now >= until {
-                return Err(if now >= deadline { RequestError::Timeout } else { RequestError::Interrupted });
+                let is_late = now >= deadline.time;
+                return Err(if is_late { RequestError::Timeout } else { RequestError::Interrupted });
             }
-            let wait = (until - now).min(POLL_INTERVAL) + Duration::from_millis(1);
+            let left = deadline.work.saturating_sub(self.work());
+            if left.is_zero() {
+                return Err(RequestError::Working);
+            }
+            let wait = (until - now).min(left).min(POLL_INTERVAL) + Duration::from_millis(1);
             let running = self.process().ok_or(RequestError::Unavailable)?;
             sys::wait_for(running.socket.as_fd(), false, wait).map_err(|_| RequestError::Failed)?;
         }
@@ -480,7 +544,7 @@ impl Reader {
         // The caller charges the time of the wait. A reader that failed at once is charged a
         // deadline.
         if self.lease.take().is_some() && error == RequestError::Failed {
-            self.budget.spend(self.limits.time);
+            self.budget.spend(self.limits.work);
         }
         error
     }
@@ -532,7 +596,7 @@ mod tests {
 
     #[test]
     fn an_answer_of_more_bytes_than_half_the_memory_of_a_reader_is_refused() {
-        let limits = |memory| Limits { time: Duration::from_secs(2), memory };
+        let limits = |memory| Limits::of_time(Duration::from_secs(2), memory);
         let packet = Response::Frames(vec![7; 1000]).encode();
         let end = Response::End(None).encode();
         let bytes = 3 * packet.len() as u64 + end.len() as u64;
@@ -542,6 +606,36 @@ mod tests {
         };
         assert_eq!(answered(PART * bytes).unwrap().0.len(), 3);
         assert_eq!(answered(PART * bytes - 1).unwrap_err(), RequestError::Failed);
+    }
+
+    /// A reader that never answers, and runs this command of a shell.
+    fn silent(limits: Limits, command: &str) -> RequestError {
+        let mut reader = Reader::answered(limits, &[]).unwrap();
+        let child = Command::new("sh").args(["-c", command]).spawn().unwrap();
+        reader.lease.as_mut().unwrap().process.as_mut().unwrap().child = Some(child);
+        reader.query(&Request::Frames(None), &[]).unwrap_err()
+    }
+
+    #[test]
+    fn a_reader_that_works_is_ended_by_its_cpu_time_and_one_that_waits_by_the_time() {
+        let (short, long) = (Duration::from_millis(20), Duration::from_secs(3600));
+        let works = silent(Limits { work: short, wait: long, memory: 1 << 20 }, "while :; do :; done");
+        assert_eq!(works, RequestError::Working);
+        let waits = silent(Limits::of_work(short, 1 << 20), "exec sleep 3600");
+        assert_eq!(waits, RequestError::Timeout);
+        let limits = Limits::of_work(Duration::from_secs(2), 1 << 20);
+        assert_eq!(limits.exceeded(works), "more than 2000 ms of CPU time (option symtimeout)");
+        assert_eq!(limits.exceeded(waits), "longer than 20000 ms, 10 times the option symtimeout");
+        assert_eq!(Limits::of_time(short, 1).exceeded(waits), "longer than 20 ms");
+    }
+
+    #[test]
+    fn work_costs_more_than_the_time_that_others_take() {
+        let seconds = Duration::from_secs;
+        let limits = Limits::of_work(seconds(2), 1);
+        assert_eq!(limits.cost(seconds(20), seconds(1)), seconds(8));
+        assert_eq!(limits.cost(seconds(2), seconds(2)), seconds(2));
+        assert_eq!(Limits::of_time(seconds(2), 1).cost(seconds(2), seconds(1)), seconds(2));
     }
 
     #[test]

@@ -99,3 +99,4 @@ pub use process::{CodeSource, FrameReader, FrameRequest, MappedCode, MappedText,
 pub use reader::{Files, Read as FileFacts, fetched, file_facts, functions_of_bytes, perf_map, process_ids};
 pub use sources::SourceFrame;
 pub use sys::since_boot;
+pub use wire::wait_for;

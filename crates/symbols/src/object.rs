@@ -348,9 +348,9 @@ pub(crate) fn symbols(responses: Vec<(Response, Option<OwnedFd>)>) -> Vec<Found>
 pub(crate) fn report_failure(reader: &mut Reader, error: RequestError, what: &str) {
     let limits = reader.limits();
     match error {
-        RequestError::Timeout => reader.report_once("timeout", || {
-            let ms = limits.time.as_millis();
-            format!("reading {what} takes longer than {ms} ms (option symtimeout): its addresses are shown as numbers")
+        RequestError::Timeout | RequestError::Working => reader.report_once("timeout", || {
+            let taken = limits.exceeded(error);
+            format!("reading {what} takes {taken}: its addresses are shown as numbers")
         }),
         RequestError::Failed => reader.report_once("failed", || {
             let mb = limits.memory >> 20;

@@ -194,9 +194,9 @@ impl std::fmt::Debug for Processes {
 }
 
 impl Processes {
-    /// Reads nothing. The limits of a reader are two seconds per response and 256 MB.
+    /// Reads nothing. The limits of a reader are two seconds of CPU time per response and 256 MB.
     pub fn new(readers: &Readers) -> Processes {
-        let limits = Limits { time: Duration::from_secs(2), memory: 256 << 20 };
+        let limits = Limits::of_work(Duration::from_secs(2), 256 << 20);
         let reader = Reader::new(readers, limits);
         let mut objects = Objects::default();
         objects.files_mut().set_number(reader.number());
@@ -220,7 +220,13 @@ impl Processes {
 
     /// Sets the time limit of a response and the memory limit of the reader.
     pub fn set_limits(&mut self, time: Duration, memory: u64) {
-        self.reader.set_limits(Limits { time, memory });
+        self.reader.set_limits(Limits::of_time(time, memory));
+    }
+
+    /// As [`Processes::set_limits`], by the CPU time that the reader uses for a response. One that only waits is given
+    /// [longer](crate::wait_for).
+    pub fn set_work_limits(&mut self, work: Duration, memory: u64) {
+        self.reader.set_limits(Limits::of_work(work, memory));
     }
 
     /// Nobody waits for the answers: others get readers first.

@@ -62,9 +62,9 @@ use describing::Descriptions;
 use index::Indexes;
 use observe::SentObjects;
 
-/// The time without a packet after which a reader ends: its session does not wait any more. `time`: how long that waits.
-fn alarm(time: Duration) -> Duration {
-    time * 2 + Duration::from_secs(1)
+/// The time without a packet after which a reader ends: its session does not wait any more. `work`: how long it may work.
+fn alarm(work: Duration) -> Duration {
+    wire::wait_for(work) + work + Duration::from_secs(1)
 }
 
 /// The most time that a client may name.
@@ -79,7 +79,7 @@ const OTHER_MEMORY: u64 = 4;
 
 struct Server {
     socket: Arc<OwnedFd>,
-    /// The time that the client waits.
+    /// The CPU time that the client allows.
     time: Duration,
     indexes: Indexes,
     /// What was sent to each client.

@@ -19,6 +19,8 @@ pub(crate) mod lines;
 pub(crate) mod types;
 pub(crate) mod usdt;
 
+use std::time::Duration;
+
 use debuginfo::SourceFrame;
 use files::open::RootKey;
 use proc::maps::{Backing, Map, MappedFile, Mapping};
@@ -58,12 +60,20 @@ pub(crate) struct FileRef {
     pub(crate) root: bool,
 }
 
+/// A response may take so many times the CPU time that is allowed.
+pub(crate) const WAITS: u32 = 10;
+
+/// How long a response may take for which this CPU time is allowed.
+pub fn wait_for(work: Duration) -> Duration {
+    work * WAITS
+}
+
 /// A request with what its client has chosen: a reader works for several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     /// The client's number.
     pub(crate) client: u64,
-    /// The time that the client waits for the response, in milliseconds.
+    /// The CPU time that the client allows for the response, in milliseconds.
     pub(crate) time: u64,
     /// The servers that are asked for debug files, with blanks between.
     pub(crate) servers: String,

@@ -35,7 +35,7 @@ const HOLD: Duration = Duration::from_secs(5);
 /// The tables of a target may take this many time limits: it has many files.
 const PREPARE_TIMES: u32 = 10;
 
-/// The time limit for reading about one process or file.
+/// The CPU time for reading about one process or file.
 pub(super) fn symtimeout(options: &Options) -> Duration {
     Duration::from_nanos(options.number("symtimeout")).max(Duration::from_millis(1))
 }
@@ -55,7 +55,7 @@ impl<S: Sink> Session<S> {
         let names = self.consumer.names_user_addresses() && !self.options.flag("noresolve");
         self.hold_exits = names && self.options.flag("exithold");
         // The limit matters when the session is blocked, for example by an output that is not read.
-        let limit = symtimeout(&self.options) * 2 + HOLD;
+        let limit = symbols::wait_for(symtimeout(&self.options)) + HOLD;
         if self.hold_exits {
             for target in &self.targets {
                 self.consumer.note(target.pid() as u32);

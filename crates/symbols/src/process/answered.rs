@@ -49,7 +49,7 @@ pub fn answered(question: u8, packets: &[&[u8]]) -> Option<Answered> {
     const AT: u64 = 0x1234;
     const OFFSETS: [u64; 3] = [0, 0x1000, AT];
     let pid = std::process::id();
-    let limits = Limits { time: Duration::from_secs(2), memory: MEMORY };
+    let limits = Limits::of_time(Duration::from_secs(2), MEMORY);
     // Each answer ends.
     let end = Response::End(None).encode();
     let packets: Vec<&[u8]> = packets.iter().copied().chain([&end[..]]).collect();

@@ -40,7 +40,7 @@ pub struct FrameReader(Reader);
 impl FrameReader {
     /// With these limits for each file.
     pub fn new(readers: &Readers, time: Duration, memory: u64) -> FrameReader {
-        let mut reader = Reader::new(readers, Limits { time, memory });
+        let mut reader = Reader::new(readers, Limits::of_time(time, memory));
         reader.work_in_background();
         FrameReader(reader)
     }

@@ -59,8 +59,8 @@ fn responses(
     match reader.query(request, fds) {
         Ok((_, Some(failure))) => Err(failure.why),
         Ok((responses, None)) => Ok(responses.into_iter().map(|(response, _)| response).collect()),
-        Err(RequestError::Timeout) => {
-            Err(format!("it takes longer than {} ms (option symtimeout)", limits.time.as_millis()))
+        Err(error @ (RequestError::Timeout | RequestError::Working)) => {
+            Err(format!("it takes {}", limits.exceeded(error)))
         }
         Err(RequestError::Failed) => {
             let mb = limits.memory >> 20;

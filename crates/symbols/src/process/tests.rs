@@ -249,10 +249,7 @@ fn a_reader_that_blocks_is_abandoned_and_replaced() {
     let messages = p.take_messages();
     assert_eq!(messages.len(), 1, "{messages:?}");
     assert!(messages[0].starts_with("reading the symbols of "), "{messages:?}");
-    assert!(
-        messages[0]
-            .ends_with("takes longer than 100 ms (option symtimeout): its addresses are shown as numbers")
-    );
+    assert!(messages[0].ends_with("takes longer than 100 ms: its addresses are shown as numbers"));
     // That file is not queried again. A new reader resolves all others.
     p.set_limits(long, 64 << 20);
     assert_eq!(p.name(pid, 0, addr + 1).symbol, None);
@@ -298,7 +295,7 @@ fn a_reader_that_its_alarm_ends_was_too_slow() {
     p.name(me, 1, landmark() + 1);
     let messages = p.take_messages();
     assert_eq!(messages.len(), 1, "{messages:?}");
-    assert!(messages[0].contains("takes longer than 60000 ms (option symtimeout)"), "{messages:?}");
+    assert!(messages[0].contains("takes longer than 60000 ms"), "{messages:?}");
 }
 
 #[test]
@@ -350,7 +347,7 @@ fn an_interrupt_during_no_wait_shortens_those_that_follow() {
 fn assert_shortened(p: &mut Processes) {
     let messages = p.take_messages();
     assert_eq!(messages.len(), 1, "{messages:?}");
-    assert!(messages[0].contains("takes longer than 500 ms (option symtimeout)"), "{messages:?}");
+    assert!(messages[0].contains("takes longer than 500 ms:"), "{messages:?}");
 }
 
 fn sysconf_address() -> u64 {
