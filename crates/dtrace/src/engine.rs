@@ -242,8 +242,8 @@ pub(crate) trait Engine: Send {
         false
     }
 
-    /// Makes what is needed to walk the stacks of a process. Waits for that until a limit.
-    fn prepare_stacks(&self, _pid: u32, _limit: Duration) {}
+    /// Makes what is needed to walk the stacks of a process. Waits for that until a limit or an interrupt.
+    fn prepare_stacks(&self, _pid: u32, _limit: Duration, _interrupted: &dyn Fn() -> bool) {}
 
     /// What functions of an interpreter in stacks are called, the first time that it can be known.
     fn take_codes(&mut self) -> Option<Codes> {

@@ -317,9 +317,9 @@ impl Engine for Kernel {
         unwinder.is_some()
     }
 
-    fn prepare_stacks(&self, pid: u32, limit: Duration) {
+    fn prepare_stacks(&self, pid: u32, limit: Duration, interrupted: &dyn Fn() -> bool) {
         if let Some(unwinder) = self.machine.unwinder() {
-            unwinder.prepare(pid, limit);
+            unwinder.prepare(pid, limit, interrupted);
         }
     }
 

@@ -25,7 +25,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// The interval at which changes of processes are looked at, if the session watches them.
 const FOLLOW: Duration = Duration::from_millis(100);
+
+/// The interval at which whoever waits for tables looks for an interrupt.
+const POLL: Duration = Duration::from_millis(50);
 
 /// The most processes whose mappings are read before the next table is made.
 const PROCESSES: usize = 4;
@@ -129,16 +132,28 @@ impl Unwinder {
         }
     }
 
-    /// Makes the tables of a process. Waits for them until a limit.
-    pub(crate) fn prepare(&self, pid: u32, limit: Duration) {
+    /// Makes the tables of a process. Waits for them until a limit or an interrupt.
+    pub(crate) fn prepare(&self, pid: u32, limit: Duration, interrupted: &dyn Fn() -> bool) {
         let (done, made) = mpsc::sync_channel(1);
         self.send(Message::Prepare(pid, done));
-        let _ = made.recv_timeout(limit);
+        wait(&made, limit, interrupted);
     }
 
     /// Lets the thread follow what processes map.
     pub(crate) fn follow(&self, watcher: SharedWatcher) {
         self.send(Message::Follow(watcher));
+    }
+}
+
+/// Waits for a message, at most until a limit or an interrupt.
+fn wait(made: &Receiver<()>, limit: Duration, interrupted: &dyn Fn() -> bool) {
+    let until = Instant::now() + limit;
+    while !interrupted() {
+        let left = until.saturating_duration_since(Instant::now());
+        let is_over = made.recv_timeout(left.min(POLL)) != Err(RecvTimeoutError::Timeout);
+        if is_over || left.is_zero() {
+            return;
+        }
     }
 }
 
@@ -281,5 +296,29 @@ impl Answering {
                 _ => self.asked.push((key, Instant::now() + AGAIN)),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_for_tables_ends_with_them_or_at_a_limit_or_an_interrupt() {
+        let (done, made) = mpsc::sync_channel(1);
+        let hour = Duration::from_secs(3600);
+        let asked = std::cell::Cell::new(0);
+        wait(&made, hour, &|| {
+            asked.set(asked.get() + 1);
+            asked.get() == 3
+        });
+        assert_eq!(asked.get(), 3);
+        wait(&made, Duration::ZERO, &|| false);
+        done.send(()).unwrap();
+        wait(&made, hour, &|| false);
+        assert_eq!(made.try_recv(), Err(TryRecvError::Empty));
+        // The thread has ended.
+        drop(done);
+        wait(&made, hour, &|| false);
     }
 }

@@ -94,7 +94,8 @@ impl<S: Sink> Session<S> {
     /// Makes the tables for stacks of targets, if there are stacks.
     pub(super) fn prepare_stacks(&self) {
         for target in &self.targets {
-            self.engine.prepare_stacks(target.pid() as u32, symtimeout(&self.options) * PREPARE_TIMES);
+            let limit = symtimeout(&self.options) * PREPARE_TIMES;
+            self.engine.prepare_stacks(target.pid() as u32, limit, &*self.interrupted);
         }
     }
 
