@@ -15,6 +15,7 @@
 //! a container mounts overlays as it likes, and a file server of its own shows any inode, size and
 //! time.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bpf_sys::insn::{Alu, Helper, Insn, Jmp, Reg, Size};
@@ -23,7 +24,7 @@ use proc::Caller;
 use proc::watcher::PATIENCE;
 use types::btf::{BtfKind, KernelBtf};
 
-use crate::open::{Handle, ProcessDir, Root};
+use crate::open::{Handle, ProcessDir, Root, RootKey};
 use crate::sys;
 
 /// A file by device (major, minor) and inode of the file system that has its contents.
@@ -289,6 +290,53 @@ fn in_layers(process: &Mapped<'_>) -> Option<RealInode> {
     }
     let all = overlays(&dir.read("mountinfo", MAX_MOUNTS).ok()?);
     find_in_layers(&all, process.layers_root, process.path, process.handle)
+}
+
+/// A file that was found by its path.
+#[derive(Debug)]
+pub struct Shown {
+    /// The file.
+    pub handle: Handle,
+    /// What processes see.
+    pub seen: RealInode,
+    /// The root in which it was found.
+    pub root: Root,
+    /// What identifies that.
+    pub key: RootKey,
+}
+
+/// The first file at a path in the roots of processes that is accepted. The kernel has it in its caches, if it was just mapped.
+fn find_in_roots(
+    processes: &[u32],
+    path: &[u8],
+    but: Option<RootKey>,
+    accept: impl Fn(u32, &Shown) -> bool,
+) -> Option<Shown> {
+    let mut known: HashSet<RootKey> = but.into_iter().collect();
+    processes.iter().find_map(|pid| {
+        let root = ProcessDir::open(*pid).ok()?.root().ok()?;
+        let key = root.key().ok().filter(|key| known.insert(*key))?;
+        let handle = root.find_cached(path).ok()?;
+        let stat = handle.stat_cached().ok().filter(|stat| stat.regular)?;
+        let shown = Shown { handle, seen: RealInode { dev: stat.dev, inode: stat.inode }, root, key };
+        accept(*pid, &shown).then_some(shown)
+    })
+}
+
+/// The file at a path that has the contents of a given one, in the roots of processes: the file itself, or one of an overlay of it.
+/// Reading `/proc` may block, and so may a layer, so it belongs in a thread that can be abandoned.
+pub fn find_shown(processes: &[u32], path: &[u8], real: RealInode) -> Option<Shown> {
+    let layers_root = Root::own().ok()?;
+    find_in_roots(processes, path, None, |pid, shown| {
+        let (seen, handle, layers_root) = (shown.seen, &shown.handle, &layers_root);
+        seen == real || in_layers(&Mapped { pid, addr: 0, seen, path, handle, layers_root }) == Some(real)
+    })
+}
+
+/// The file at a path in a root of processes that is another one than that of their mount namespace (`chroot`). What it is must be
+/// looked at: several roots may have one. As for [`find_shown`], a thread calls this that can be abandoned.
+pub fn find_below(processes: &[u32], path: &[u8], root: RootKey) -> Option<Shown> {
+    find_in_roots(processes, path, Some(root), |_, _| true)
 }
 
 /// A file that a process has mapped, for [`identify`].

@@ -363,6 +363,19 @@ impl Files {
         id
     }
 
+    /// The root of a mount namespace.
+    pub fn namespace_root(&self, namespace: u64) -> Option<RootKey> {
+        self.namespaces.get(&namespace).copied()
+    }
+
+    /// Holds a file that the watcher reported and that has no handle, as it was found in another root than that of its mount namespace.
+    pub fn hold_below(&mut self, id: FileId, root: RootKey, handle: OwnedFd) {
+        if let Some(file) = self.files.get_mut(id.0 as usize).filter(|file| file.handle.is_none()) {
+            file.root = root;
+            self.hold(id, handle);
+        }
+    }
+
     /// A file whose handle was closed. Without a build id another file at its path, with its inode, is
     /// not told from it by the watcher: then neither has names.
     fn after_closing(&mut self, id: FileId, file: &watcher::File, root: RootKey) -> FileId {

@@ -59,7 +59,7 @@
 //! object/lines
 //! process
 //! process/ask process/perf_maps process/sources process/watched
-//! process/frames process/functions process/usdt
+//! process/frames process/functions process/real process/usdt
 //! process/aside process/types process/unmapped
 //! process/answered
 //! ```

@@ -54,6 +54,7 @@ mod ask;
 mod frames;
 mod functions;
 mod perf_maps;
+mod real;
 mod sources;
 mod types;
 mod unmapped;

@@ -1,6 +1,7 @@
 //! Stacks of programs without frame pointers: the chain of calls is known, or a debugger says it.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use testing::eventually;
@@ -24,6 +25,9 @@ tests! {
     stacks_of_python_are_those_of_a_debugger
     a_process_that_is_seen_is_incomplete_until_its_tables_are_there
     processes_that_end_at_once_have_whole_stacks_when_their_file_is_known
+    a_file_that_is_installed_anew_has_whole_stacks
+    files_of_an_overlay_have_whole_stacks_in_processes_that_end_at_once
+    files_below_another_root_have_whole_stacks_in_processes_that_end_at_once
     without_tables_stacks_are_walked_by_frame_pointers
     code_without_a_description_is_walked_by_frame_pointers
     stacks_below_probed_returns_have_the_true_addresses
@@ -329,42 +333,126 @@ OUT long outer(long n) { return inner(n) + 1; }
 int main(void) { return outer(3) == 0; }
 "#;
 
-fn processes_that_end_at_once_have_whole_stacks_when_their_file_is_known() -> Verdict {
-    const PROCESSES: usize = 100;
-    let built = no_types().map_or_else(|| Programs::new("short", ("cc", SHORT), &FLAGS), Err);
-    let (dir, program) = compiled!(built);
-    let system = Command::new("stat").args(["-f", "-c", "%T"]).arg(dir.path()).output();
-    if system.is_ok_and(|o| o.stdout.starts_with(b"overlay")) {
-        return Skip("a file of an overlay is known when a process that runs it was looked at".into());
-    }
-    let (rows, known) = (dir.path().join("rows"), dir.path().join("known"));
-    let loops = format!(
-        "while [ ! -e '{}' ]; do '{program}'; done; for i in $(seq {PROCESSES}); do '{program}'; done",
-        known.display()
-    );
-    let command = dir.path().join("loop.sh");
-    std::fs::write(&command, loops).unwrap();
-    let command = format!("sh {}", command.display());
-    let script = "syscall::getpgid:entry /execname == \"program\"/ { printf(\"=\\n\"); ustack(); }";
-    let tracer = start(&["-qo", rows.to_str().unwrap(), "-c", &command, "-n", script]);
+/// How many processes run when the file is known.
+const SHORT_PROCESSES: usize = 100;
+
+/// Shell: runs a program until its file is known (a file `known`), and some times more.
+fn until_known(program: &str, known: &Path) -> String {
+    let known = known.display();
+    format!(
+        "n=0; run() {{ {program}; n=$((n+1)); }}; while [ ! -e {known} ]; do run; done; \
+         for i in $(seq {SHORT_PROCESSES}); do run; done; echo $n >{known}.part; mv {known}.part {known}.runs\n"
+    )
+}
+
+/// Runs these lines of the shell, which run the program again and again. The stacks of the last processes are whole behind each of these files, which
+/// is written when some are.
+fn short_lived(dir: &Path, lines: &str, known: &[PathBuf]) -> Verdict {
+    let (rows, script) = (dir.join("rows"), dir.join("loop.sh"));
+    std::fs::write(&script, lines).unwrap();
+    let command = format!("sh {}", script.display());
+    let clause = "syscall::getpgid:entry /execname == \"program\"/ { printf(\"=\\n\"); ustack(); }";
+    let tracer = start(&["-qo", rows.to_str().unwrap(), "-c", &command, "-n", clause]);
     let read = || std::fs::read_to_string(&rows).unwrap_or_default();
     let is_whole = |stack: &&str| {
         let frames = ["`inner+", "`outer+", "`main+", "`_start+"];
         frames.iter().all(|frame| stack.contains(frame)) && !stack.contains("[incomplete]")
     };
-    eventually("nine whole stacks", LIMIT, || match read().split("=\n").filter(is_whole).count() {
-        9.. => Ok(()),
-        count => Err(format!("{count} in {}", read())),
-    });
-    std::fs::write(&known, "").unwrap();
+    let is_row = |stack: &&str| !stack.trim().is_empty();
+    let mut before = 0;
+    for known in known {
+        eventually("nine whole stacks", LIMIT, || {
+            match read().split("=\n").filter(is_row).skip(before).filter(is_whole).count() {
+                9.. => Ok(()),
+                count => Err(format!("{count} in {}", read())),
+            }
+        });
+        std::fs::write(known, "").unwrap();
+        let runs = || std::fs::read_to_string(known.with_extension("runs")).map_err(|e| e.to_string());
+        let mut count = 0;
+        eventually("the runs", LIMIT, || runs().map(|runs| count = runs.trim().parse::<usize>().unwrap()));
+        before += 3 * count;
+    }
     finish(tracer).code(0);
     let text = read();
-    let all: Vec<&str> = text.split("=\n").skip(1).collect();
+    let all: Vec<&str> = text.split("=\n").filter(is_row).collect();
     assert_eq!(all.len() % 3, 0, "{}", all.len());
-    let last = &all[all.len() - 3 * PROCESSES..];
+    let last = &all[all.len() - 3 * SHORT_PROCESSES..];
     let missing: Vec<&&str> = last.iter().filter(|stack| !is_whole(stack)).collect();
     assert!(missing.is_empty(), "{} of {}: {}", missing.len(), last.len(), missing[0]);
     Pass
+}
+
+/// True if what begins there is on an overlay: then its layers may be out of reach.
+fn is_on_overlay(dir: &Path) -> bool {
+    let system = Command::new("stat").args(["-f", "-c", "%T"]).arg(dir).output();
+    system.is_ok_and(|o| o.stdout.starts_with(b"overlay"))
+}
+
+const ON_OVERLAY: &str = "a file of an overlay is known when a process that runs it was looked at, where its layers cannot be reached";
+
+fn processes_that_end_at_once_have_whole_stacks_when_their_file_is_known() -> Verdict {
+    let built = no_types().map_or_else(|| Programs::new("short", ("cc", SHORT), &FLAGS), Err);
+    let (dir, program) = compiled!(built);
+    if is_on_overlay(dir.path()) {
+        return Skip(ON_OVERLAY.into());
+    }
+    let known = dir.path().join("known");
+    short_lived(dir.path(), &until_known(&program, &known), &[known])
+}
+
+/// A directory in memory, in which this user can mount what no other process sees. The lines are run in it.
+fn in_mounts(name: &str, known: &[&str], lines: impl Fn(&Path) -> String) -> Verdict {
+    let built = no_types().map_or_else(|| Programs::new(name, ("cc", SHORT), &FLAGS), Err);
+    let (_programs, program) = compiled!(built);
+    let dir = testing::dir::Dir::below(&testing::memory_dir(), name).unwrap();
+    for name in ["lower", "upper", "work", "root"] {
+        std::fs::create_dir(dir.join(name)).unwrap();
+    }
+    std::fs::copy(program, dir.join("lower/program")).unwrap();
+    if is_on_overlay(&dir) {
+        return Skip(ON_OVERLAY.into());
+    }
+    if !Command::new("unshare").args(["--mount", "true"]).status().is_ok_and(|status| status.success()) {
+        return Skip("no mount namespaces here".into());
+    }
+    let inside = dir.join("inside.sh");
+    std::fs::write(&inside, lines(&dir)).unwrap();
+    let known: Vec<PathBuf> = known.iter().map(|name| dir.join("root").join(name)).collect();
+    short_lived(&dir, &format!("exec unshare --mount sh {}\n", inside.display()), &known)
+}
+
+fn a_file_that_is_installed_anew_has_whole_stacks() -> Verdict {
+    in_mounts("anew", &["known", "again"], |dir| {
+        // Another inode with the same build id.
+        let program = dir.join("lower/program").display().to_string();
+        let runs = |known| until_known(&program, &dir.join("root").join(known));
+        let install = format!("cp {program} {program}.new && mv {program}.new {program}\n");
+        runs("known") + &install + &runs("again")
+    })
+}
+
+fn files_of_an_overlay_have_whole_stacks_in_processes_that_end_at_once() -> Verdict {
+    in_mounts("overlay", &["known"], |dir| {
+        let (at, known) = (dir.display(), dir.join("root/known"));
+        let runs = until_known("./program", &known);
+        format!(
+            "cd {at} && mkdir merged && mount -t overlay -o lowerdir={at}/lower,upperdir={at}/upper,workdir={at}/work overlay merged && \
+             cd merged || exit 9\n{runs}"
+        )
+    })
+}
+
+fn files_below_another_root_have_whole_stacks_in_processes_that_end_at_once() -> Verdict {
+    in_mounts("below", &["known"], |dir| {
+        std::fs::copy(dir.join("lower/program"), dir.join("root/program")).unwrap();
+        std::fs::write(dir.join("root/loop.sh"), until_known("/program", Path::new("/known"))).unwrap();
+        format!(
+            "cd {}/root && for d in bin lib lib64 usr; do [ ! -d /$d ] || mkdir $d && mount --rbind /$d $d; done; \
+             exec chroot . sh /loop.sh\n",
+            dir.display()
+        )
+    })
 }
 
 fn without_tables_stacks_are_walked_by_frame_pointers() -> Verdict {

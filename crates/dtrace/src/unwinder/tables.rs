@@ -385,14 +385,7 @@ impl Tables {
         if (asked.device, asked.inode) == ((0, 0), 0) {
             return Some((CodeSource::Vdso, 0));
         }
-        let id = match self.processes.of_real(asked.device, asked.inode) {
-            Some(id) => id,
-            // The process may have another one there by now, or one that looks like it.
-            None => {
-                let id = self.processes.file_at(asked.process, asked.start)?;
-                self.processes.is_real(id, asked.device, asked.inode).then_some(id)?
-            }
-        };
+        let id = self.processes.real_file_at(asked.process, asked.start, asked.device, asked.inode)?;
         let (size, _) = self.processes.mapped_file(id)?.version()?;
         Some((CodeSource::File(id), size))
     }

@@ -4,12 +4,11 @@ use std::hash::{BuildHasher, Hasher};
 use std::os::unix::fs::FileExt;
 
 use files::FileId;
-use files::real::RealInode;
 use proc::maps::{Backing, Mapping};
 use unwind::Table;
 
 use super::ask::MALFORMED;
-use super::{END_OF_32_BIT, Place, Processes};
+use super::{END_OF_32_BIT, Processes};
 use crate::frames::FrameTable;
 use crate::object::Lookup;
 use crate::wire::{Request, Response};
@@ -63,25 +62,6 @@ impl Processes {
             Some(MappedCode { start: m.start, end: m.end, offset, source })
         });
         Ok(code.collect())
-    }
-
-    /// The file that a process has mapped at an address, or had, if it has ended.
-    pub fn file_at(&mut self, pid: u32, addr: u64) -> Option<FileId> {
-        self.begin_batch();
-        match self.place_of(pid, 0, addr)? {
-            Place::File(id, _) => Some(id),
-            Place::Zeros(..) | Place::Vdso(_) | Place::Anonymous => None,
-        }
-    }
-
-    /// The file with this device and inode, as the kernel knows it, if a process was seen to have it mapped.
-    pub fn of_real(&self, dev: (u32, u32), inode: u64) -> Option<FileId> {
-        self.objects.files().of_real(RealInode { dev, inode })
-    }
-
-    /// True if a file is that with this device and inode, as the kernel knows it.
-    pub fn is_real(&self, file: FileId, dev: (u32, u32), inode: u64) -> bool {
-        self.objects.files().is_real(file, RealInode { dev, inode })
     }
 
     /// Reads the vdso of a process of 32 bits: this process has none of those.

@@ -22,7 +22,7 @@ fn lock(watcher: &Mutex<Watcher>) -> MutexGuard<'_, Watcher> {
 pub(super) const CLOSE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The time that the session waits for the root of a process.
-const ROOT_PATIENCE: Duration = Duration::from_millis(50);
+pub(super) const ROOT_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Files that wait for the root of their mount namespace.
 const MAX_WAITING: usize = 4096;
@@ -171,7 +171,12 @@ impl Processes {
         if self.objects.is_full(1) {
             self.forget_objects();
         }
-        self.objects.note_watched(file);
+        let id = self.objects.note_watched(file);
+        let files = self.objects.files();
+        let is_held = files.get(id).is_some_and(|known| known.handle().is_some());
+        if !is_held && file.build_id.is_some() {
+            self.hold_below(id, file);
+        }
     }
 
     /// Holds the files that wait for the root of their mount namespace, until a time. The root is opened while
@@ -200,6 +205,17 @@ impl Processes {
         if let Some(watcher) = &self.watcher {
             lock(watcher).update();
         }
+    }
+
+    /// Processes that run, in a mount namespace or in any, those that have begun last first.
+    pub(super) fn running(&self, namespace: Option<u64>, most: usize) -> Vec<u32> {
+        let Some(watcher) = &self.watcher else { return Vec::new() };
+        let watcher = lock(watcher);
+        let inside =
+            watcher.running().filter(|(_, i)| namespace.is_none_or(|wanted| wanted == i.mount_namespace()));
+        let mut all: Vec<(u64, u32)> = inside.map(|(pid, image)| (image.generation.start, pid)).collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all.into_iter().take(most).map(|(_, pid)| pid).collect()
     }
 
     /// The program of a pid at a time. Without a time, or if the watcher does not know what ran then,
