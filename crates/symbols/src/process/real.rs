@@ -8,7 +8,7 @@
 use files::FileId;
 use files::real::{RealInode, find_below, find_shown};
 use proc::maps::MappedFile;
-use proc::watcher::File;
+use proc::watcher::{File, PATIENCE};
 
 use super::watched::ROOT_PATIENCE;
 use super::{Place, Processes};
@@ -40,7 +40,7 @@ impl Processes {
         let mut processes = vec![pid, std::process::id()];
         processes.extend(self.running(None, MOST));
         let mine = path.clone();
-        let shown = self.roots.caller.call(ROOT_PATIENCE, move || find_shown(&processes, &mine, real))??;
+        let shown = self.roots.caller.call(PATIENCE, move || find_shown(&processes, &mine, real))??;
         if self.objects.is_full(1) {
             self.forget_objects();
         }
