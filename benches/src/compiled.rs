@@ -104,5 +104,45 @@ pub(crate) fn compiled_elsewhere(tools: &Tools, called: &Called) {
         figure(ratio, 2),
         mark(ratio <= OF_THE_FLOOR)
     );
+    by_processes(&source, called, &places);
     let _ = std::fs::remove_file(&source);
+}
+
+/// What it would cost if each of some processes had a link of its own: a link of a process sets its places in no other, but the kernel asks each link at
+/// each mapping of the file.
+fn by_processes(source: &Path, called: &Called, places: &[u64]) {
+    const PROCESSES: [usize; 3] = [1, 8, 32];
+    println!(
+        "  {:<28} {:>8} {:>8} {:>16} {:>16}",
+        "links of processes", "before", "during", "a link (ms)", "its end (ms)"
+    );
+    for count in PROCESSES {
+        let mut waiting = Command::new("cat");
+        waiting.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut processes: Vec<_> = (0..count).filter_map(|_| waiting.spawn().ok()).collect();
+        let before = several(source);
+        let begun = Instant::now();
+        let links: Vec<_> =
+            processes.iter().filter_map(|p| empty(called.file(), places, Some(p.id()), false)).collect();
+        let each = |begun: Instant| begun.elapsed().as_secs_f64() * 1e3 / count as f64;
+        let (attached, during) = (each(begun), several(source));
+        let all = links.len() == count;
+        let begun = Instant::now();
+        drop(links);
+        let closed = each(begun);
+        for process in &mut processes {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        match all {
+            true => println!(
+                "  {count:<28} {:>8} {:>8} {:>16} {:>16}",
+                figure(before, 0),
+                figure(during, 0),
+                figure(attached, 1),
+                figure(closed, 1)
+            ),
+            false => println!("  {count:<28} not measured: no such links"),
+        }
+    }
 }
