@@ -26,7 +26,7 @@
 //!
 //! Code map: [`ast`] is the syntax tree; `token` has the tables of keywords and operators; `lexer`
 //! scans tokens, with `lexer::pdesc` for probe descriptions and `lexer::control` for `#` lines;
-//! [`macros`] expands macro variables; [`library`] has the D libraries; `parser` has one module
+//! [`macros`] expands macro variables; [`uses`] has the words of a clause; [`library`] the D libraries; `parser` has one module
 //! each for clauses, expressions, declarations and definitions.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
@@ -36,7 +36,7 @@
 //! ast/decl ast/dump library/parts macros token
 //! derive lexer
 //! lexer/literal lexer/pdesc parser
-//! lib lexer/control parser/clause parser/decl parser/expr
+//! lib uses lexer/control parser/clause parser/decl parser/expr
 //! library parser/definition
 //! ```
 
