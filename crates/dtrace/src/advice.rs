@@ -26,17 +26,19 @@ pub(crate) fn advice(program: &Program, enabled: &Enabled) -> Option<Box<Advice>
     if !reads_user(&program.module) || enabled.ranges.is_empty() {
         return None;
     }
+    let next = enabled.next;
     let clauses: BTreeMap<u32, usize> = enabled.ranges.iter().map(|r| (r.first, r.clause)).collect();
     let program = program.clone();
     let (mut of_number, mut of_page) = (false, false);
     Some(Box::new(move |fault| {
         let probe = fault.probe.as_deref().filter(|_| fault.kind == FaultKind::BadAddr)?;
-        // An address of the kernel is wrong in another way.
-        if probe.calls != Calls::System || &*probe.name != "entry" || (fault.value as i64) < 0 {
+        if probe.calls != Calls::System || &*probe.name != "entry" {
             return None;
         }
-        let said = if is_number(fault.value) { &mut of_number } else { &mut of_page };
-        if *said {
+        let is_number = is_number(fault.value);
+        let said = if is_number { &mut of_number } else { &mut of_page };
+        // An address of the kernel is wrong in another way, and other enablings have their own advice.
+        if *said || fault.epid >= next || !is_number && (fault.value as i64) < 0 {
             return None;
         }
         let (_, clause) = clauses.range(..=fault.epid).next_back()?;
@@ -48,8 +50,8 @@ pub(crate) fn advice(program: &Program, enabled: &Enabled) -> Option<Box<Advice>
 
 /// True for what is no address: a descriptor, or `AT_FDCWD`.
 fn is_number(value: u64) -> bool {
-    let is_error = i32::try_from(value as i64).is_err() && value <= u64::from(u32::MAX) && (value as i32) < 0;
-    value < FIRST || is_error && value as i32 > -(FIRST as i32)
+    let signed = u32::try_from(value).map_or(value as i64, |value| i64::from(value as i32));
+    signed.unsigned_abs() < FIRST
 }
 
 fn text(program: &Program, clause: usize, probe: &Probe, value: u64) -> Option<String> {
@@ -66,6 +68,10 @@ fn text(program: &Program, clause: usize, probe: &Probe, value: u64) -> Option<S
     let is_read = |arg: &&ArgType| read.iter().any(|access| access.arg == arg.from);
     let described = probe.described();
     if is_number(value) {
+        // A call may have no path.
+        if value == 0 && types.iter().filter(is_read).any(is_pointer) {
+            return None;
+        }
         let number = types.iter().filter(is_read).find(|arg| !is_pointer(arg))?;
         let of = |arg: &ArgType| match &arg.native {
             TypeRef::Text(text) => format!("arg{} ({text})", arg.from),
@@ -77,7 +83,7 @@ fn text(program: &Program, clause: usize, probe: &Probe, value: u64) -> Option<S
             .map_or(String::new(), |string| format!(": its string is in {}", of(string)));
         return Some(format!("{described} has a descriptor or another number in {}{string}", of(number)));
     }
-    let address = types.iter().filter(is_read).find(|arg| is_pointer(arg))?;
+    let address = types.iter().filter(is_read).find(|arg| is_string(arg))?;
     if Features::running().has(Facility::SleepableCalls) {
         return None;
     }
@@ -122,7 +128,7 @@ mod tests {
 
     #[test]
     fn descriptors_are_told_from_addresses() {
-        for number in [0, 3, 4095, 0xffff_ff9c, 0xffff_ffff] {
+        for number in [0, 3, 4095, 0xffff_ff9c, 0xffff_ffff, -100i64 as u64] {
             assert!(is_number(number), "{number:#x}");
         }
         for address in [4096, 0x0804_8000, 0xffff_f000, 0xff80_0000, 0x5555_5555_4000, 0x7fff_ffff_f000] {

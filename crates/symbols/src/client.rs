@@ -20,8 +20,8 @@
 //! sent, and its object is not at fault.
 //!
 //! The total time that a session waits is bounded, even if traced processes prepare hostile files.
-//! Each client has a [`Budget`] of eight deadlines. A failure costs one deadline, a slow response
-//! costs its work, or two fifths of the time that it took, and each minute adds one deadline.
+//! Each client has a [`Budget`] of eight deadlines. A request that fails or is slow
+//! costs its work, or half of the time that it took, and each minute adds one deadline.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -126,7 +126,7 @@ impl Limits {
 
     /// What a request costs that took this time and this work. Most of the time may be that of other processes.
     fn cost(&self, time: Duration, work: Duration) -> Duration {
-        let waited = if self.wait > self.work { time * 2 / 5 } else { time };
+        let waited = if self.wait > self.work { time / 2 } else { time };
         work.max(waited)
     }
 }
@@ -621,7 +621,7 @@ mod tests {
         let (short, long) = (Duration::from_millis(20), Duration::from_secs(3600));
         let works = silent(Limits { work: short, wait: long, memory: 1 << 20 }, "while :; do :; done");
         assert_eq!(works, RequestError::Working);
-        let waits = silent(Limits::of_work(short, 1 << 20), "exec sleep 3600");
+        let waits = silent(Limits { work: long, wait: short, memory: 1 << 20 }, "exec sleep 3600");
         assert_eq!(waits, RequestError::Timeout);
         let limits = Limits::of_work(Duration::from_secs(2), 1 << 20);
         assert_eq!(limits.exceeded(works), "more than 2000 ms of CPU time (option symtimeout)");
@@ -633,7 +633,7 @@ mod tests {
     fn work_costs_more_than_the_time_that_others_take() {
         let seconds = Duration::from_secs;
         let limits = Limits::of_work(seconds(2), 1);
-        assert_eq!(limits.cost(seconds(20), seconds(1)), seconds(8));
+        assert_eq!(limits.cost(seconds(20), seconds(1)), seconds(10));
         assert_eq!(limits.cost(seconds(2), seconds(2)), seconds(2));
         assert_eq!(Limits::of_time(seconds(2), 1).cost(seconds(2), seconds(1)), seconds(2));
     }

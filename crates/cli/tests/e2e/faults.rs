@@ -359,7 +359,8 @@ fn a_string_that_is_not_in_memory_yet_is_read_as_the_message_says() -> Verdict {
     assert!(reported(&o).0 >= 25, "{o:?}");
     let [idiom] = advice[..] else { panic!("{o:?}") };
     let o = dtrace(&["-q", "-c", &target, "-n", idiom]).code(0);
-    assert_eq!(o.out.matches(COLD).count(), 25, "{o:?}");
+    // Tests beside this one may read the same name.
+    assert!(o.out.matches(COLD).count() >= 25, "{o:?}");
     Pass
 }
 

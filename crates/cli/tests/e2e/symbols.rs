@@ -234,7 +234,7 @@ fn a_file_system_that_never_answers_does_not_block_the_tracer() -> Verdict {
         place.program("plain", &Elf { symbols: vec![("f".into(), 0, 99, GLOBAL_FUNCTION)], ..one_call() });
     let [first, second] = &mut stuck;
     // A reader that waits is given ten times the CPU time that it may use.
-    let limit = if is_guest() { 500 } else { 50 };
+    let limit = if is_guest() { 500 } else { 200 };
     let option = format!("symtimeout={limit}ms");
     let mut words = vec!["-q", "-x", &option, "-c", &linked, "-n", "BEGIN { printf(\"begun\\n\"); }"];
     let pid = first.id().to_string();
