@@ -24,6 +24,9 @@ static SHORT: AtomicBool = AtomicBool::new(false);
 /// The allocator of the command: that of the system, with a reserve.
 pub struct Memory;
 
+/// How often a refused request is made again.
+const RETRIES: usize = 100;
+
 /// Takes the reserve from the system, not from the heap: whoever gives a large block back to the heap changes how it deals with others.
 fn take() -> *mut u8 {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -63,14 +66,26 @@ pub(crate) fn is_short() -> bool {
     SHORT.load(Ordering::SeqCst)
 }
 
-/// A request, which is made once more when it was refused and the reserve is given back. Another thread may have given it back.
+/// True when a request was refused since [`keep`], or a session was ended before one was.
+pub(crate) fn was_short() -> bool {
+    SHORT.load(Ordering::SeqCst)
+}
+
+/// A request, which is made again when it was refused and the reserve is given back. Another thread may be about to do that.
 fn with_reserve(request: impl Fn() -> *mut u8) -> *mut u8 {
     let first = request();
     if !first.is_null() {
         return first;
     }
     end();
-    request()
+    for _ in 0..RETRIES {
+        let again = request();
+        if !again.is_null() {
+            return again;
+        }
+        std::thread::yield_now();
+    }
+    null_mut()
 }
 
 // SAFETY: every block is the system's, with the layout that the caller gives; a request that fails has changed nothing, so it can be made
@@ -102,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_request_takes_the_reserve_and_is_made_once_more() {
+    fn a_refused_request_takes_the_reserve_and_is_made_again() {
         keep();
         let tries = std::cell::Cell::new(0);
         let block = Layout::new::<u64>();
@@ -125,6 +140,6 @@ mod tests {
             })
             .is_null()
         );
-        assert_eq!(tries.get(), 4);
+        assert_eq!(tries.get(), 3 + RETRIES);
     }
 }

@@ -374,13 +374,14 @@ fn follow(session: &mut Session<Results>, interrupts: &Interrupts) -> Result<u8,
     interrupt::handle();
     let status = session.finish()? as u8;
     let drawn = session.sink_mut().drawing().map_or(Ok(()), Drawing::finish);
-    if memory::is_short() {
+    let status = drawn.map_or_else(complain_all, |()| status);
+    if memory::was_short() {
         complain(
             "processing aborted: no more memory: raise `ulimit -v`, or lower what grows (-x aggsize, -b)",
         );
         return Ok(status::FAILURE.code);
     }
-    Ok(drawn.map_or_else(complain_all, |()| status))
+    Ok(status)
 }
 
 /// Writes a file that did not exist. Whoever can write to this directory must not choose what a file of root's is, by a link

@@ -20,11 +20,12 @@ pub(super) struct Definitions {
     shares: Shares,
     /// What is to be said.
     said: Vec<String>,
+    is_refused: bool,
 }
 
 impl Default for Definitions {
     fn default() -> Definitions {
-        Definitions { known: HashMap::new(), shares: Shares::new(MOST), said: Vec::new() }
+        Definitions { known: HashMap::new(), shares: Shares::new(MOST), said: Vec::new(), is_refused: false }
     }
 }
 
@@ -45,6 +46,11 @@ impl Definitions {
         all
     }
 
+    /// True if a text had no share, since the last call.
+    pub(super) fn take_refused(&mut self) -> bool {
+        std::mem::take(&mut self.is_refused)
+    }
+
     /// What is to be said, since the last call.
     pub(super) fn take_said(&mut self) -> Vec<String> {
         std::mem::take(&mut self.said)
@@ -58,6 +64,7 @@ impl Definitions {
             return Some(known.clone());
         }
         if self.shares.left(owner) == 0 {
+            self.is_refused = true;
             let text = format!(
                 "what {path} in {owner} says of its providers is not used: it has its share of the {MOST} definitions"
             );

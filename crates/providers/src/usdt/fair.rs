@@ -46,6 +46,11 @@ impl Fair {
         Duration::from_millis(self.time.left(owner) as u64)
     }
 
+    /// True while the time of all processes is not over.
+    pub(super) fn has_time(&self) -> bool {
+        self.time.left(&Owner::new(0, 0, "")) > 0
+    }
+
     /// A process was looked at since then.
     pub(super) fn looked(&mut self, owner: &Owner, since: Instant) {
         self.time.take(owner, since.elapsed().as_millis() as usize);

@@ -65,8 +65,9 @@ impl<'a> Match<'a> {
         until: Instant,
     ) -> Result<(), MatchError> {
         let pid = owner.pid;
-        for object in reading.objects(pid)? {
-            if Instant::now() >= until {
+        for (count, object) in reading.objects(pid)?.into_iter().enumerate() {
+            // A first file, so that one slow answer takes nobody all its probes.
+            if Instant::now() >= until && (count > 0 || !fair.has_time()) {
                 fair.leave_rest(owner);
                 break;
             }
@@ -100,11 +101,12 @@ impl<'a> Match<'a> {
         let forms: Vec<Form> = forms.into_iter().collect();
         let is_new = !self.forms.contains(&forms);
         (self.room, self.left_out) = (fair.probes.left(owner), 0);
-        if !is_known && self.room == 0 {
+        // A file that others may run, too, has all of its probes or none: it is searched once for all of them.
+        if !is_known && (self.room == 0 || self.shares && self.room < mine.len()) {
             fair.leave_probes(owner, &object.name, mine.len());
             return Ok(());
         }
-        if !is_known && is_new && fair.forms.left(owner) == 0 {
+        if !is_known && is_new && !owner.is_root() && fair.forms.left(owner) == 0 {
             fair.leave_form(owner, &object.name);
             return Ok(());
         }

@@ -271,8 +271,11 @@ impl Reading {
             self.files.clear();
             self.sites = 0;
         }
-        self.sites += sites.len();
-        self.files.insert(number, sites.clone());
+        // Another process that runs the file may have a share.
+        if !self.definitions.take_refused() {
+            self.sites += sites.len();
+            self.files.insert(number, sites.clone());
+        }
         (number, sites)
     }
 
