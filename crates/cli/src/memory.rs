@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  less than the reserve is left   the session ends with its next look: it prints its aggregations, and says why it ends
-//!  a request is refused            the reserve is given back, the request is made once more, and the session ends
+//!  a request is refused            the reserve is given back, the request is made again, and the session ends
 //!  and is refused again            whoever can do without gets the error (`try_reserve`); for others the standard library aborts
 //! ```
 //!
@@ -16,6 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 /// Bytes that remain for the end of a session.
 const RESERVE: usize = 1 << 20;
 
+/// How often a refused request is made again.
+const RETRIES: usize = 100;
+
 /// The reserve, until it is given back.
 static KEPT: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// A request was refused while there was a reserve to keep.
@@ -23,9 +26,6 @@ static SHORT: AtomicBool = AtomicBool::new(false);
 
 /// The allocator of the command: that of the system, with a reserve.
 pub struct Memory;
-
-/// How often a refused request is made again.
-const RETRIES: usize = 100;
 
 /// Takes the reserve from the system, not from the heap: whoever gives a large block back to the heap changes how it deals with others.
 fn take() -> *mut u8 {
@@ -71,7 +71,7 @@ pub(crate) fn was_short() -> bool {
     SHORT.load(Ordering::SeqCst)
 }
 
-/// A request, which is made again when it was refused and the reserve is given back. Another thread may be about to do that.
+/// A request, which is made again when it was refused and the reserve is given back.
 fn with_reserve(request: impl Fn() -> *mut u8) -> *mut u8 {
     let first = request();
     if !first.is_null() {
@@ -79,6 +79,7 @@ fn with_reserve(request: impl Fn() -> *mut u8) -> *mut u8 {
     }
     end();
     for _ in 0..RETRIES {
+        // The thread that has taken the reserve may be about to give it back.
         let again = request();
         if !again.is_null() {
             return again;

@@ -80,9 +80,9 @@ impl<S: Sink> Consumer<S> {
         write(&self.tables).enable_all(first, probes, layout);
     }
 
-    /// Sets what is asked after each fault that is an event; its text becomes a notice.
-    pub fn advise(&mut self, advice: Box<Advice>) {
-        self.state.advice.push(advice);
+    /// Adds what is asked after each fault that is an event, if there is anything to say; its text becomes a notice.
+    pub fn advise(&mut self, advice: Option<Box<Advice>>) {
+        self.state.advice.extend(advice);
     }
 
     /// Registers the enabled probes from `first` on: clauses with these layouts at one probe.

@@ -16,14 +16,14 @@ use probes::{ArgType, Catalog, TypeRef};
 use types::btf::{Btf, Def};
 
 use crate::compile::Program;
-use crate::engine::Enabled;
+use crate::engine::{Enabled, Firings};
 
 /// The first address that a process can have.
 const FIRST: u64 = 4096;
 
-/// What to say of faults of these enabled probes; `None` if no clause reads memory of processes.
-pub(crate) fn advice(program: &Program, enabled: &Enabled) -> Option<Box<Advice>> {
-    if !reads_user(&program.module) || enabled.ranges.is_empty() {
+/// What to say of faults of these enabled probes; `None` if no clause reads memory of processes, or if none run.
+pub(crate) fn advice(firings: Firings, program: &Program, enabled: &Enabled) -> Option<Box<Advice>> {
+    if firings != Firings::Asynchronous || !reads_user(&program.module) || enabled.ranges.is_empty() {
         return None;
     }
     let next = enabled.next;

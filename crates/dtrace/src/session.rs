@@ -330,9 +330,7 @@ impl<S: Sink> Session<S> {
         consumer.name_stacks(options.flag("stacksymbols"));
         consumer.start(start);
         register(&mut consumer, program, &enabled, Registered::default())?;
-        if engine.firings() == Firings::Asynchronous {
-            advice(program, &enabled).into_iter().for_each(|advice| consumer.advise(advice));
-        }
+        consumer.advise(advice(engine.firings(), program, &enabled));
         if program.may_name_addresses(options.flag("stacksymbols")) {
             consumer.expect_user_addresses();
         }

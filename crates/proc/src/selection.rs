@@ -157,26 +157,26 @@ fn cgroup(path: &str) -> String {
 
 /// The path of a cgroup, given by the path of its directory or from the root of its hierarchy.
 fn below_mount(path: &str, mounts: &str) -> String {
-    let of_cgroups = |line: &str| {
-        let mut words = line.split(' ').skip(1);
-        let (at, kind) = (words.next()?.to_string(), words.next()?);
-        kind.starts_with("cgroup").then_some(at)
-    };
-    let below =
-        |at: &String| path.strip_prefix(at.as_str()).filter(|rest| rest.is_empty() || rest.starts_with('/'));
-    let all: Vec<String> = mounts.lines().filter_map(of_cgroups).collect();
+    let below = |(at, _)| path.strip_prefix(at).filter(|rest| rest.is_empty() || rest.starts_with('/'));
     // Of nested mounts the deepest.
-    let path = all.iter().filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(path);
+    let path = cgroup_mounts(mounts).filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(path);
     format!("/{}", path.trim_matches('/'))
+}
+
+/// Where hierarchies of cgroups are mounted, each with the kind of its file system.
+fn cgroup_mounts(mounts: &str) -> impl Iterator<Item = (&str, &str)> {
+    let of_line = |line| {
+        let mut words = str::split(line, ' ').skip(1);
+        let (at, kind) = (words.next()?, words.next()?);
+        kind.starts_with("cgroup").then_some((at, kind))
+    };
+    mounts.lines().filter_map(of_line)
 }
 
 /// Where cgroups of version 2 are, or else those of one hierarchy.
 pub(crate) fn cgroup_mount(mounts: &str) -> Option<String> {
-    let of_kind = |kind: &str| {
-        let lines = mounts.lines().map(|line| line.split(' ').skip(1));
-        let mut at = lines.filter_map(|mut words| Some((words.next()?.to_owned(), words.next()?)));
-        at.find(|(_, found)| *found == kind).map(|(at, _)| at)
-    };
+    let of_kind =
+        |kind: &str| cgroup_mounts(mounts).find(|(_, found)| *found == kind).map(|(at, _)| at.to_owned());
     of_kind("cgroup2").or_else(|| of_kind("cgroup"))
 }
 

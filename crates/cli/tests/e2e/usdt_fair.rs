@@ -58,6 +58,14 @@ fn good(programs: &Programs, name: &str, provider: &str, arguments: &str) -> Res
     programs.compile(name, GOOD, &words.each_ref().map(String::as_str))
 }
 
+/// A provider of ours, a program that describes many probes of it, and one that describes one.
+fn crowd(name: &str) -> Result<(Programs, String, String, String), Verdict> {
+    let (programs, provider) = (Programs::new(name)?, own(&format!("tst{name}")));
+    let program = many(&programs, "many", &provider)?;
+    let good = good(&programs, "good", &provider, "-8@%0")?;
+    Ok((programs, provider, program, good))
+}
+
 /// Copies of a program that a user runs.
 fn copies(programs: &Programs, program: &str, user: u32, count: usize) -> Vec<Child> {
     let one = |n: usize| {
@@ -114,9 +122,7 @@ fn each_has_ten(processes: &[&Child]) -> Vec<String> {
 }
 
 fn programs_with_many_probes_hide_no_other_program() -> Verdict {
-    let (programs, provider) = (compiled!(Programs::new("crowd")), own("tstcrowd"));
-    let program = compiled!(many(&programs, "many", &provider));
-    let good = compiled!(good(&programs, "good", &provider, "-8@%0"));
+    let (programs, provider, program, good) = compiled!(crowd("crowd"));
     let mut hostile = copies(&programs, &program, NOBODY, 10);
     let (mut mine, mut another) = (wait(&good), of_user(&good, NOBODY - 1));
     let other = programs.path("other");
@@ -142,9 +148,7 @@ fn programs_with_many_probes_hide_no_other_program() -> Verdict {
 }
 
 fn programs_with_many_probes_that_start_later_hide_no_other_program() -> Verdict {
-    let (programs, provider) = (compiled!(Programs::new("crowdlater")), own("tstcrowdlater"));
-    let program = compiled!(many(&programs, "many", &provider));
-    let good = compiled!(good(&programs, "good", &provider, "-8@%0"));
+    let (programs, provider, program, good) = compiled!(crowd("crowdlater"));
     let mut session = start(&["-Zn", &script(&provider)]);
     printed(&mut session);
     let mut hostile = copies(&programs, &program, NOBODY, 10);
@@ -195,9 +199,7 @@ fn a_program_whose_arguments_a_clause_does_not_fit_denies_it_to_nobody() -> Verd
 }
 
 fn what_a_list_leaves_out_is_said() -> Verdict {
-    let (programs, provider) = (compiled!(Programs::new("crowdlist")), own("tstcrowdlist"));
-    let program = compiled!(many(&programs, "many", &provider));
-    let good = compiled!(good(&programs, "good", &provider, "-8@%0"));
+    let (programs, provider, program, good) = compiled!(crowd("crowdlist"));
     let mut all = copies(&programs, &program, NOBODY, 4);
     all.push(wait(&good));
     let o = dtrace(&["-ln", &format!("{provider}*:::")]).code(0);

@@ -80,9 +80,7 @@ impl<S: Sink> Session<S> {
         self.report_engine();
         let registered = Registered { aggs: self.program.module.aggs.len(), strings: self.strings.len() };
         register(&mut self.consumer, &more, &enabled, registered)?;
-        if self.engine.firings() == Firings::Asynchronous {
-            advice(&more, &enabled).into_iter().for_each(|advice| self.consumer.advise(advice));
-        }
+        self.consumer.advise(advice(self.engine.firings(), &more, &enabled));
         // These stay registered even if attaching fails, because a number must not be used twice.
         (self.program, self.next_epid) = (more, enabled.next);
         self.strings.clone_from(&enabled.strings);

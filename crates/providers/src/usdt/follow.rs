@@ -234,7 +234,7 @@ impl UsdtProbes {
                 }
                 let is_new =
                     reading.followed.get_mut(&pid).is_none_or(|follow| follow.search(pattern, number));
-                matching.object((object, number, &sites), (process, is_new), reading);
+                matching.came((object, number, &sites), (process, is_new), reading);
                 let mut known = lock(&self.known);
                 let (mine, refused) = (matching.found, matching.refused);
                 known.refused.extend(refused);

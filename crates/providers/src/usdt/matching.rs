@@ -35,6 +35,14 @@ pub(super) struct Match<'a> {
     forms: HashSet<Vec<Form>>,
 }
 
+/// A site that a description selects.
+struct Selected {
+    desc: Arc<ProbeDesc>,
+    /// The probe is that of all processes.
+    is_shared: bool,
+    site: Arc<Site>,
+}
+
 impl<'a> Match<'a> {
     pub(super) fn new(pattern: &'a Pattern, shares: bool) -> Match<'a> {
         let (found, refused, others, forms) = Default::default();
@@ -95,9 +103,8 @@ impl<'a> Match<'a> {
         fair: &mut Fair,
     ) -> Result<(), MatchError> {
         let is_known = reading.has_searched(self.pattern, number, owner.pid);
-        let mine = |site: &&Arc<Site>| self.desc(object, site, (owner.pid, self.shares)).is_some();
-        let mine: Vec<&Arc<Site>> = sites.iter().filter(mine).collect();
-        let forms: BTreeSet<Form> = mine.iter().map(|site| site.form()).collect();
+        let mine = self.select(object, sites, (owner.pid, self.shares));
+        let forms: BTreeSet<Form> = mine.iter().map(|selected| selected.site.form()).collect();
         let forms: Vec<Form> = forms.into_iter().collect();
         let is_new = !self.forms.contains(&forms);
         (self.room, self.left_out) = (fair.probes.left(owner), 0);
@@ -111,7 +118,7 @@ impl<'a> Match<'a> {
             return Ok(());
         }
         let (process, before) = (reading.process(owner.pid)?, self.found.len());
-        if self.object((object, number, sites), (&process, true), reading) {
+        if self.object((object, number, sites), mine, (&process, true), reading) {
             reading.follow(&process);
         }
         let found = self.found.len() - before;
@@ -132,30 +139,43 @@ impl<'a> Match<'a> {
         object.is_called(&self.pattern.module) && sites.iter().any(selects)
     }
 
-    /// Adds the sites of a file. `own`: also those that are of this process alone. True if there are any of those.
-    pub(super) fn object(
+    /// The sites of a file in a process that the description selects.
+    fn select(&self, object: &Object, sites: &[Arc<Site>], (pid, shares): (u32, bool)) -> Vec<Selected> {
+        let of = |site: &Arc<Site>| {
+            let (desc, is_shared) = self.desc(object, site, (pid, shares))?;
+            Some(Selected { desc: Arc::new(desc), is_shared, site: site.clone() })
+        };
+        sites.iter().filter_map(of).collect()
+    }
+
+    /// Adds what a file has that came while tracing: its shares are the caller's.
+    pub(super) fn came(
+        &mut self,
+        file: (&Object, u64, &[Arc<Site>]),
+        process: (&Arc<HeldProcess>, bool),
+        reading: &mut Reading,
+    ) {
+        let selected = self.select(file.0, file.2, (process.0.pid(), self.shares));
+        self.object(file, selected, process, reading);
+    }
+
+    /// Adds the sites of a file that are selected. `own`: also those that are of this process alone. True if there are any of those.
+    fn object(
         &mut self,
         (object, number, sites): (&Object, u64, &[Arc<Site>]),
+        mut selected: Vec<Selected>,
         (process, own): (&Arc<HeldProcess>, bool),
         reading: &mut Reading,
     ) -> bool {
         let Reading { symbols, held, shared, owners, .. } = reading;
         let pid = process.pid();
-        let select = |shares: bool| -> Vec<(Arc<ProbeDesc>, bool, Arc<Site>)> {
-            let of = |site: &Arc<Site>| {
-                let (desc, is_shared) = self.desc(object, site, (pid, shares))?;
-                Some((Arc::new(desc), is_shared, site.clone()))
-            };
-            sites.iter().filter_map(of).collect()
-        };
-        let mut selected = select(self.shares);
         let mut file = None;
         let mut find = || -> Arc<HeldFile> { file.get_or_insert_with(|| held.file(object, symbols)).clone() };
         let sharing = match shared.known(self.pattern, number, pid) {
             Some(sharing) => sharing,
             None => {
                 let mut forms: HashMap<Arc<ProbeDesc>, Forms> = HashMap::new();
-                for (desc, _, site) in selected.iter().filter(|(_, is_shared, _)| *is_shared) {
+                for Selected { desc, site, .. } in selected.iter().filter(|s| s.is_shared) {
                     forms.entry(desc.clone()).or_default().insert(site.form());
                 }
                 match forms.is_empty() {
@@ -167,10 +187,10 @@ impl<'a> Match<'a> {
             }
         };
         if self.shares && sharing == Sharing::Own {
-            selected = select(false);
+            selected = self.select(object, sites, (pid, false));
         }
         let mut any_own = false;
-        for (desc, is_shared, site) in selected {
+        for Selected { desc, is_shared, site } in selected {
             let is_wanted = if is_shared { sharing == Sharing::New } else { own };
             if !is_wanted {
                 continue;

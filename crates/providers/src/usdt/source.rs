@@ -198,32 +198,19 @@ impl Reading {
         let mut symbols = Processes::new(readers);
         symbols.set_limits(READING, MEMORY);
         symbols.set_max_handles(max_files());
-        let (
-            held,
-            numbers,
-            next_number,
-            files,
-            sites,
-            followed,
-            shared,
-            answers,
-            recent,
-            definitions,
-            owners,
-        ) = Default::default();
         Reading {
             symbols,
-            held,
-            numbers,
-            next_number,
-            files,
-            sites,
-            followed,
-            shared,
-            answers,
-            recent,
-            definitions,
-            owners,
+            held: Default::default(),
+            numbers: Default::default(),
+            next_number: Default::default(),
+            files: Default::default(),
+            sites: Default::default(),
+            followed: Default::default(),
+            shared: Default::default(),
+            answers: Default::default(),
+            recent: Default::default(),
+            definitions: Default::default(),
+            owners: Default::default(),
         }
     }
 
