@@ -1,7 +1,7 @@
 //! Mutated programs through the front end and the back end's first half: no panic, and bounded time, memory and output.
 //!
 //! `ROUNDS=20000 cargo test --release -p exercise --test all bounds:: -- --nocapture` runs more of them, for minutes. The
-//! texts are the programs of the golden tests, the guide, the D libraries and the end-to-end tests, with their words mixed.
+//! texts are the programs of the golden tests, the book, the D libraries and the end-to-end tests, with their words mixed.
 //! Memory is the largest increase of the process's peak (`VmHWM`), which is reset before each program.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -39,8 +39,14 @@ fn seeds() -> Vec<String> {
     found.sort();
     let mut texts: Vec<String> = found.iter().filter_map(|f| std::fs::read_to_string(f).ok()).collect();
     // Commands of the documents: `# dtrace -n 'program'`.
-    let guide = std::fs::read_to_string(top.join("docs/guide.md")).unwrap_or_default();
-    texts.extend(guide.split("-n '").skip(1).filter_map(|rest| Some(rest.split_once('\'')?.0.to_string())));
+    let mut chapters = Vec::new();
+    files(&top.join("docs/book/src"), "md", &mut chapters);
+    chapters.sort();
+    for chapter in chapters {
+        let text = std::fs::read_to_string(chapter).unwrap_or_default();
+        texts
+            .extend(text.split("-n '").skip(1).filter_map(|rest| Some(rest.split_once('\'')?.0.to_string())));
+    }
     // Programs of the end-to-end tests: their string literals with an action list.
     let mut tests = Vec::new();
     files(&top.join("crates/cli/tests/e2e"), "rs", &mut tests);

@@ -1,8 +1,9 @@
-//! `cargo xtask docs`: runs the commands that the README and the guide show, and puts their output in.
+//! `cargo xtask docs`: runs the commands that the README, the one-liners and the book show, and puts their output in.
 //!
 //! ```text
 //!  block    a document's blocks: commands, output, how the block is made
 //!  run      one command, as the block says: interrupted, under load, never longer than its limit
+//!  links    the pages of the documentation, and whether their links lead somewhere
 //!  merge    new output in the place of the old: what is left out, and whether more than figures changed
 //! ```
 //!
@@ -17,9 +18,11 @@
 //! ```
 //!
 //! Commands run in a directory of their own, which is removed afterwards. Where a command fails (and the block does not
-//! say `fails`), is late, or its output does not fit the old one's shape, the block stays as it is and is reported.
+//! say `fails`), is late, or its output does not fit the old one's shape, the block stays as it is and is reported. So are
+//! links that lead nowhere.
 
 mod block;
+mod links;
 mod merge;
 mod run;
 
@@ -28,8 +31,12 @@ use std::path::Path;
 
 use block::Block;
 
-/// The documents whose output is real.
-const DOCUMENTS: [&str; 3] = ["README.md", "docs/oneliners.md", "docs/guide.md"];
+/// The documents whose output is real: the README, the one-liners and the chapters of the book.
+fn documents() -> Result<Vec<String>, String> {
+    let mut all = vec!["README.md".to_string(), "docs/oneliners.md".to_string()];
+    all.extend(links::pages()?.into_iter().filter(|page| page.starts_with("docs/book/")));
+    Ok(all)
+}
 
 /// Begins a block in the output of a guest; document, line, and whether it succeeded follow.
 const MARK: &str = "=== block ";
@@ -58,8 +65,8 @@ pub(crate) fn command(args: &[String]) -> Result<u8, String> {
         }
     }
     let mut blocks = Vec::new();
-    for document in DOCUMENTS {
-        blocks.extend(block::read(document)?);
+    for document in documents()? {
+        blocks.extend(block::read(&document)?);
     }
     let wanted = |b: &Block| only.is_empty() || only.contains(&b.place());
     if let Some(kernel) = inside {
@@ -87,7 +94,11 @@ pub(crate) fn command(args: &[String]) -> Result<u8, String> {
     for line in &skipped {
         println!("skipped  {line}");
     }
-    finish(&blocks, made, check)
+    let broken = links::broken()?;
+    for line in &broken {
+        println!("BROKEN   {line}");
+    }
+    Ok(finish(&blocks, made, check)?.max(u8::from(!broken.is_empty())))
 }
 
 /// Says what came of it, and writes the documents.
@@ -114,8 +125,8 @@ fn finish(blocks: &[Block], made: Vec<Made>, check: bool) -> Result<u8, String> 
         }
     }
     if !check {
-        for document in DOCUMENTS {
-            let mut of: Vec<_> = edits.iter().filter(|(b, _)| b.document == document).collect();
+        for document in &documents()? {
+            let mut of: Vec<_> = edits.iter().filter(|(b, _)| b.document == *document).collect();
             of.sort_by_key(|(b, _)| std::cmp::Reverse(b.line));
             let path = crate::root().join(document);
             let fail = |e: std::io::Error| format!("{}: {e}", path.display());

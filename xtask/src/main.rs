@@ -91,7 +91,7 @@ cargo xtask TASK
 @TEST@@FUZZ@  bench [--vm KERNEL] [SECTION...]
                 build for release and compare with bpftrace and the minimal cost, here or in a guest
   docs [--check] [--vm KERNEL] [DOCUMENT:LINE...]
-                run the commands of the README and the guide, put their output in, and report what changed in
+                run the commands of the README and the book, put their output in, and report what changed in
                 more than figures; --check writes nothing; --vm makes the blocks that need this kernel
   coverage      print the rows of D that no test names
   tidy          check the house rules that a program can check

@@ -255,30 +255,6 @@ mod tests {
         }
     }
 
-    /// How the guide's table of options shows one.
-    fn guide_row(row: &dtrace::options::Row) -> String {
-        use dtrace::options::Shape;
-        let value = match row.shape {
-            Shape::Flag => "".into(),
-            Shape::Size => "size".into(),
-            Shape::Rate => "rate".into(),
-            Shape::Int => "number".into(),
-            Shape::Text => "text".into(),
-            Shape::List => "text, more than once".into(),
-            Shape::Word(words) => words.iter().map(|w| format!("`{w}`")).collect::<Vec<_>>().join(" "),
-        };
-        let default = if row.default.is_empty() { String::new() } else { format!("`{}`", row.default) };
-        format!("| `{}` | {value} | {default} | {} |\n", row.name, row.help)
-    }
-
-    #[test]
-    fn the_guide_has_the_options() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide.md");
-        let guide = std::fs::read_to_string(path).unwrap_or_default();
-        let rows: String = dtrace::options::TABLE.iter().map(guide_row).collect();
-        assert!(guide.contains(&rows), "the table of options in docs/guide.md should be:\n{rows}");
-    }
-
     #[test]
     fn help_fits_a_screen_and_names_every_option() {
         let text = usage();

@@ -4,6 +4,7 @@
 
 mod given;
 
+mod book;
 mod derived;
 mod epochs;
 mod interpreted;

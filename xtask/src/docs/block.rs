@@ -29,7 +29,7 @@ pub(crate) struct Shown {
 }
 
 impl Block {
-    /// `docs/guide.md:120`
+    /// `docs/book/src/tutorial.md:120`
     pub(crate) fn place(&self) -> String {
         format!("{}:{}", self.document, self.line)
     }
@@ -120,8 +120,7 @@ mod tests {
 
     #[test]
     fn the_documents_can_be_read() {
-        for document in super::super::DOCUMENTS {
-            assert!(!read(document).unwrap().is_empty(), "{document}");
-        }
+        let blocks = super::super::documents().unwrap().iter().map(|d| read(d).unwrap().len()).sum::<usize>();
+        assert!(blocks > 100, "{blocks} blocks");
     }
 }

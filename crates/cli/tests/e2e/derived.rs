@@ -28,7 +28,7 @@ impl Library {
     }
 }
 
-/// The example of the guide.
+/// The example of the book.
 const FILES: &str = r"
 provider files {
 	probe read__done(struct file *F, long N : fileinfo_t *F, long N);

@@ -1,4 +1,4 @@
-//! The drill-down of the user guide: from the busiest kernel module to the file. Each question uses
+//! The drill-down of the book (`tutorial/module-to-file.md`): from the busiest kernel module to the file. Each question uses
 //! the previous answer.
 
 use crate::Verdict::{self, Pass, Skip};

@@ -64,7 +64,7 @@ fn indentation_follows_a_thread_to_another_cpu() -> Verdict {
     Pass
 }
 
-/// The kernel functions that open a file, from a mark of the workload on: the script of the guide's
+/// The kernel functions that open a file, from a mark of the workload on: the script of the book's
 /// example.
 fn talk(functions: &str) -> String {
     format!(
