@@ -159,6 +159,7 @@ mod tests {
 
     /// A page of more lines is not read to its end.
     const LONGEST_CHAPTER: usize = 400;
+    const LONGEST_ARCHITECTURE: usize = 200;
 
     #[test]
     fn every_link_of_the_documentation_leads_to_a_file_and_a_heading() {
@@ -182,6 +183,69 @@ mod tests {
             let lines = text_of(chapter).unwrap().lines().count();
             assert!(lines <= LONGEST_CHAPTER, "{chapter} has {lines} lines");
         }
+        let lines = text_of("ARCHITECTURE.md").unwrap().lines().count();
+        assert!(lines <= LONGEST_ARCHITECTURE, "ARCHITECTURE.md has {lines} lines");
+    }
+
+    /// The words between backquotes that are paths: with a folder, or with the ending of a source.
+    #[test]
+    fn every_file_that_a_recipe_names_exists() {
+        let text = text_of("ARCHITECTURE.md").unwrap();
+        let recipes = text.split_once("\n## Recipes\n").unwrap().1.split("\n## ").next().unwrap();
+        let mut count = 0;
+        for word in recipes.split('`').skip(1).step_by(2) {
+            let is_path = word.contains('/') && !word.contains([' ', '*', '<', '|', '=']);
+            if is_path && word.chars().next().is_some_and(|c| c.is_ascii_lowercase()) {
+                assert!(crate::root().join(word).exists(), "a recipe names {word}, which is not there");
+                count += 1;
+            }
+        }
+        assert!(count > 40, "only {count} files found");
+    }
+
+    /// Recipes, and a word that the sources have for what the recipe was followed for once.
+    const EXAMPLES: [(&str, &str); 7] = [
+        ("**A built-in variable**", "Ipl"),
+        ("**A subroutine**", "Rindex"),
+        ("**An action**", "Tracemem"),
+        ("**An option**", "\"faultlines\""),
+        ("**An output format**", "Speedscope"),
+        ("**An output format**", "speedscope"),
+        ("**A provider**", "Cpc"),
+    ];
+
+    #[test]
+    fn recipes_name_every_file_in_which_their_examples_are() {
+        let architecture = text_of("ARCHITECTURE.md").unwrap();
+        let mut sources = Vec::new();
+        for krate in fs::read_dir(crate::root().join("crates")).unwrap() {
+            crate::tidy::walk(&krate.unwrap().path().join("src"), &mut sources).unwrap();
+        }
+        for (title, word) in EXAMPLES {
+            let recipe = architecture.split_once(title).unwrap().1.split("\n\n").next().unwrap();
+            let mut count = 0;
+            for source in &sources {
+                let name = source.strip_prefix(crate::root()).unwrap().display().to_string();
+                let is_test = name.contains("/tests/") || name.ends_with("tests.rs");
+                let text = fs::read_to_string(source).unwrap();
+                if is_test || !has_word(&text, word) {
+                    continue;
+                }
+                assert!(
+                    recipe.contains(&format!("`{name}`")),
+                    "{title}: {word} is in {name}, which it does not name"
+                );
+                count += 1;
+            }
+            assert!(count > 0, "{title}: nothing has the word {word}");
+        }
+    }
+
+    fn has_word(text: &str, word: &str) -> bool {
+        let is_part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+        text.match_indices(word).any(|(at, _)| {
+            !is_part(text[..at].chars().next_back()) && !is_part(text[at + word.len()..].chars().next())
+        })
     }
 
     #[test]

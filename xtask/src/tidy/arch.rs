@@ -1,4 +1,4 @@
-//! What assumes x86-64: files with the comment [`MARK`] at their head, the list of them in ARCHITECTURE.md, and files that name
+//! What assumes x86-64: files with the comment [`MARK`] at their head, the list of them in the book's internals, and files that name
 //! something of x86 and lack the comment.
 
 use std::collections::BTreeSet;
@@ -11,8 +11,8 @@ const MARK: &str = "ARCH(x86-64): ";
 const WORDS: [&str; 9] =
     ["x86", "amd64", "__x64_", "ia32", "endbr", "target_arch", "do_syscall_64", "int 0x80", "i387"];
 
-/// The section of ARCHITECTURE.md that lists the files.
-const SECTION: &str = "## What assumes x86-64\n";
+/// The page that lists the files.
+const LIST: &str = "docs/book/src/internals/x86-64.md";
 
 /// The breaches of `crates` and `lib`.
 pub(super) fn breaches() -> Result<Vec<String>, String> {
@@ -35,11 +35,10 @@ pub(super) fn breaches() -> Result<Vec<String>, String> {
             breaches.push(format!("{name}:{line}: {word} is of x86: the file needs the comment {MARK}WHAT"));
         }
     }
-    let architecture = root.join("ARCHITECTURE.md");
-    let text = fs::read_to_string(&architecture).map_err(|e| format!("ARCHITECTURE.md: {e}"))?;
+    let text = fs::read_to_string(root.join(LIST)).map_err(|e| format!("{LIST}: {e}"))?;
     let listed = listed(&text);
-    breaches.extend(marked.difference(&listed).map(|f| format!("ARCHITECTURE.md: {f} assumes x86-64")));
-    breaches.extend(listed.difference(&marked).map(|f| format!("ARCHITECTURE.md: {f} has no {MARK}comment")));
+    breaches.extend(marked.difference(&listed).map(|f| format!("{LIST}: {f} assumes x86-64")));
+    breaches.extend(listed.difference(&marked).map(|f| format!("{LIST}: {f} has no {MARK}comment")));
     Ok(breaches)
 }
 
@@ -57,11 +56,9 @@ fn word_of_the_machine(text: &str) -> Option<(usize, &'static str)> {
     })
 }
 
-/// The files of the list.
-fn listed(architecture: &str) -> BTreeSet<String> {
-    let section = architecture.split_once(SECTION).map_or("", |(_, rest)| rest);
-    let section = section.split("\n## ").next().unwrap_or_default();
-    let rows = section.lines().filter_map(|l| l.strip_prefix("| `")?.split_once("` |"));
+/// The files of the list: the first column of its table.
+fn listed(page: &str) -> BTreeSet<String> {
+    let rows = page.lines().filter_map(|l| l.strip_prefix("| `")?.split_once("` |"));
     rows.map(|(file, _)| file.to_owned()).collect()
 }
 
@@ -76,8 +73,8 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_the_first_column_of_its_section() {
-        let text = "## A\n| `no` | x |\n## What assumes x86-64\n| File | What |\n|---|---|\n| `a/b.rs` | B. |\n\n## C\n| `no` | x |\n";
+    fn the_list_is_the_first_column_of_its_table() {
+        let text = "# What\n\n| File | What |\n|---|---|\n| `a/b.rs` | B, as `c.rs` |\n\nNot `d.rs`.\n";
         assert_eq!(listed(text).into_iter().collect::<Vec<_>>(), ["a/b.rs"]);
     }
 }
