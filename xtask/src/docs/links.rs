@@ -249,6 +249,18 @@ mod tests {
     }
 
     #[test]
+    fn every_benchmark_has_a_section_of_results() {
+        let results = text_of("benches/README.md").unwrap();
+        let headings: String = results.lines().filter(|l| l.starts_with("## ")).collect();
+        let sections = text_of("benches/src/sections.rs").unwrap();
+        let names = sections.split("(\"").skip(1).filter_map(|s| s.split_once("\", Place::")).map(|s| s.0);
+        let names: Vec<&str> = names.collect();
+        assert!(names.len() > 15, "{names:?}");
+        let missing: Vec<_> = names.iter().filter(|n| !headings.contains(&format!("`{n}`"))).collect();
+        assert!(missing.is_empty(), "benches/README.md has no results of {missing:?}");
+    }
+
+    #[test]
     fn links_and_anchors_are_found_as_a_browser_finds_them() {
         let text = "# The `-x` option: all\n[a](b.md#c) `[no](link)` ``x` [no](y)`` [d](#e)\n```\n[no](f)\n```\n<a id=\"here\"></a>\n";
         assert_eq!(links(text), [(2, "b.md#c".to_string()), (2, "#e".to_string())]);
