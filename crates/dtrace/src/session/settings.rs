@@ -43,6 +43,9 @@ pub(crate) fn debug_servers(options: &Options) -> Result<String, String> {
         None if all.iter().map(|url| url.len() + 1).sum::<usize>() > MAX_SERVERS => {
             Err(format!("the addresses of all servers are longer than {MAX_SERVERS} bytes"))
         }
+        None if !cfg!(feature = "debuginfod") && !all.is_empty() => {
+            Err("not available: it was built without the feature debuginfod".into())
+        }
         None => Ok(all.join(" ")),
     }
 }

@@ -15,9 +15,6 @@
 //!
 //! A thread fetches it, and the request that needs it waits for a part of its own time. What takes longer comes for a later request, if
 //! the reader lives so long. Size and time of a transfer are bounded, and what came has the build id or is removed.
-//!
-//! A server of HTTPS is one that the certificates of the system know ($SSL_CERT_FILE and $SSL_CERT_DIR name others), and it sends nobody to
-//! a server that is asked in the clear.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -28,22 +25,27 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-
-use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 
 use super::debug::RULES;
 use super::elf::{ByteSource, Elf};
 use crate::sys;
 use files::open::Root;
 
-/// How the address of a server begins that is asked by HTTPS.
-const SECURE: &str = "https://";
+#[cfg(feature = "debuginfod")]
+mod http;
+/// What a build without HTTP says instead. A session refuses the option before.
+#[cfg(not(feature = "debuginfod"))]
+mod http {
+    use std::time::Duration;
+
+    pub(super) fn get(_server: &str, _: &str, _: Duration, _: u64) -> Result<std::io::Empty, String> {
+        Err("built without debuginfod".into())
+    }
+}
+
 /// How long a transfer may take.
 const TRANSFER: Duration = Duration::from_secs(300);
-/// How long a server may take to answer.
-const ANSWER: Duration = Duration::from_secs(10);
 /// How the name begins of a file on its way.
 const COMING: &str = ".debuginfo.";
 /// The most bytes of a file.
@@ -186,60 +188,17 @@ fn fetch(urls: Vec<String>, hex: String, id: Vec<u8>, place: PathBuf) -> Asked {
     }
 }
 
-/// Asks one server as its address says. The error says why it cannot be asked so.
-fn agent(url: &str) -> Result<ureq::Agent, String> {
-    let config = ureq::Agent::config_builder()
-        .timeout_global(Some(TRANSFER))
-        .timeout_connect(Some(ANSWER))
-        .timeout_recv_response(Some(ANSWER))
-        .max_redirects(3)
-        .user_agent("dtrace");
-    // A server of HTTP may send to one of HTTPS, but not the other way round.
-    let is_secure = url.starts_with(SECURE);
-    let config = config.https_only(is_secure).tls_config(secure(is_secure)?);
-    Ok(ureq::Agent::new_with_config(config.build()))
-}
-
-/// The certificates of the system, by which servers are known. Read when the first server is asked: most sessions ask nobody.
-static CERTIFICATES: LazyLock<Result<RootCerts, String>> = LazyLock::new(|| {
-    let rustls_native_certs::CertificateResult { certs, errors, .. } =
-        rustls_native_certs::load_native_certs();
-    if certs.is_empty() {
-        let why = errors.first().map_or_else(|| "there are none".into(), ToString::to_string);
-        return Err(format!("the certificates of this system cannot be read: {why}"));
-    }
-    let certs: Vec<Certificate<'static>> =
-        certs.iter().map(|cert| Certificate::from_der(cert).to_owned()).collect();
-    Ok(RootCerts::new_with_certs(&certs))
-});
-
-/// Where HTTPS is not needed at first, the certificates may be missing.
-fn secure(is_needed: bool) -> Result<TlsConfig, String> {
-    let certs = match &*CERTIFICATES {
-        Err(why) if is_needed => return Err(why.clone()),
-        Err(_) => RootCerts::new_with_certs(&[]),
-        Ok(certs) => certs.clone(),
-    };
-    Ok(TlsConfig::builder()
-        .provider(TlsProvider::Rustls)
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .root_certs(certs)
-        .build())
-}
-
 /// Fetches a file from one server into the cache.
 pub(super) fn transfer(url: &str, hex: &str, id: &[u8], place: &Path) -> Result<(), String> {
-    let agent = agent(url).map_err(|why| format!("{url}: {why}"))?;
-    let of_server = |error: ureq::Error| format!("{url}: {error}");
+    let of_server = |why: String| format!("{url}: {why}");
     let address = format!("{}/buildid/{hex}/debuginfo", url.trim_end_matches('/'));
-    let mut response = agent.get(&address).call().map_err(of_server)?;
+    let mut body = http::get(url, &address, TRANSFER, MAX_SIZE).map_err(of_server)?;
     let dir = place.parent().unwrap_or(place);
     let of_cache = |error: io::Error| format!("{}: {error}", dir.display());
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(of_cache)?;
     remove_abandoned(dir);
     let mut coming = Coming::begin(dir, libc::O_TMPFILE).map_err(of_cache)?;
-    let mut body = response.body_mut().with_config().limit(MAX_SIZE).reader();
-    io::copy(&mut body, &mut coming.file).map_err(|error| format!("{url}: {error}"))?;
+    io::copy(&mut body, &mut coming.file).map_err(|error| of_server(error.to_string()))?;
     if !coming.has_id(id) {
         return Err(format!("{url}: what it sent has another build id"));
     }
@@ -326,6 +285,7 @@ impl ByteSource for Sent {
     }
 }
 
+#[cfg(feature = "debuginfod")]
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
