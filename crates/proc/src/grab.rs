@@ -223,9 +223,15 @@ fn is_stopped(thread: i32) -> bool {
     unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, thread, 0usize, &raw mut message) == 0 }
 }
 
+/// What C libraries take a request of `ptrace` as: they differ.
+#[cfg(target_env = "gnu")]
+pub(crate) type Request = libc::c_uint;
+#[cfg(not(target_env = "gnu"))]
+pub(crate) type Request = libc::c_int;
+
 /// A ptrace request whose data is a number. A process that died meanwhile is no error: the next
 /// wait reports its end.
-pub(crate) fn ptrace(request: libc::c_uint, pid: i32, data: i32) {
+pub(crate) fn ptrace(request: Request, pid: i32, data: i32) {
     // SAFETY: plain system call on a seized process; no memory is passed.
     unsafe { libc::ptrace(request, pid, 0usize, data as usize) };
 }

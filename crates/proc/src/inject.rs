@@ -1,7 +1,5 @@
 //! Memory that a process maps because its tracer says so: one `mmap` of its own, and nothing else.
 //!
-//! ARCH(x86-64): the instruction of a system call and the registers of its arguments.
-//!
 //! ```text
 //!  any stop ── interrupt ──► event stop: registers and signal mask are saved, signals are blocked
 //!           ── PTRACE_SYSCALL ──► entry of mmap ── PTRACE_SYSCALL ──► its exit: the address; all is restored
@@ -21,7 +19,8 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use crate::exec::check;
-use crate::grab::ptrace;
+use crate::grab::{Request, ptrace};
+use crate::machine::{Registers, SYSCALL};
 use crate::maps::{self, Backing};
 use crate::start::is_stop;
 
@@ -45,12 +44,9 @@ impl From<io::Error> for Refused {
     }
 }
 
-const SYSCALL: [u8; 2] = [0x0f, 0x05];
-const SETSIGMASK: libc::c_uint = 0x420b;
-const GETSIGMASK: libc::c_uint = 0x420a;
+const SETSIGMASK: Request = 0x420b;
+const GETSIGMASK: Request = 0x420a;
 const MASK: usize = size_of::<u64>();
-/// The code segment of a 64-bit process.
-const CODE_64: u64 = 0x33;
 
 /// Waits for the next stop or the end of `pid`, and returns the wait status; `TimedOut` after a limit. Called for a command,
 /// whose sender interrupts the wait each millisecond.
@@ -78,20 +74,9 @@ fn stopped(pid: i32) -> Result<(i32, i32), Refused> {
     }
 }
 
-fn request(request: libc::c_uint, pid: i32, addr: usize, data: *mut libc::c_void) -> io::Result<()> {
+fn request(request: Request, pid: i32, addr: usize, data: *mut libc::c_void) -> io::Result<()> {
     // SAFETY: callers pass memory that is as long as the request needs.
     check(unsafe { libc::ptrace(request, pid, addr, data) } as i64).map(drop)
-}
-
-fn registers(pid: i32) -> io::Result<libc::user_regs_struct> {
-    // SAFETY: all-zero is valid for a struct of numbers.
-    let mut regs: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-    request(libc::PTRACE_GETREGS, pid, 0, (&raw mut regs).cast())?;
-    Ok(regs)
-}
-
-fn set_registers(pid: i32, mut regs: libc::user_regs_struct) -> io::Result<()> {
-    request(libc::PTRACE_SETREGS, pid, 0, (&raw mut regs).cast())
 }
 
 /// Where the process has the instruction of a system call.
@@ -108,7 +93,8 @@ fn instruction(pid: i32) -> io::Result<u64> {
         let mut bytes = vec![0; (end.saturating_sub(start) as usize).min(MOST)];
         let length = memory.read_at(&mut bytes, start).unwrap_or(0);
         bytes.truncate(length);
-        if let Some(at) = bytes.windows(SYSCALL.len()).position(|pair| pair == SYSCALL) {
+        let is_call = |at: &usize| bytes.get(*at..).is_some_and(|rest| rest.starts_with(SYSCALL));
+        if let Some(at) = (0..bytes.len()).find(is_call) {
             return Ok(start + at as u64);
         }
     }
@@ -132,25 +118,20 @@ pub(crate) fn map(pid: i32, size: u64) -> Result<u64, Refused> {
         }
     };
     event_stop()?;
-    let saved = registers(pid)?;
-    if saved.cs != CODE_64 {
+    let saved = Registers::of(pid)?;
+    if !saved.is_native() {
         return Err(Refused::Because("it is a 32-bit program".into()));
     }
     let address = instruction(pid)?;
     let (mut mask, mut all) = (0u64, u64::MAX);
     request(GETSIGMASK, pid, MASK, (&raw mut mask).cast())?;
     request(SETSIGMASK, pid, MASK, (&raw mut all).cast())?;
-    let mut regs = saved;
-    regs.rip = address;
-    regs.rax = libc::SYS_mmap as u64;
-    // No call is restarted on the way.
-    regs.orig_rax = u64::MAX;
-    (regs.rdi, regs.rsi, regs.r8, regs.r9) = (0, size, u64::MAX, 0);
-    regs.rdx = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    let access = (libc::PROT_READ | libc::PROT_WRITE) as u64;
     // Mappings with other flags are not joined with it, so it is a segment of its own in a core file.
-    regs.r10 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
-    let call = || -> Result<u64, Refused> {
-        set_registers(pid, regs)?;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
+    let calling = saved.calling(address, libc::SYS_mmap, [0, size, access, flags, u64::MAX, 0]);
+    let call = || -> Result<i64, Refused> {
+        calling.set(pid)?;
         // SIGSTOP cannot be blocked: it is sent again when the process is as it was.
         let mut stops = 0;
         for _ in ["entry", "exit"] {
@@ -162,7 +143,7 @@ pub(crate) fn map(pid: i32, size: u64) -> Result<u64, Refused> {
                 ptrace(libc::PTRACE_SYSCALL, pid, 0);
             }
         }
-        let result = registers(pid)?.rax;
+        let result = Registers::of(pid)?.result();
         if stops > 0 {
             // SAFETY: plain system call.
             unsafe { libc::kill(pid, libc::SIGSTOP) };
@@ -170,13 +151,13 @@ pub(crate) fn map(pid: i32, size: u64) -> Result<u64, Refused> {
         Ok(result)
     };
     let result = call();
-    if let Err(Refused::Ended | Refused::Stuck) = result {
-        return result;
+    if let Err(why @ (Refused::Ended | Refused::Stuck)) = result {
+        return Err(why);
     }
-    set_registers(pid, saved)?;
+    saved.set(pid)?;
     request(SETSIGMASK, pid, MASK, (&raw mut mask).cast())?;
     event_stop()?;
-    match result? as i64 {
+    match result? {
         error @ -4095..0 => Err(io::Error::from_raw_os_error(-error as i32).into()),
         address => Ok(address as u64),
     }

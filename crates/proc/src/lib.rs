@@ -29,7 +29,8 @@
 //! ```layers
 //! caller exec maps namespace phase poll refusal stat watcher/record
 //! survivor
-//! image selection watcher/file watcher/ring
+//! image machine/other machine/x86_64 selection watcher/file watcher/ring
+//! machine
 //! share start watcher/changes
 //! grab
 //! inject
@@ -47,6 +48,7 @@ mod exec;
 mod grab;
 mod image;
 mod inject;
+mod machine;
 pub mod maps;
 mod namespace;
 mod phase;

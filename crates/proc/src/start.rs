@@ -1,7 +1,5 @@
 //! Running a new process from its exec to a later moment of its start.
 //!
-//! ARCH(x86-64): the debug registers.
-//!
 //! ```text
 //!  exec ──► dynamic linker maps the libraries ──► constructors ──► _start ──► main
 //!   Exec                                Preinit            Postinit       Main
@@ -11,14 +9,13 @@
 //!
 //! (Some C libraries, and every static program, run constructors after `_start`.)
 //!
-//! The process stops at breakpoints in the debug registers of its first thread, so that nothing is
+//! The process stops at breakpoints in registers of its first thread, so that nothing is
 //! written to its memory. When it has stopped, the registers are cleared. Then the process is
 //! interrupted, and the signal of the breakpoint is suppressed: it stops once more, before it
 //! executes an instruction, in an event stop, from which a process may be detached at any time.
 
-use std::io;
-
 use crate::image::{Hook, Image, Linking, Main, limited};
+use crate::machine::{clear, reached, set};
 
 /// A moment at the start of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,54 +30,6 @@ pub enum Moment {
     Postinit,
     /// Its function `main`.
     Main,
-}
-
-/// The number of debug registers that hold an address.
-const REGISTERS: usize = 4;
-/// The register that says which breakpoints were reached.
-const STATUS: usize = 6;
-/// The register that enables breakpoints. All other bits zero: execution of one byte.
-const CONTROL: usize = 7;
-
-fn place(register: usize) -> usize {
-    std::mem::offset_of!(libc::user, u_debugreg) + register * size_of::<u64>()
-}
-
-fn write(pid: i32, register: usize, value: u64) -> io::Result<()> {
-    // SAFETY: plain system call on a traced process; the data is a number.
-    let done = unsafe { libc::ptrace(libc::PTRACE_POKEUSER, pid, place(register), value) };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// The value of a debug register; 0 if it cannot be read.
-fn read(pid: i32, register: usize) -> u64 {
-    let mut value = 0u64;
-    // SAFETY: the kernel writes eight bytes to a valid word (the plain call, not the C library's,
-    // which returns the value in place of an error).
-    let done = unsafe {
-        libc::syscall(libc::SYS_ptrace, libc::PTRACE_PEEKUSER, pid, place(register), &raw mut value)
-    };
-    if done < 0 { 0 } else { value }
-}
-
-fn clear(pid: i32) {
-    // A process that died meanwhile has none.
-    _ = write(pid, CONTROL, 0);
-    // Writing to one that is not in use would reserve it.
-    for register in (0..REGISTERS).filter(|register| read(pid, *register) != 0) {
-        _ = write(pid, register, 0);
-    }
-    _ = write(pid, STATUS, 0);
-}
-
-fn set(pid: i32, addresses: &[u64]) -> io::Result<()> {
-    clear(pid);
-    let mut enabled = 0;
-    for (register, address) in addresses.iter().take(REGISTERS).enumerate() {
-        write(pid, register, *address)?;
-        enabled |= 1 << (2 * register);
-    }
-    write(pid, CONTROL, enabled).inspect_err(|_| clear(pid))
 }
 
 /// What a stop of a process means for its start.
@@ -187,17 +136,11 @@ impl Seek {
 
     /// A trap: of a breakpoint, or one that the program has made.
     fn trapped(&mut self) -> Step {
-        let reached = read(self.pid, STATUS) & ((1 << REGISTERS) - 1);
-        if reached == 0 || self.interrupted {
+        let reached = reached(self.pid);
+        if reached.is_empty() || self.interrupted {
             return Step::Continue(libc::SIGTRAP);
         }
-        _ = write(self.pid, STATUS, 0);
-        let at = |register: usize| match reached & (1 << register) {
-            0 => None,
-            _ => Some(read(self.pid, register)),
-        };
-        let entry = self.entry;
-        let is_entry = (0..REGISTERS).any(|register| at(register) == Some(entry));
+        let is_entry = reached.contains(&self.entry);
         if !is_entry && self.hook.is_some_and(|hook| hook.state(self.begun) == Linking::Busy) {
             self.begun = true;
             return Step::Continue(0);

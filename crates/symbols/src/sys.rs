@@ -248,8 +248,7 @@ pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
 pub(crate) fn set_alarm(limit: Option<Duration>) {
     let limit = limit.unwrap_or_default();
     let zero = libc::timeval { tv_sec: 0, tv_usec: 0 };
-    let value =
-        libc::timeval { tv_sec: limit.as_secs() as libc::time_t, tv_usec: limit.subsec_micros().into() };
+    let value = libc::timeval { tv_sec: limit.as_secs() as _, tv_usec: limit.subsec_micros().into() };
     let timer = libc::itimerval { it_interval: zero, it_value: value };
     // SAFETY: the struct outlives the call; the old value is not requested. The default action of
     // SIGALRM ends the process.

@@ -25,7 +25,7 @@ fn name(names: &[&'static str], number: usize) -> &'static str {
 
 /// Computed by the C library, which has the time zone. `None` for years that it cannot represent.
 pub(super) fn local(nanoseconds: u64) -> Option<Local> {
-    let seconds = (nanoseconds / 1_000_000_000) as libc::time_t;
+    let seconds = (nanoseconds / 1_000_000_000) as _;
     // SAFETY: all-zero is a valid `tm` (integers and a null pointer).
     let mut tm: libc::tm = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live locals of the right type.
