@@ -372,28 +372,68 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     if wrong.len() > NEAREST_BYTES {
         return None;
     }
-    let near = |k: &&str| k.len().abs_diff(wrong.len()) * 3 <= wrong.len().max(k.len());
-    known
-        .into_iter()
-        .filter(near)
-        .map(|k| {
-            (
-                distance(wrong, k),
-                std::cmp::Reverse(shared_letters(wrong, k)),
-                k.len().abs_diff(wrong.len()),
-                k,
-            )
-        })
-        .filter(|(d, _, _, k)| *d * 3 <= wrong.len().max(k.len()))
-        .min()
-        .map(|(_, _, _, k)| k)
+    let letters = Letters::of(wrong);
+    let mut best: Option<((usize, std::cmp::Reverse<usize>, usize, &str), usize)> = None;
+    for k in known {
+        let most = wrong.len().max(k.len()) / 3;
+        if k.len().abs_diff(wrong.len()) > most {
+            continue;
+        }
+        // An edit changes one letter at most, or moves it. A hundred thousand names may be known: most end here.
+        let (shared, longer) = letters.shared(k);
+        let least = longer - shared;
+        if least > best.as_ref().map_or(most, |(_, distance)| most.min(*distance)) {
+            continue;
+        }
+        let found = distance(wrong, k);
+        let rank = (found, std::cmp::Reverse(shared), k.len().abs_diff(wrong.len()), k);
+        if found <= most && best.as_ref().is_none_or(|(other, _)| rank < *other) {
+            best = Some((rank, found));
+        }
+    }
+    best.map(|((.., k), _)| k)
 }
 
-/// The number of letters that two words share, at any position.
-fn shared_letters(a: &str, b: &str) -> usize {
-    let mut left: Vec<char> = b.chars().collect();
-    let mut takes = |c: char| left.iter().position(|l| *l == c).map(|at| left.swap_remove(at)).is_some();
-    a.chars().map(&mut takes).filter(|taken| *taken).count()
+/// How often a word has each letter.
+struct Letters {
+    /// Of ASCII.
+    counts: [u32; 128],
+    /// The others, one by one.
+    others: Vec<char>,
+    all: usize,
+}
+
+impl Letters {
+    fn of(word: &str) -> Letters {
+        let mut letters = Letters { counts: [0; 128], others: Vec::new(), all: 0 };
+        for c in word.chars() {
+            letters.all += 1;
+            match letters.counts.get_mut(c as usize) {
+                Some(count) => *count += 1,
+                None => letters.others.push(c),
+            }
+        }
+        letters
+    }
+
+    /// The number of letters that another word shares, at any position, and that of the longer word.
+    fn shared(&self, other: &str) -> (usize, usize) {
+        let (mut left, mut others) = (self.counts, self.others.clone());
+        let (mut shared, mut all) = (0, 0);
+        for c in other.chars() {
+            all += 1;
+            let takes = match left.get_mut(c as usize) {
+                Some(count) if *count > 0 => {
+                    *count -= 1;
+                    true
+                }
+                Some(_) => false,
+                None => others.iter().position(|o| *o == c).map(|at| others.swap_remove(at)).is_some(),
+            };
+            shared += usize::from(takes);
+        }
+        (shared, all.max(self.all))
+    }
 }
 
 /// The edit distance of two words, with transpositions.
@@ -595,5 +635,35 @@ mod tests {
         let prints = ["print", "printa", "printf", "printm"];
         assert_eq!(nearest("prinf", prints), Some("printf"));
         assert_eq!(nearest("prinft", prints), Some("printf"));
+    }
+
+    #[test]
+    fn nearest_finds_what_the_distances_of_all_words_say() {
+        let mut state = 7_u32;
+        let mut word = |letters: &[char]| {
+            let mut next = || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 16) as usize
+            };
+            (0..next() % 9).map(|_| letters[next() % letters.len()]).collect::<String>()
+        };
+        for round in 0..300 {
+            let letters: &[char] =
+                if round % 2 == 0 { &['a', 'b', 'c', '_'] } else { &['a', 'é', '漢', 'b'] };
+            let wrong = word(letters);
+            let known: Vec<String> = (0..20).map(|_| word(letters)).collect();
+            let rank = |k: &&str| {
+                let mut left: Vec<char> = wrong.chars().collect();
+                let mut take = |c: char| left.iter().position(|l| *l == c).map(|at| left.swap_remove(at));
+                let shared = k.chars().filter_map(&mut take).count();
+                (distance(&wrong, k), std::cmp::Reverse(shared), k.len().abs_diff(wrong.len()), k.to_string())
+            };
+            let near = |k: &&str| {
+                let most = wrong.len().max(k.len());
+                k.len().abs_diff(wrong.len()) * 3 <= most && distance(&wrong, k) * 3 <= most
+            };
+            let expected = known.iter().map(String::as_str).filter(near).min_by_key(rank);
+            assert_eq!(nearest(&wrong, known.iter().map(String::as_str)), expected, "{wrong} of {known:?}");
+        }
     }
 }
