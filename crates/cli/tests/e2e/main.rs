@@ -22,6 +22,7 @@ mod control;
 mod counters;
 mod cpc;
 mod deadman;
+mod debug_files;
 mod debuggers;
 mod definitions;
 mod derived;
@@ -115,6 +116,7 @@ mod usdt;
 mod usdt_definitions;
 mod usdt_dynamic;
 mod usdt_fair;
+mod usdt_files;
 mod usdt_formats;
 mod usdt_held;
 mod usdt_languages;
@@ -179,6 +181,7 @@ const GROUPS: &[&[Test]] = &[
     usdt_formats::TESTS,
     usdt_dynamic::TESTS,
     usdt_fair::TESTS,
+    usdt_files::TESTS,
     usdt_held::TESTS,
     usdt_languages::TESTS,
     usdt_later::TESTS,
@@ -199,6 +202,7 @@ const GROUPS: &[&[Test]] = &[
     objects::TESTS,
     syscalls::TESTS,
     deadman::TESTS,
+    debug_files::TESTS,
     debuggers::TESTS,
     definitions::TESTS,
     args::TESTS,

@@ -1,6 +1,6 @@
 //! Functions of what a process maps and executes while it is traced.
 
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use bpf_sys::features::Facility;
@@ -27,9 +27,10 @@ __attribute__((constructor)) static void begin(void) { FUNCTION(100); }
 "#;
 
 /// Opens the libraries of its arguments in turns, calls the function of each ten times, and closes it. In the first round it waits until
-/// it is told, by a signal, that the first call was seen.
+/// it is told, by a signal, that the first call was seen. Before the last rounds it goes on until its input ends.
 const OPENS: &str = r#"
 #include <dlfcn.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,9 +40,10 @@ static volatile sig_atomic_t seen;
 static void told(int unused) { seen = 1; }
 int main(int argc, char **argv)
 {
-    int rounds = atoi(argv[1]), waits = !strcmp(argv[2], "wait");
+    int rounds = atoi(argv[1]), waits = !strcmp(argv[2], "wait"), goes_on = !strcmp(argv[2], "input");
+    struct pollfd input = { .fd = 0, .events = POLLIN };
     signal(SIGUSR1, told);
-    for (int round = 0; round < rounds; round++)
+    for (int round = 0; round < rounds; round += !goes_on || poll(&input, 1, 0) != 0)
         for (int n = 3; n < argc; n++) {
             void *library = dlopen(argv[n], RTLD_NOW);
             long (*f)(long) = library ? (long (*)(long)) dlsym(library, "f") : NULL;
@@ -163,7 +165,9 @@ pub(crate) fn end_of(process: &mut Child) -> Option<i32> {
 fn a_target_goes_on_when_its_tracer_is_killed() -> Verdict {
     let (_dir, program, libraries) = compiled!(opens("killed", &["libone.so", "libtwo.so"]));
     for n in 0..8u64 {
-        let mut process = Command::new(&program).arg("4000").arg("runs").args(&libraries).spawn().unwrap();
+        let mut command = Command::new(&program);
+        let mut process =
+            command.args(["50", "input"]).args(&libraries).stdin(Stdio::piped()).spawn().unwrap();
         let pid = process.id().to_string();
         let script = "BEGIN { printf(\"%d\\n\", $target); } pid$target:lib*:f:entry { @ = count(); }";
         let mut tracer = start(&["-Zq", "-p", &pid, "-n", script]);
@@ -173,6 +177,8 @@ fn a_target_goes_on_when_its_tracer_is_killed() -> Verdict {
         // Its main thread is gone at once, and the one that traces with it.
         tracer.kill().unwrap();
         tracer.wait().unwrap();
+        // It opens them fifty times more.
+        drop(process.stdin.take());
         assert_eq!(end_of(&mut process), Some(9), "{n}");
     }
     Pass

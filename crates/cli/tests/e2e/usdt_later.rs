@@ -318,27 +318,18 @@ fn a_file_that_is_written_anew_is_traced_as_it_is() -> Verdict {
     Pass
 }
 
-/// Makes its provider six times, one after the other. Fires each five times when it is traced.
+/// Makes its provider six times, one after the other. Fires each five times when it is traced: it is told, by a signal.
 const REMADE: &str = r#"
+#include <signal.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 #include "dtrace_usdt.h"
-/* The kernel counts a semaphore up a moment before it changes the code, which is that of a probe that nobody traces until then. */
-static void until_traced(const dtusdt_probe *probe, const dtusdt_probe *other)
-{
-    while (!dtusdt_enabled(probe) || memcmp((void *)probe->site, (void *)other->site, 16) == 0)
-        usleep(1000);
-    /* The program is attached a moment after that, and nothing here tells when. */
-    usleep(20000);
-}
+static volatile sig_atomic_t seen;
+static void told(int number) { seen = number; }
 int main(void)
 {
-    dtusdt_provider *untraced = dtusdt_provider_new("untraced");
-    dtusdt_probe *other = dtusdt_probe_add(untraced, "made", "int");
+    signal(SIGUSR1, told);
     alarm(240);
-    if (dtusdt_provider_enable(untraced, NULL) != 0)
-        return 1;
     for (int number = 0; number < 6; number++) {
         dtusdt_provider *provider = dtusdt_provider_new("tstremade");
         dtusdt_probe *probe = dtusdt_probe_add(provider, "made", "int");
@@ -347,7 +338,8 @@ int main(void)
         if (number == 0)
             puts("ready");
         fflush(stdout);
-        until_traced(probe, other);
+        for (seen = 0; !seen; usleep(1000))
+            DTUSDT_PROBE(probe, 99);
         for (int i = 0; i < 5; i++)
             DTUSDT_PROBE(probe, number);
         dtusdt_provider_free(provider);
@@ -359,18 +351,19 @@ int main(void)
 /// Traces [`REMADE`]. `is_there`: it has made its provider once before dtrace begins.
 fn remade(program: &str, description: &str, is_there: bool) {
     let script = format!(
-        "{description}:::made {{ @[arg0] = count(); }} BEGIN {{ printf(\"begun\\n\"); }} END {{ printa(\"%d:%@d\\n\", @); }}"
+        "{description}:::made /arg0 == 99/ {{ raise(SIGUSR1); }} {description}:::made /arg0 < 99/ {{ @[arg0] = count(); }} \
+         BEGIN {{ printf(\"begun\\n\"); }} END {{ printa(\"%d:%@d\\n\", @); }}"
     );
     let o = if is_there {
         let mut process = wait(program);
         assert_eq!(line(&mut process), "ready");
-        let mut child = start(&["-qn", &script]);
+        let mut child = start(&["-wqn", &script]);
         printed(&mut child);
         process.wait().unwrap();
         signal(&child, 15);
         finish(child).code(0)
     } else {
-        dtrace(&["-qZn", &script, "-c", program]).code(0)
+        dtrace(&["-wqZn", &script, "-c", program]).code(0)
     };
     let mut found: Vec<&str> = o.out.lines().filter(|line| line.contains(':')).collect();
     found.sort_unstable();

@@ -1,22 +1,17 @@
 //! Types of programs: the test's own, compiled with debug information, so every value is known.
 
-use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
 use bpf_sys::features::Facility;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::machine::lacks;
-use crate::tool::{Output, dtrace, finish, printed, start, under};
+use crate::tool::{Output, dtrace, finish, printed, start};
 
 tests! {
     arguments_and_results_have_the_types_of_the_program
     names_are_scoped_to_the_file_that_has_them
     a_truth_value_has_one_byte_of_its_register
-    types_of_separate_and_shared_debug_files_are_read
-    types_lines_and_inlined_functions_of_split_debug_information_are_read
-    debug_files_of_a_server_are_fetched_once_if_the_option_names_it
-    a_server_of_debug_files_is_known_by_its_certificate
     one_clause_serves_two_builds_of_a_program
     several_processes_of_one_file_have_its_types
     programs_that_children_execute_have_their_types
@@ -88,11 +83,11 @@ fn main() {
 "#;
 
 /// A directory with programs, which is removed at the end.
-struct Dir(testing::dir::Dir);
+pub(crate) struct Dir(testing::dir::Dir);
 
 impl Dir {
     /// `Err`: the test is skipped.
-    fn new(name: &str) -> Result<Dir, Verdict> {
+    pub(crate) fn new(name: &str) -> Result<Dir, Verdict> {
         if let Some(skip) = lacks(Facility::UprobePerf) {
             return Err(skip);
         }
@@ -103,7 +98,7 @@ impl Dir {
         Ok(Dir(dir))
     }
 
-    fn run(&self, words: &[&str]) -> Result<(), Verdict> {
+    pub(crate) fn run(&self, words: &[&str]) -> Result<(), Verdict> {
         match Command::new(words[0]).args(&words[1..]).current_dir(&self.0).output() {
             Ok(o) if o.status.success() => Ok(()),
             Ok(o) => panic!("{words:?}: {o:?}"),
@@ -115,14 +110,14 @@ impl Dir {
     }
 
     /// A program of C.
-    fn c(name: &str, words: &[&str]) -> Result<(Dir, String), Verdict> {
+    pub(crate) fn c(name: &str, words: &[&str]) -> Result<(Dir, String), Verdict> {
         let dir = Dir::new(name)?;
         dir.run(&[&["cc", "-g", "-o", "program", "p.c"], words].concat())?;
         let program = dir.path("program");
         Ok((dir, program))
     }
 
-    fn path(&self, file: &str) -> String {
+    pub(crate) fn path(&self, file: &str) -> String {
         self.0.join(file).display().to_string()
     }
 }
@@ -136,18 +131,19 @@ macro_rules! built {
         }
     };
 }
+pub(crate) use built;
 
-fn lines(o: &Output) -> Vec<&str> {
+pub(crate) fn lines(o: &Output) -> Vec<&str> {
     o.out.lines().map(str::trim).filter(|line| !line.is_empty()).collect()
 }
 
 /// Names, a chain of pointers, bit-fields, an array, an enumerator, a union, arguments behind ones of other classes.
-const MEMBERS: &str = "pid$target:a.out:take:entry { \
+pub(crate) const MEMBERS: &str = "pid$target:a.out:take:entry { \
      printf(\"%s %s %d %d %d %d %d %s %d %d\\n\", stringof(args[0]->name), stringof(args[0]->next->name), \
          args[0]->next->addr.port, args[0]->addr.flag, args[0]->addr.mode, args[0]->hist[2], \
          args[0]->next->state == OPEN, stringof(args[0]->next->u.c), args[1], args[3]); }";
 
-const EXPECTED: [&str; 3] = [
+pub(crate) const EXPECTED: [&str; 3] = [
     "first second 443 5 9 3 1 unionx 0 200",
     "first second 443 5 9 3 1 unionx 1 200",
     "first second 443 5 9 3 1 unionx 2 200",
@@ -213,243 +209,6 @@ fn a_truth_value_has_one_byte_of_its_register() -> Verdict {
     let script = "pid$target:a.out:flag:entry { @[args[0]] = count(); }";
     let o = dtrace(&["-qc", &dir.path("flags"), "-n", script]).code(0);
     assert_eq!((o.value_of("0"), o.value_of("1")), (8, 2), "{o:?}");
-    Pass
-}
-
-fn types_of_separate_and_shared_debug_files_are_read() -> Verdict {
-    let (dir, program) = built!(Dir::c("separate", &["-O2", "-gz=zlib", "-Wl,--build-id"]));
-    built!(dir.run(&["objcopy", "--only-keep-debug", "program", "program.debug"]));
-    built!(dir.run(&["objcopy", "--strip-debug", "program"]));
-    let o = dtrace(&["-qc", &program, "-n", MEMBERS]).code(1);
-    assert!(o.err.contains("it has no debug information (DWARF, BTF, CTF)"), "{o:?}");
-    built!(dir.run(&["objcopy", "--add-gnu-debuglink=program.debug", "program"]));
-    let o = dtrace(&["-qc", &program, "-n", MEMBERS]).code(0);
-    assert_eq!(lines(&o), EXPECTED, "{o:?}");
-    // A part of the types is in a file that two programs share.
-    let (dir, program) = built!(Dir::c("shared", &["-O2", "-Wl,--build-id"]));
-    built!(dir.run(&["cc", "-g", "-O1", "-o", "other", "p.c"]));
-    built!(dir.run(&["dwz", "-m", "shared.debug", "program", "other"]));
-    let o = dtrace(&["-qc", &program, "-n", MEMBERS]).code(0);
-    assert_eq!(lines(&o), EXPECTED, "{o:?}");
-    std::fs::remove_file(dir.path("shared.debug")).unwrap();
-    let o = dtrace(&["-qc", &program, "-n", MEMBERS]).code(1);
-    assert!(o.err.contains("shares types with shared.debug, which is not installed"), "{o:?}");
-    Pass
-}
-
-const SPLIT: &str = r#"
-struct inner { int depth; char tag; };
-int visits = 3;
-static inline __attribute__((always_inline)) int folded(volatile int *p)
-{
-    return *p * 2;
-}
-__attribute__((noinline)) int visit(struct inner *i)
-{
-    volatile int n = i->depth;
-    visits++;
-    return folded(&n);
-}
-int take(struct inner *);
-int main(void) { struct inner i = { 21, 't' }; return take(&i) == 42 ? 0 : 1; }
-"#;
-
-const SPLIT_OTHER: &str = r#"
-struct inner { int depth; char tag; };
-struct outer { long first; struct inner *inner; } whole = { 77, 0 };
-int visit(struct inner *);
-__attribute__((noinline)) int take(struct inner *i) { whole.inner = i; int n = visit(i); __asm__ volatile("" ::: "memory"); return n; }
-"#;
-
-fn types_lines_and_inlined_functions_of_split_debug_information_are_read() -> Verdict {
-    let dir = built!(Dir::new("split"));
-    std::fs::write(dir.path("a.c"), SPLIT).unwrap();
-    std::fs::write(dir.path("b.c"), SPLIT_OTHER).unwrap();
-    let script = "pid$target:a.out:visit:entry { printf(\"%d %c %d %d %d\\n\", args[0]->depth, args[0]->tag, a.out`visits, \
-         a.out`whole.first, a.out`whole.inner->depth); }";
-    let program = dir.path("program");
-    let types = |what: &str| {
-        let o = dtrace(&["-qc", &program, "-n", script]).code(0);
-        assert_eq!(o.out.trim(), "21 t 3 77 21", "{what}: {o:?}");
-    };
-    // The frames while the function runs that was put inline: where its multiplication is.
-    let frames = |what: &str| {
-        let script = "pid$target:a.out:visit: { @[ustack(2)] = count(); }";
-        let o = dtrace(&["-xinlines", "-xsrclines", "-qc", &program, "-n", script]).code(0);
-        for (function, line) in [
-            ("program`folded [inlined]", "a.c:6)"),
-            ("program`visit+", "a.c:12)"),
-            ("program`take+", "b.c:5)"),
-        ] {
-            let is_it = |shown: &&str| shown.starts_with(function) && shown.ends_with(line);
-            assert!(lines(&o).iter().any(is_it), "{what}: {function} {line}: {o:?}");
-        }
-    };
-    for version in ["-gdwarf-5", "-gdwarf-4"] {
-        for part in ["a", "b"] {
-            let (source, object) = (format!("{part}.c"), format!("{part}.o"));
-            built!(dir.run(&["cc", version, "-gsplit-dwarf", "-O2", "-c", &source, "-o", &object]));
-        }
-        built!(dir.run(&["cc", "-o", "program", "a.o", "b.o"]));
-        types(version);
-        frames(version);
-        // What is in a package needs no other file.
-        // That of the GNU binutils ends by a signal at the fifth version.
-        let is_packed = version == "-gdwarf-4" && dir.run(&["dwp", "-e", "program"]).is_ok();
-        for part in ["a.dwo", "b.dwo"] {
-            std::fs::rename(dir.path(part), dir.path(&format!("away.{part}"))).unwrap();
-        }
-        if is_packed {
-            types("package");
-            frames("package");
-            std::fs::remove_file(dir.path("program.dwp")).unwrap();
-        }
-        let o = dtrace(&["-qc", &program, "-n", "pid$target:a.out:visit:entry { trace(args[0]->depth); }"]);
-        assert!(o.code(1).err.contains("its debug information is in a.dwo, which is not found"), "{version}");
-        // A file that is another one's, damaged, or none that may be opened, is none.
-        std::fs::copy(dir.path("away.b.dwo"), dir.path("a.dwo")).unwrap();
-        let whole = std::fs::read(dir.path("away.b.dwo")).unwrap();
-        std::fs::write(dir.path("b.dwo"), &whole[..whole.len() / 2]).unwrap();
-        let o = dtrace(&["-qc", &program, "-n", "pid$target:a.out:visit:entry { trace(args[0]->depth); }"]);
-        assert!(o.code(1).err.contains("its debug information is in a.dwo, which is not found"), "{version}");
-        for part in ["a.dwo", "b.dwo"] {
-            std::fs::remove_file(dir.path(part)).unwrap();
-        }
-        built!(dir.run(&["mkfifo", "a.dwo"]));
-        let o = dtrace(&["-qc", &program, "-n", "pid$target:a.out:visit:entry { trace(args[0]->depth); }"]);
-        assert!(o.code(1).err.contains("its debug information is in a.dwo, which is not found"), "{version}");
-        std::fs::remove_file(dir.path("a.dwo")).unwrap();
-    }
-    Pass
-}
-
-/// A server that answers each request for a debug file with these bytes, and sends what was asked for.
-fn server(file: Vec<u8>) -> (String, std::sync::mpsc::Receiver<String>) {
-    answering(move |_| {
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", file.len());
-        [head.as_bytes(), &file].concat()
-    })
-}
-
-/// A server that answers each request by its path, and sends the path.
-fn answering(
-    answer: impl Fn(&str) -> Vec<u8> + Send + 'static,
-) -> (String, std::sync::mpsc::Receiver<String>) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let (sender, asked) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let mut stream = BufReader::new(stream);
-            let mut line = String::new();
-            let _ = stream.read_line(&mut line);
-            let path = line.split(' ').nth(1).unwrap_or_default().to_string();
-            let _ = sender.send(path.clone());
-            while line.trim() != "" {
-                line.clear();
-                let _ = stream.read_line(&mut line);
-            }
-            let _ = stream.get_mut().write_all(&answer(&path));
-        }
-    });
-    (url, asked)
-}
-
-fn debug_files_of_a_server_are_fetched_once_if_the_option_names_it() -> Verdict {
-    let (dir, program) = built!(Dir::c("server", &["-O2", "-Wl,--build-id"]));
-    built!(dir.run(&["cc", "-g", "-O2", "-DSECOND", "-Wl,--build-id", "-o", "other", "p.c"]));
-    let (right, wrong) = ["program", "other"].map(|name| std::fs::read(dir.path(name)).unwrap()).into();
-    built!(dir.run(&["objcopy", "--strip-debug", "program"]));
-    let (url, asked) = server(right);
-    let (other, _) = server(wrong);
-    let cache = dir.path("cache");
-    let run = |urls: &str, options: &[&str]| {
-        let (cache, urls) = (format!("DEBUGINFOD_CACHE_PATH={cache}"), format!("DEBUGINFOD_URLS={urls}"));
-        under(&["env", &cache, &urls], &[options, &["-qc", &program, "-n", MEMBERS]].concat()).unwrap()
-    };
-    let (of_url, of_other) = (format!("-xdebuginfod={url}"), format!("-xdebuginfod={other}"));
-    // Nobody is asked without the option.
-    let o = run(&url, &[]).code(1);
-    assert!(
-        o.err.contains("it has no debug information (DWARF, BTF, CTF)") && asked.try_recv().is_err(),
-        "{o:?}"
-    );
-    let o = run("", &[&of_other]).code(1);
-    assert!(o.err.contains("what it sent has another build id"), "{o:?}");
-    assert!(!std::fs::read_dir(&cache).unwrap().flatten().any(|id| id.path().join("debuginfo").exists()));
-    let o = run("", &["-xdebuginfod=http://127.0.0.1:1"]).code(1);
-    assert!(o.err.contains("none was fetched: http://127.0.0.1:1: "), "{o:?}");
-    let o = run("", &["-xdebuginfod=ftp://example.org"]).code(1);
-    assert!(o.err.contains("option debuginfod: \"ftp://example.org\""), "{o:?}");
-    // The first of two has another file.
-    let o = run("", &[&of_other, &of_url]).code(0);
-    assert_eq!(lines(&o), EXPECTED, "{o:?}");
-    let path = asked.try_recv().unwrap();
-    assert!(path.starts_with("/buildid/") && path.ends_with("/debuginfo"), "{path}");
-    // Then it is in the cache.
-    for (urls, option) in [("", of_url.as_str()), (url.as_str(), "-xdebuginfod=env")] {
-        let o = run(urls, &[option]).code(0);
-        assert_eq!(lines(&o), EXPECTED, "{option}: {o:?}");
-    }
-    assert!(asked.try_recv().is_err());
-    // What is damaged there is fetched again.
-    let id = path.split('/').nth(2).unwrap();
-    std::fs::write(format!("{cache}/{id}/debuginfo"), "damaged").unwrap();
-    let o = run(&url, &["-xdebuginfod=env"]).code(0);
-    assert_eq!((lines(&o), asked.try_iter().count()), (EXPECTED.to_vec(), 1), "{o:?}");
-    Pass
-}
-
-fn a_server_of_debug_files_is_known_by_its_certificate() -> Verdict {
-    if Command::new("openssl").arg("version").output().is_err() {
-        return Skip("this machine has no openssl".into());
-    }
-    let (dir, program) = built!(Dir::c("secure", &["-O2", "-Wl,--build-id=0x11223344556677"]));
-    let config = "[req]\ndistinguished_name = none\nx509_extensions = all\n[none]\n[all]\nsubjectAltName = IP:127.0.0.1\n";
-    std::fs::write(dir.path("config"), config).unwrap();
-    for subject in ["known", "unknown"] {
-        let (key, cert) = (format!("{subject}.key"), format!("{subject}.pem"));
-        let words = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
-             -config config -sha256 -keyout";
-        let words: Vec<&str> = words.split_whitespace().chain([&*key, "-out", &cert]).collect();
-        built!(dir.run(&words));
-    }
-    let place = dir.path("buildid/11223344556677");
-    std::fs::create_dir_all(&place).unwrap();
-    std::fs::copy(&program, format!("{place}/debuginfo")).unwrap();
-    built!(dir.run(&["objcopy", "--strip-debug", "program"]));
-    let mut server = Command::new("openssl")
-        .args(["s_server", "-WWW", "-accept", "127.0.0.1:0", "-key", "known.key", "-cert", "known.pem"])
-        .current_dir(dir.path(""))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut said = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let port =
-        said.find_map(|line| Some(line.strip_prefix("ACCEPT ")?.rsplit_once(':')?.1.to_owned())).unwrap();
-    let mut option = format!("-xdebuginfod=https://127.0.0.1:{port}");
-    let run = |option: &str, cert: &str| {
-        let cache = format!("DEBUGINFOD_CACHE_PATH={}", dir.path("cache"));
-        let cert = format!("SSL_CERT_FILE={}", dir.path(cert));
-        under(&["env", &cache, &cert], &[option, "-qc", &program, "-n", MEMBERS]).unwrap()
-    };
-    let o = run(&option, "unknown.pem").code(1);
-    assert!(o.err.contains("certificate"), "{o:?}");
-    let o = run(&option, "known.pem").code(0);
-    assert_eq!(lines(&o), EXPECTED, "{o:?}");
-    // A server of HTTP sends to it.
-    std::fs::remove_dir_all(dir.path("cache")).unwrap();
-    let (from, _) = answering(move |path| {
-        format!("HTTP/1.1 301 Moved\r\nLocation: https://127.0.0.1:{port}{path}\r\nContent-Length: 0\r\n\r\n")
-            .into_bytes()
-    });
-    option = format!("-xdebuginfod={from}");
-    let o = run(&option, "known.pem").code(0);
-    assert_eq!(lines(&o), EXPECTED, "{o:?}");
-    let _ = server.kill();
-    let _ = server.wait();
     Pass
 }
 
