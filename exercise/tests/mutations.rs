@@ -70,7 +70,7 @@ fn the_kernel_verifier_accepts_mutated_programs_that_compile() {
     let mut loaded = 0;
     for seed in rounds(800) {
         let text = mutation(&seeds, seed);
-        let strsize = [64, 256, 16, 1024][seed as usize % 4];
+        let strsize = [61, 256, 10, 1024][seed as usize % 4];
         if let Ok(Compiled::Module(module, _)) = stages::compile(&text, strsize, None) {
             // Printed when the test fails.
             println!("seed {seed}:\n{text}");
@@ -89,7 +89,7 @@ fn the_kernel_verifier_accepts_generated_programs() {
     let mut loaded = 0;
     for seed in rounds(120) {
         let text = exercise::generate::program(&mut Choices::seed(seed), &Default::default());
-        let strsize = [64, 256, 16, 1024][seed as usize % 4];
+        let strsize = [61, 256, 10, 1024][seed as usize % 4];
         match stages::compile(&text, strsize, None) {
             Ok(Compiled::Module(module, _)) => {
                 println!("seed {seed}:\n{text}");

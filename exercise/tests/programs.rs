@@ -86,7 +86,7 @@ fn agree(name: &str, shape: &Shape, default: u64) {
     for seed in rounds(default) {
         let mut choices = Choices::seed(seed);
         let text = program(&mut choices, shape);
-        let strsize = [64, 256, 16, 32][seed as usize % 4];
+        let strsize = [61, 256, 10, 32][seed as usize % 4];
         let module = match compile(&text, strsize, None) {
             Ok(Compiled::Module(module, _)) => module,
             Ok(Compiled::Rejected(_)) => continue,

@@ -12,7 +12,7 @@
 //! on the probes that exist. So it remains when more probes come.
 
 use plane::address;
-use plane::desc::{AddrForm, Datum, Field, LayoutBuilder};
+use plane::desc::{AddrForm, Datum, Field, LayoutBuilder, string_room};
 
 use crate::program::StrSource;
 
@@ -77,20 +77,21 @@ impl StrUses {
     }
 
     fn datum(self, strsize: u32) -> Datum {
+        let size = string_room(strsize);
         let probe = self.probe_name || self.provider || self.family;
         let other_than_provider = self.probe_name || self.digits;
         if self.address {
             let alone = !(self.dynamic || self.comm || probe || self.no_address);
             let fits = strsize >= address::LONGEST;
-            return if alone && fits { Datum::Address { strsize } } else { Datum::Str { size: strsize } };
+            return if alone && fits { Datum::Address { strsize } } else { Datum::Str { size } };
         }
         if self.dynamic || self.comm && (probe || self.longest >= COMM) || self.family && other_than_provider
         {
-            Datum::Str { size: strsize }
+            Datum::Str { size }
         } else if self.family {
             Datum::Provider
         } else if self.comm {
-            Datum::Name { size: strsize.min(COMM as u32) }
+            Datum::Name { size: size.min(COMM as u32) }
         } else {
             Datum::Interned
         }

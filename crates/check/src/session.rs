@@ -317,7 +317,7 @@ pub(crate) struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     pub(crate) fn new(cx: &'a Context<'a>, visibility: &'a dyn Visibility, sink: &'a mut Sink) -> Self {
-        let strsize = cx.options.strsize.clamp(8, 1 << 20).next_multiple_of(8);
+        let strsize = cx.options.strsize.clamp(1, 1 << 20);
         cx.types.set_strsize(u64::from(strsize));
         let recovery = Recovery::new(sink);
         let derivations = Derivations::new(cx.libraries.parsed(), sink);

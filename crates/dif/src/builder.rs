@@ -445,6 +445,11 @@ impl Module {
         Module { strings: vec![Vec::new()], strsize, scratchsize: SCRATCH_SIZE, ..Module::default() }
     }
 
+    /// Bytes that a string takes in memory: see [`plane::desc::string_room`].
+    pub fn room(&self) -> u32 {
+        plane::desc::string_room(self.strsize)
+    }
+
     /// Interns a constant string: truncates it at its first NUL and at `strsize - 1` bytes, and
     /// returns its number. Equal strings have one number.
     pub fn intern(&mut self, text: &[u8]) -> StrId {

@@ -220,7 +220,7 @@ pub const TABLE: &[Row] = &[
         "a",
         "conformance of the preprocessor: s is traditional, the others are one (-X)",
     ),
-    row("strsize", Run, Size, "256", "longest string with its NUL, 1 to 32k; rounded up to a multiple of 8"),
+    row("strsize", Run, Size, "256", "longest string with its NUL, 1 to 32k"),
     row("switchrate", Dynamic, Rate, "1hz", "how often records leave the kernel"),
     row("symmem", Run, Size, "256m", "memory of the process that reads symbols of processes"),
     row(

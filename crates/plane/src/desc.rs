@@ -85,6 +85,11 @@ pub enum AddrForm {
     Address,
 }
 
+/// Bytes that a string of `strsize` bytes takes: the next multiple of 8. All behind its NUL is zero.
+pub const fn string_room(strsize: u32) -> u32 {
+    strsize.div_ceil(8).saturating_mul(8)
+}
+
 impl Datum {
     /// Bytes taken in a record or key.
     pub fn size(self) -> u32 {

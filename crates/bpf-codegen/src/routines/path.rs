@@ -17,6 +17,7 @@
 //! Nothing is locked, every step is a checked read, and a walk has at most [`STEPS`] steps.
 
 use dif::subr::PathOf;
+use plane::desc::string_room;
 
 use crate::mir::{Arg, Builder, Helper, Jmp, Label, Size, StackSlot, V};
 use crate::routines::words::{words_of, zero};
@@ -44,8 +45,8 @@ const TOP: i16 = 56;
 const TOP_MOUNT: i16 = 64;
 const STATE: u32 = 72;
 
-/// Writes the path of the `struct path` at `path` to `buffer`, which has `strsize` + [`NAME`]
-/// bytes: `strsize` bytes, zero behind the path. With `mount`, the address of a `struct vfsmount`,
+/// Writes the path of the `struct path` at `path` to `buffer`, which has the room of a
+/// string of `strsize` bytes and [`NAME`] bytes more: the string, zero behind the path. With `mount`, the address of a `struct vfsmount`,
 /// `path` is the address of a dentry in this mount. Returns 0, or another value when an address
 /// cannot be read.
 pub(crate) fn path(
@@ -57,7 +58,8 @@ pub(crate) fn path(
     mount: Option<V>,
     of: PathOf,
 ) -> V {
-    let bytes = strsize + NAME;
+    let room = string_room(strsize);
+    let bytes = room + NAME;
     let name = match of {
         PathOf::File => "dt_path",
         PathOf::Mount => "dt_mount_path",
@@ -96,27 +98,36 @@ pub(crate) fn path(
         b.exit(0);
         b.bind(some);
         start(b, o, state, path, mount, of, bad);
-        walk(b, o, state, Some(strsize));
+        walk(b, o, state, Some(room));
         let wrong = b.slot_load(Size::B8, state, FAILED);
         b.br(Jmp::Ne, wrong, 0, lost);
         let length = b.slot_load(Size::B8, state, LENGTH);
         b.br(Jmp::Ne, length, 0, lost);
-        let last = b.add(buffer, strsize - 1);
-        b.store(Size::B1, last, 0, 0);
+        end(b, buffer, strsize);
         b.exit(0);
         b.bind(lost);
         zero(b, buffer, 0, bytes);
         for (at, word) in (0i32..).step_by(8).zip(words_of(b"<unknown>")) {
-            if at + 8 <= strsize as i32 {
+            if at + 8 <= room as i32 {
                 b.store(Size::B8, buffer, at as i16, word as i64);
             }
         }
-        let last = b.add(buffer, strsize - 1);
-        b.store(Size::B1, last, 0, 0);
+        end(b, buffer, strsize);
         b.exit(0);
         b.bind(bad);
         b.exit(1);
     })
+}
+
+/// Ends the string at `buffer` where it is longer than a string: clears its room from the last byte that a
+/// string has on.
+fn end(b: &mut Builder, buffer: V, strsize: u32) {
+    let longest = strsize.saturating_sub(1);
+    let at = longest / 8 * 8;
+    let word = b.add(buffer, at as i32);
+    let text = b.load(Size::B8, word, 0);
+    let kept = b.and(text, (1i64 << (8 * (longest % 8))) - 1);
+    b.store(Size::B8, word, 0, kept);
 }
 
 /// Reads a word from `addr + off` to the state's word `to`.
@@ -216,7 +227,7 @@ fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
     let length = field(b, SCRATCH, dentry, o.name_len, wrong);
     let length = b.and(length, 0xff);
     let whole = b.load(Size::B8, state, LENGTH);
-    if let Some(strsize) = write {
+    if let Some(room) = write {
         let name = field(b, SCRATCH, dentry, o.name, wrong);
         let left = b.sub(whole, length);
         let left = b.sub(left, 1);
@@ -228,7 +239,7 @@ fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
         // A name that does not fit is left out. So is one whose offset became negative because of a
         // rename.
         let beyond = b.label();
-        b.br(Jmp::Ge, at, strsize, beyond);
+        b.br(Jmp::Ge, at, room, beyond);
         let buffer = b.load(Size::B8, state, BUFFER);
         let dst = b.add(buffer, at);
         b.store(Size::B1, dst, 0, b'/');

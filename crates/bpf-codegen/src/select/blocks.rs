@@ -175,7 +175,7 @@ impl<'e, 'b> Clause<'e, 'b> {
                 }
                 Some(Val::Str(Str::Bytes(base, off))) => {
                     let s = self.string(*a);
-                    self.write_string(s, base, off, self.env.module.strsize, false);
+                    self.write_string(s, base, off, self.env.module.room(), false);
                 }
                 _ => {}
             }
@@ -249,7 +249,7 @@ impl<'e, 'b> Clause<'e, 'b> {
                     && self.facts.temps.shape[r.0 as usize] == Some(Shape::Bytes)
                     && let Str::Bytes(base, off) = self.temp(r)
                 {
-                    self.write_string(value, base, off, self.env.module.strsize, false);
+                    self.write_string(value, base, off, self.env.module.room(), false);
                     value = Str::Bytes(base, off);
                 }
                 self.set(inst, Val::Str(value));

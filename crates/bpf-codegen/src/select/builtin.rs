@@ -349,10 +349,15 @@ impl Clause<'_, '_> {
             }
         };
         let (mut w0, mut w1) = cut(self.b, words);
-        if self.env.module.strsize < 16 {
-            // At most what a string of one word holds.
-            w0 = self.b.and(w0, i64::MAX >> 7);
-            w1 = self.b.imm(0);
+        // At most what a string holds.
+        let longest = self.env.module.strsize.saturating_sub(1);
+        let kept = |bytes: u32| i64::from_le_bytes((u64::MAX >> (64 - 8 * bytes)).to_le_bytes());
+        match longest {
+            0 => (w0, w1) = (self.b.imm(0), self.b.imm(0)),
+            1..=7 => (w0, w1) = (self.b.and(w0, kept(longest)), self.b.imm(0)),
+            8 => w1 = self.b.imm(0),
+            9..=14 => w1 = self.b.and(w1, kept(longest - 8)),
+            _ => {}
         }
         self.fetches.fetched.insert(BuiltinKey::Execname, Fetched::Words(w0, w1));
         Str::Comm(w0, w1)

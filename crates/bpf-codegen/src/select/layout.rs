@@ -11,7 +11,7 @@
 //!    state   of the firing, for clauses that are separate functions
 //!    stacks  the kernel stack and the user stack of the firing; once
 //!    this->  strings (integers are in registers, unless there are many)
-//!    temps   temporary strings of strsize bytes, as many as the busiest clause needs at once
+//!    temps   temporary strings, as many as the busiest clause needs at once
 //!    key     the longest key that does not fit registers
 //!    image   an element of an array of strings or objects before it is stored
 //!    path    a path under construction, and space for a name that does not fit
@@ -187,7 +187,7 @@ impl Layout {
             let (end, size) = match var.ty {
                 _ if var.scope != Scope::Clause || var.key.is_some() => (None, 0),
                 VarTy::Int => (ints_too.then_some(&mut this_size), WORD),
-                VarTy::Str => (Some(&mut this_size), module.strsize),
+                VarTy::Str => (Some(&mut this_size), module.room()),
                 // One unused word behind it: see `maps::object_space`.
                 VarTy::Bytes { size } => (Some(&mut layout.objects), size.div_ceil(WORD) * WORD + WORD),
             };
@@ -229,7 +229,7 @@ impl Layout {
         (layout.main.objects, layout.error.objects) = (main, error);
         let ops = || module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts).map(|i| &i.op);
         if ops().any(|op| subr_needs(op).behind) {
-            end += module.strsize;
+            end += module.room();
         }
         layout.slot_bytes = end;
         layout
@@ -289,7 +289,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
     let image = insts()
         .map(|i| match i.op {
             Op::StoreElem(v, ..) if module.vars[v.0 as usize].ty == VarTy::Str => {
-                element_image(module.strsize)
+                element_image(module.room())
             }
             Op::StoreObj { var, .. } => element_image(module.object_size(var).unwrap_or(0)),
             _ => 0,
@@ -297,7 +297,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         .max()
         .unwrap_or(0);
     let paths = insts().any(|i| matches!(i.op, Op::Call(subr, _) if subr.makes_path()));
-    let path = if paths { module.strsize + crate::routines::NAME } else { 0 };
+    let path = if paths { module.room() + crate::routines::NAME } else { 0 };
     let (work, token) = (insts().any(|i| subr_needs(&i.op).work), insts().any(|i| subr_needs(&i.op).token));
     let result = insts().any(|i| subr_needs(&i.op).result);
     let mut take = |size: u32| {
@@ -306,13 +306,13 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
     };
     SlotParts {
         this: take(this_size),
-        temps: take(temps * module.strsize),
+        temps: take(temps * module.room()),
         key: take(if key > KEY_ON_STACK { key } else { 0 }),
         image: take(image),
         path: take(path),
         objects: 0,
         work: take(if work { WORK } else { 0 }),
-        token: token.then(|| take(TOKEN_HEAD + module.strsize)),
+        token: token.then(|| take(TOKEN_HEAD + module.room())),
         result: result.then(|| take(WORD)),
     }
 }

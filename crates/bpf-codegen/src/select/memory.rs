@@ -442,7 +442,7 @@ impl Clause<'_, '_> {
     pub(crate) fn str_addr(&mut self, inst: &InstData, value: Value, at: u32) {
         let s = self.string(value);
         let to = self.fixed_place(at);
-        self.write_string(s, to, 0, self.env.module.strsize, false);
+        self.write_string(s, to, 0, self.env.module.room(), false);
         self.fixed(inst, at);
     }
 
@@ -631,7 +631,7 @@ impl Clause<'_, '_> {
         let bad = self.bad(addr);
         let done = self.b.label();
         let s = self.string(value);
-        let most = if let Str::Comm(..) = s { 16 } else { i64::from(self.env.module.strsize) };
+        let most = if let Str::Comm(..) = s { 16 } else { i64::from(self.env.module.room()) };
         let long = self.string_length(s);
         let (from, off) = self.address(s);
         let from = self.b.add(from, i32::from(off));

@@ -170,9 +170,9 @@ impl Body<'_> {
             _ if self.config.strings => {
                 let value = self.string(1);
                 let at = self.fixed;
-                self.fixed += self.module.strsize;
+                self.fixed += self.module.room();
                 let value = self.b.str_addr(value, at);
-                self.d_ptrs.push(DPtr { value, size: self.module.strsize });
+                self.d_ptrs.push(DPtr { value, size: self.module.room() });
             }
             _ => {}
         }

@@ -15,9 +15,14 @@ fn bare(path: &[u8]) -> &'static [u8] {
     if path.is_empty() { b"." } else { b"/" }
 }
 
+/// A component, or what stands for none, which even a string without characters gives.
+fn string(call: &Call<'_>, text: &[u8]) -> Result<Val, Fault> {
+    Ok(Val::Str(text.get(..call.strsize.saturating_sub(1)).unwrap_or(text).to_vec()))
+}
+
 pub(super) fn basename(call: &mut Call<'_>) -> Result<Val, Fault> {
     let path = call.text(0);
-    Ok(Val::Str(last(path).map_or(bare(path), |(start, end, _)| &path[start..end]).to_vec()))
+    string(call, last(path).map_or(bare(path), |(start, end, _)| &path[start..end]))
 }
 
 pub(super) fn dirname(call: &mut Call<'_>) -> Result<Val, Fault> {
@@ -28,7 +33,7 @@ pub(super) fn dirname(call: &mut Call<'_>) -> Result<Val, Fault> {
         Some((0, ..)) => b".",
         Some(_) => b"/",
     };
-    Ok(Val::Str(found.to_vec()))
+    string(call, found)
 }
 
 /// Removes `//`, `/./` and `/x/../`. A path that ends in `/..` becomes the parent directory with

@@ -12,17 +12,17 @@ const DIFFERS: i16 = 24;
 
 /// The position of `sub` (not empty) in `s` that is nearest to `from` in the direction of the
 /// search, or -1.
-fn find(b: &mut Builder, strsize: u32, backward: bool) {
+fn find(b: &mut Builder, room: u32, backward: bool) {
     let (s, sub, from, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
     b.store(Size::B8, work, FROM, from);
     b.store(Size::B8, work, FOUND, -1);
     let name = if backward { "dt_look_back" } else { "dt_look" };
-    each(b, name, strsize, &[s, sub, work], |b, turn, addresses| {
+    each(b, name, room, &[s, sub, work], |b, turn, addresses| {
         let &[s, sub, work] = addresses else { return };
         let (end, on) = (b.label(), b.label());
         let from = b.load(Size::B8, work, FROM);
         let at = if backward { b.sub(from, turn) } else { b.add(from, turn) };
-        let c = byte(b, s, at, strsize, end);
+        let c = byte(b, s, at, room, end);
         if !backward {
             b.br(Jmp::Eq, c, 0, end);
         }
@@ -30,14 +30,14 @@ fn find(b: &mut Builder, strsize: u32, backward: bool) {
         b.br(Jmp::Ne, c, want, on);
         b.store(Size::B8, work, HERE, at);
         b.store(Size::B8, work, DIFFERS, 0);
-        each(b, "dt_same", strsize, &[s, sub, work], |b, turn, addresses| {
+        each(b, "dt_same", room, &[s, sub, work], |b, turn, addresses| {
             let &[s, sub, work] = addresses else { return };
             let (end, on, differs) = (b.label(), b.label(), b.label());
-            let want = byte(b, sub, turn, strsize, end);
+            let want = byte(b, sub, turn, room, end);
             b.br(Jmp::Eq, want, 0, end);
             let here = b.load(Size::B8, work, HERE);
             let at = b.add(here, turn);
-            let c = byte(b, s, at, strsize, differs);
+            let c = byte(b, s, at, room, differs);
             b.br(Jmp::Eq, c, want, on);
             b.bind(differs);
             b.store(Size::B8, work, DIFFERS, 1);
@@ -60,22 +60,22 @@ fn find(b: &mut Builder, strsize: u32, backward: bool) {
 }
 
 /// Calls the search function with `s`, `sub`, `from` and the work area. Returns the position.
-fn place(b: &mut Builder, strsize: u32, backward: bool, (s, sub, from, work): (V, V, V, V)) -> V {
+fn place(b: &mut Builder, room: u32, backward: bool, (s, sub, from, work): (V, V, V, V)) -> V {
     let args = [
-        Arg::Memory(s, strsize),
-        Arg::Memory(sub, strsize),
+        Arg::Memory(s, room),
+        Arg::Memory(sub, room),
         Arg::Word(from),
         Arg::Memory(work, super::needs::WORK),
     ];
     let name = if backward { "dt_find_back" } else { "dt_find" };
-    b.call_global(name, &args, |b| find(b, strsize, backward))
+    b.call_global(name, &args, |b| find(b, room, backward))
 }
 
 /// `index(s, sub, pos)` or `rindex(s, sub, pos)`.
-pub(super) fn index(b: &mut Builder, strsize: u32, backward: bool) {
+pub(super) fn index(b: &mut Builder, room: u32, backward: bool) {
     let (s, sub, pos, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
     let pos = b.copy(pos);
-    let len = super::text::length(b, strsize, s);
+    let len = super::text::length(b, room, s);
     let (short, positive, look) = (b.label(), b.label(), b.label());
     b.br(Jmp::Sle, pos, len, short);
     b.set(pos, len);
@@ -96,20 +96,20 @@ pub(super) fn index(b: &mut Builder, strsize: u32, backward: bool) {
         b.exit(pos);
         b.bind(look);
     }
-    let found = place(b, strsize, backward, (s, sub, pos, work));
+    let found = place(b, room, backward, (s, sub, pos, work));
     b.exit(found);
 }
 
 /// `strstr(s, sub)` to `target`.
-pub(super) fn strstr(b: &mut Builder, strsize: u32) {
+pub(super) fn strstr(b: &mut Builder, room: u32) {
     let (s, sub, target, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
     let at = b.copy(0);
     let known = b.label();
     let first = b.load(Size::B1, sub, 0);
     b.br(Jmp::Eq, first, 0, known);
-    let found = place(b, strsize, false, (s, sub, at, work));
+    let found = place(b, room, false, (s, sub, at, work));
     b.set(at, found);
     b.bind(known);
-    suffix(b, strsize, target, s, at);
+    suffix(b, room, target, s, at);
     b.exit(0);
 }

@@ -45,9 +45,9 @@ const NEGATIVE: i16 = 120;
 const PHASE: i16 = 128;
 
 /// `json(doc, path)` to `target`.
-pub(super) fn json(b: &mut Builder, strsize: u32) {
+pub(super) fn json(b: &mut Builder, room: u32) {
     let (doc, path, target, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
-    clear(b, strsize, target);
+    clear(b, room, target);
     for at in (0..=PHASE).step_by(8) {
         b.store(Size::B8, work, at, 0);
     }
@@ -56,16 +56,16 @@ pub(super) fn json(b: &mut Builder, strsize: u32) {
     b.br(Jmp::Ne, c, b'[', begin);
     b.store(Size::B8, work, START, 1);
     b.bind(begin);
-    element(b, strsize, path, work);
-    each(b, "dt_json_byte", strsize, &[doc, path, work], |b, turn, addresses| {
+    element(b, room, path, work);
+    each(b, "dt_json_byte", room, &[doc, path, work], |b, turn, addresses| {
         let &[doc, path, work] = addresses else { return };
-        turn_of(b, strsize, turn, (doc, path, work));
+        turn_of(b, room, turn, (doc, path, work));
     });
     let (from, to) = (b.load(Size::B8, work, FROM), b.load(Size::B8, work, TO));
     let none = b.label();
     b.br(Jmp::Eq, to, 0, none);
     let count = b.sub(to, from);
-    put(b, strsize, target, doc, from, count);
+    put(b, room, target, doc, from, count);
     b.exit(0);
     b.bind(none);
     b.store(Size::B8, target, 0, NULL);
@@ -73,16 +73,16 @@ pub(super) fn json(b: &mut Builder, strsize: u32) {
 }
 
 /// Measures the element that starts at `START`, and parses it as a number.
-fn element(b: &mut Builder, strsize: u32, path: V, work: V) {
+fn element(b: &mut Builder, room: u32, path: V, work: V) {
     for at in [NEXT, NUMERAL, NEGATIVE, PHASE] {
         b.store(Size::B8, work, at, 0);
     }
-    each(b, "dt_json_element", strsize, &[path, work], |b, turn, addresses| {
+    each(b, "dt_json_element", room, &[path, work], |b, turn, addresses| {
         let &[path, work] = addresses else { return };
         let (end, on, ends) = (b.label(), b.label(), b.label());
         let start = b.load(Size::B8, work, START);
         let at = b.add(start, turn);
-        let c = byte(b, path, at, strsize, end);
+        let c = byte(b, path, at, room, end);
         b.br(Jmp::Eq, c, 0, ends);
         for separator in [b'.', b'[', b']'] {
             b.br(Jmp::Eq, c, separator, ends);
@@ -116,13 +116,13 @@ fn element(b: &mut Builder, strsize: u32, path: V, work: V) {
         let behind = b.add(at, 1);
         let (single, double) = (b.label(), b.label());
         b.br(Jmp::Ne, c, b']', single);
-        let c = byte(b, path, behind, strsize, end);
+        let c = byte(b, path, behind, room, end);
         b.br(Jmp::Eq, c, b'.', double);
         b.br(Jmp::Ne, c, b'[', single);
         b.bind(double);
         b.update(Alu::Add, behind, 1);
         b.bind(single);
-        let c = byte(b, path, behind, strsize, end);
+        let c = byte(b, path, behind, room, end);
         b.br(Jmp::Eq, c, 0, end);
         b.store(Size::B8, work, NEXT, behind);
         b.bind(end);
@@ -143,9 +143,9 @@ fn set_state(b: &mut Builder, work: V, at: i32) {
     next(b);
 }
 
-fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V)) {
+fn turn_of(b: &mut Builder, room: u32, turn: V, (doc, path, work): (V, V, V)) {
     let end = b.label();
-    let c = byte(b, doc, turn, strsize, end);
+    let c = byte(b, doc, turn, room, end);
     b.br(Jmp::Eq, c, 0, end);
     let at = b.load(Size::B8, work, AT);
     let (text, whole, scalar, comma, inner) = (b.label(), b.label(), b.label(), b.label(), b.label());
@@ -217,7 +217,7 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
     let following = b.load(Size::B8, work, NEXT);
     b.br(Jmp::Eq, following, 0, passed);
     b.store(Size::B8, work, START, following);
-    element(b, strsize, path, work);
+    element(b, room, path, work);
     // The path leads into this object or array.
     b.bind(inner);
     let list = b.label();
@@ -358,7 +358,7 @@ fn turn_of(b: &mut Builder, strsize: u32, turn: V, (doc, path, work): (V, V, V))
     let place = b.add(start, same);
     let stops = b.load(Size::B8, work, END);
     b.br(Jmp::Ge, place, stops, differs);
-    let wanted = byte(b, path, place, strsize, differs);
+    let wanted = byte(b, path, place, room, differs);
     b.br(Jmp::Ne, wanted, c, differs);
     step(b, work, SAME, 1);
     next(b);

@@ -2,7 +2,7 @@
 //!
 //! Short subroutines are written in place. The others are global functions, which the verifier
 //! checks once however often they are called. A function takes the addresses of its strings
-//! (`strsize` bytes each), of the result string, and of the work area of the scratch slot.
+//! (the room of a string each), of the result string, and of the work area of the scratch slot.
 //!
 //! ```text
 //!  mod      dispatch                                       find   index, rindex, strstr
@@ -97,7 +97,7 @@ impl Clause<'_, '_> {
                 let backward = subr == Subr::Rindex;
                 let given = [self.text_at(args[0]), self.text_at(args[1]), self.word(args[2]), self.work()];
                 let name = if backward { "dt_rindex" } else { "dt_index" };
-                self.function(name, &given, |b, strsize| find::index(b, strsize, backward))
+                self.function(name, &given, |b, room| find::index(b, room, backward))
             }
             Subr::Strtoll => {
                 let given = [self.text_at(args[0]), self.base(args[1]), self.work()];
@@ -132,13 +132,13 @@ impl Clause<'_, '_> {
                 let bad = self.fault(FaultKind::BadIndex, Operand::V(at));
                 self.b.br(Jmp::Ge, at, self.env.module.strsize, bad);
                 let given = [self.text_at(args[0]), target, Arg::Word(at), self.word(args[2])];
-                self.function("dt_setchar", &given, text::set_char);
+                self.writer("dt_setchar", &given, text::set_char);
             }
             Subr::Strchr | Subr::Strrchr => {
                 let backward = subr == Subr::Strrchr;
                 let name = if backward { "dt_strrchr" } else { "dt_strchr" };
                 let given = [self.text_at(args[0]), target, self.word(args[1])];
-                self.function(name, &given, |b, strsize| text::from_byte(b, strsize, backward));
+                self.function(name, &given, |b, room| text::from_byte(b, room, backward));
             }
             Subr::Strstr => {
                 let given = [self.text_at(args[0]), self.text_at(args[1]), target, self.work()];
@@ -147,7 +147,7 @@ impl Clause<'_, '_> {
             Subr::Strjoin => {
                 let Arg::Memory(at, size) = target else { return Ok(()) };
                 let given = [self.text_at(args[0]), self.text_at(args[1]), Arg::Memory(at, 2 * size)];
-                let full = self.function("dt_strjoin", &given, text::strjoin);
+                let full = self.writer("dt_strjoin", &given, text::strjoin);
                 let bad = self.fault(FaultKind::NoScratch, Operand::Imm(0));
                 self.b.br(Jmp::Ne, full, 0, bad);
             }
@@ -155,11 +155,12 @@ impl Clause<'_, '_> {
                 let (name, from) =
                     if subr == Subr::Toupper { ("dt_toupper", b'a') } else { ("dt_tolower", b'A') };
                 let given = [self.text_at(args[0]), target];
-                self.function(name, &given, |b, strsize| text::letters(b, strsize, from));
+                self.function(name, &given, |b, room| text::letters(b, room, from));
             }
             Subr::Memstr => {
                 let Arg::Memory(at, size) = target else { return Ok(()) };
                 let (separator, given) = (self.word(args[1]), self.reg(args[2]));
+                let strsize = self.env.module.strsize;
                 words::zero(self.b, at, 0, size);
                 let b = &mut *self.b;
                 // One less, like the original. At most what a string holds.
@@ -168,8 +169,8 @@ impl Clause<'_, '_> {
                 b.set(len, 1);
                 b.bind(some);
                 b.update(Alu::Sub, len, 1);
-                b.br(Jmp::Lt, len, size, fits);
-                b.set(len, i64::from(size) - 1);
+                b.br(Jmp::Lt, len, strsize, fits);
+                b.set(len, i64::from(strsize) - 1);
                 b.bind(fits);
                 self.read_some(at, args[0], len);
                 let given = [target, separator, Arg::Word(len), self.work()];
@@ -177,7 +178,7 @@ impl Clause<'_, '_> {
             }
             Subr::Strtok => {
                 let s = self.string(args[0]);
-                let strsize = self.env.module.strsize;
+                let room = self.env.module.room();
                 let (base, at) = self.token_state();
                 let next = self.b.label();
                 // Where the string is NULL, the previous string is continued.
@@ -186,7 +187,7 @@ impl Clause<'_, '_> {
                     self.b.br(Jmp::Eq, first, NULL, next);
                 }
                 self.b.store(Size::B8, base, at, 1);
-                self.write_string(s, base, at + TOKEN_HEAD as i16, strsize, false);
+                self.write_string(s, base, at + TOKEN_HEAD as i16, room, false);
                 self.b.bind(next);
                 self.next_token(target, args[1]);
             }
@@ -195,16 +196,16 @@ impl Clause<'_, '_> {
                 let directory = subr == Subr::Dirname;
                 let name = if directory { "dt_dirname" } else { "dt_basename" };
                 let given = [self.text_at(args[0]), target, self.work()];
-                self.function(name, &given, |b, strsize| path::component(b, strsize, directory));
+                self.writer(name, &given, |b, strsize| path::component(b, strsize, directory));
             }
             Subr::Cleanpath => {
                 let given = [self.text_at(args[0]), target, self.work()];
-                self.function("dt_cleanpath", &given, path::cleanpath);
+                self.writer("dt_cleanpath", &given, path::cleanpath);
             }
             Subr::Lltostr => {
                 let base = self.base(args[1]);
                 let given = [target, self.word(args[0]), base, self.work()];
-                self.function("dt_lltostr", &given, number::lltostr);
+                self.writer("dt_lltostr", &given, number::lltostr);
             }
             Subr::Json => {
                 let given = [self.text_at(args[0]), self.text_at(args[1]), target, self.work()];
@@ -223,7 +224,7 @@ impl Clause<'_, '_> {
                     c.read_address(args[1], count);
                     let count = Arg::Word(c.b.imm(count));
                     let given = [target, c.work(), count];
-                    c.function("dt_link_ntop", &given, address::link);
+                    c.writer("dt_link_ntop", &given, address::link);
                 });
             }
             other => return self.error(inst.span, &format!("{other:?} is not compiled")),
@@ -240,15 +241,21 @@ impl Clause<'_, '_> {
         super::int::extend(self.b, 8, true, c)
     }
 
-    /// Calls a global function, built for the module's `strsize`.
+    /// Calls a global function, built for the room of the module's strings.
     fn function(&mut self, name: &str, args: &[Arg], body: impl FnOnce(&mut Builder, u32)) -> V {
+        let room = self.env.module.room();
+        self.b.call_global(name, args, |b| body(b, room))
+    }
+
+    /// Calls a global function that makes a string of less than the module's `strsize` characters.
+    fn writer(&mut self, name: &str, args: &[Arg], body: impl FnOnce(&mut Builder, u32)) -> V {
         let strsize = self.env.module.strsize;
         self.b.call_global(name, args, |b| body(b, strsize))
     }
 
     fn memory(&mut self, s: Str) -> Arg {
         let (p, off) = self.address(s);
-        Arg::Memory(self.b.add(p, i32::from(off)), self.env.module.strsize)
+        Arg::Memory(self.b.add(p, i32::from(off)), self.env.module.room())
     }
 
     fn text_at(&mut self, v: Value) -> Arg {
@@ -271,7 +278,7 @@ impl Clause<'_, '_> {
 
     /// The state of `strtok()`, as base and offset.
     fn token_state(&mut self) -> (V, i16) {
-        let size = TOKEN_HEAD + self.env.module.strsize;
+        let size = TOKEN_HEAD + self.env.module.room();
         self.place(self.firing.parts.token.unwrap_or(0), size)
     }
 
@@ -281,7 +288,7 @@ impl Clause<'_, '_> {
         let (slot, at) = self.token_state();
         let state = self.b.add(slot, i32::from(at));
         let work = self.work_at(0);
-        let given = token::args(self.env.module.strsize, target, delimiters, state, work);
+        let given = token::args(self.env.module.room(), target, delimiters, state, work);
         self.function("dt_strtok", &given, token::token);
     }
 
@@ -303,14 +310,14 @@ impl Clause<'_, '_> {
     fn inet4(&mut self, addr: Value, target: Arg) {
         self.read_address(addr, 4);
         let given = [target, self.work()];
-        self.function("dt_inet4", &given, address::inet4);
+        self.writer("dt_inet4", &given, address::inet4);
     }
 
     fn inet6(&mut self, addr: Value, target: Arg, full: bool) {
         self.read_address(addr, 16);
         let full = Arg::Word(self.b.imm(i64::from(full)));
         let given = [target, self.work(), full];
-        self.function("dt_inet6", &given, address::inet6);
+        self.writer("dt_inet6", &given, address::inet6);
     }
 
     /// Reads an address of so many bytes into the work area.

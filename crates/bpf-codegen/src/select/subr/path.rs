@@ -1,5 +1,7 @@
 //! Paths: basename, dirname, cleanpath.
 
+use plane::desc::string_room;
+
 use super::loops::{byte, clear, each, next, put, stop};
 use crate::mir::{Builder, Jmp, Size};
 
@@ -11,16 +13,17 @@ const WITHIN: i16 = 24;
 
 /// `basename(s)` or `dirname(s)` to `target`.
 pub(super) fn component(b: &mut Builder, strsize: u32, directory: bool) {
+    let room = string_room(strsize);
     let (s, target, work) = (b.param(0), b.param(1), b.param(2));
-    clear(b, strsize, target);
+    clear(b, room, target);
     for at in [START, END, BEFORE, WITHIN] {
         b.store(Size::B8, work, at, 0);
     }
     // The last component: its start, its end, and the end of the component before it.
-    each(b, "dt_components", strsize, &[s, work], |b, turn, addresses| {
+    each(b, "dt_components", room, &[s, work], |b, turn, addresses| {
         let &[s, work] = addresses else { return };
         let (end, slash, more) = (b.label(), b.label(), b.label());
-        let c = byte(b, s, turn, strsize, end);
+        let c = byte(b, s, turn, room, end);
         b.br(Jmp::Eq, c, 0, end);
         b.br(Jmp::Eq, c, b'/', slash);
         let within = b.load(Size::B8, work, WITHIN);
@@ -47,14 +50,14 @@ pub(super) fn component(b: &mut Builder, strsize: u32, directory: bool) {
         let before = b.load(Size::B8, work, BEFORE);
         b.br(Jmp::Eq, before, 0, single);
         let from = b.imm(0);
-        put(b, strsize, target, s, from, before);
+        put(b, room, target, s, from, before);
         b.exit(0);
         b.bind(single);
         b.br(Jmp::Eq, start, 0, dot);
         b.jmp(root);
     } else {
         let count = b.sub(end, start);
-        put(b, strsize, target, s, start, count);
+        put(b, room, target, s, start, count);
         b.exit(0);
     }
     b.bind(bare);
@@ -64,7 +67,9 @@ pub(super) fn component(b: &mut Builder, strsize: u32, directory: bool) {
     b.store(Size::B1, target, 0, b'/');
     b.exit(0);
     b.bind(dot);
-    b.store(Size::B1, target, 0, b'.');
+    if strsize > 1 {
+        b.store(Size::B1, target, 0, b'.');
+    }
     b.exit(0);
 }
 
@@ -77,21 +82,22 @@ const LAST: i16 = 32;
 
 /// `cleanpath(s)` to `target`. Reading a byte and going back over a byte each take one iteration.
 pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
+    let room = string_room(strsize);
     let (s, target, work) = (b.param(0), b.param(1), b.param(2));
-    clear(b, strsize, target);
+    clear(b, room, target);
     for at in [READ, WRITTEN, HELD, BACK, LAST] {
         b.store(Size::B8, work, at, 0);
     }
-    each(b, "dt_clean", 3 * strsize, &[s, target, work], |b, _, addresses| {
+    each(b, "dt_clean", 3 * room, &[s, target, work], |b, _, addresses| {
         let &[s, target, work] = addresses else { return };
         let (end, on, back, plain, three, flush) =
             (b.label(), b.label(), b.label(), b.label(), b.label(), b.label());
         let written = b.load(Size::B8, work, WRITTEN);
-        b.br(Jmp::Gt, written, strsize, end);
+        b.br(Jmp::Gt, written, room, end);
         let going = b.load(Size::B8, work, BACK);
         b.br(Jmp::Ne, going, 0, back);
         let read = b.load(Size::B8, work, READ);
-        let c = byte(b, s, read, strsize, end);
+        let c = byte(b, s, read, room, end);
         let read = b.add(read, 1);
         b.store(Size::B8, work, READ, read);
         let held = b.load(Size::B8, work, HELD);
@@ -106,7 +112,7 @@ pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
 
         b.bind(plain);
         let slash = b.label();
-        b.br(Jmp::Ge, written, i64::from(strsize) - 5, end);
+        b.br(Jmp::Ge, written, strsize.saturating_sub(5), end);
         b.br(Jmp::Eq, c, 0, end);
         b.br(Jmp::Eq, c, b'/', slash);
         let p = b.add(target, written);
@@ -121,7 +127,7 @@ pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
 
         // The pending component was no "." or "..", so it is written.
         b.bind(flush);
-        b.br(Jmp::Ge, written, i64::from(strsize) - 5, end);
+        b.br(Jmp::Ge, written, strsize.saturating_sub(5), end);
         let held = b.load(Size::B8, work, HELD);
         let held = b.and(held, 3);
         let p = b.add(target, written);
@@ -157,7 +163,7 @@ pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
         let at = b.copy(written);
         b.br(Jmp::Eq, at, 0, there);
         b.update(crate::mir::Alu::Sub, at, 1);
-        let c = byte(b, target, at, strsize, end);
+        let c = byte(b, target, at, room, end);
         let p = b.add(target, at);
         b.store(Size::B1, p, 0, 0);
         b.store(Size::B8, work, WRITTEN, at);
@@ -174,7 +180,7 @@ pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
         next(b);
         b.bind(ends);
         let at = b.load(Size::B8, work, WRITTEN);
-        b.br(Jmp::Ge, at, strsize, end);
+        b.br(Jmp::Ge, at, room, end);
         let p = b.add(target, at);
         b.store(Size::B1, p, 0, b'/');
         stop(b);

@@ -1,5 +1,7 @@
 //! Parts of strings, and letter case.
 
+use plane::desc::string_room;
+
 use super::loops::{byte, clear, each, next, put, stop};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Operand, Size, V};
 use crate::routines::words;
@@ -8,14 +10,14 @@ use crate::routines::words::NULL;
 const ONES: i64 = 0x0101_0101_0101_0101;
 const SIGNS: u64 = 0x8080_8080_8080_8080;
 
-pub(super) fn length(b: &mut Builder, strsize: u32, s: V) -> V {
-    words::length(b, s, strsize)
+pub(super) fn length(b: &mut Builder, room: u32, s: V) -> V {
+    words::length(b, s, room)
 }
 
 /// `substr(s, from, count)` to `target`.
-pub(super) fn substr(b: &mut Builder, strsize: u32) {
+pub(super) fn substr(b: &mut Builder, room: u32) {
     let (s, target) = (b.param(0), b.param(1));
-    let len = length(b, strsize, s);
+    let len = length(b, room, s);
     let (given_from, given_count) = (b.param(2), b.param(3));
     let (from, count) = (b.copy(given_from), b.copy(given_count));
     let (placed, counted, fits, empty) = (b.label(), b.label(), b.label(), b.label());
@@ -37,23 +39,24 @@ pub(super) fn substr(b: &mut Builder, strsize: u32) {
     b.br(Jmp::Sle, count, left, fits);
     b.set(count, left);
     b.bind(fits);
-    clear(b, strsize, target);
-    put(b, strsize, target, s, from, count);
+    clear(b, room, target);
+    put(b, room, target, s, from, count);
     b.exit(0);
     b.bind(empty);
-    clear(b, strsize, target);
+    clear(b, room, target);
     b.exit(0);
 }
 
 /// Copies `s` to `target` with the character `c` at position `at`: see [`dif::subr`].
 pub(super) fn set_char(b: &mut Builder, strsize: u32) {
+    let room = string_room(strsize);
     let (s, target, given) = (b.param(0), b.param(1), b.param(2));
     let c = b.param(3);
     let (at, c) = (b.copy(given), b.and(c, 0xff));
     let (ends, done) = (b.label(), b.label());
-    let len = length(b, strsize, s);
+    let len = length(b, room, s);
     b.br(Jmp::Eq, c, 0, ends);
-    words::copy_words(b, target, s, strsize);
+    words::copy_words(b, target, s, room);
     b.br(Jmp::Gt, at, len, done);
     // The last byte is a NUL.
     b.br(Jmp::Ge, at, strsize - 1, done);
@@ -63,24 +66,24 @@ pub(super) fn set_char(b: &mut Builder, strsize: u32) {
     b.exit(0);
     // The characters before it stay.
     b.bind(ends);
-    clear(b, strsize, target);
+    clear(b, room, target);
     let shorter = b.label();
     b.br(Jmp::Le, at, len, shorter);
     b.set(at, len);
     b.bind(shorter);
     let from = b.imm(0);
-    put(b, strsize, target, s, from, at);
+    put(b, room, target, s, from, at);
     b.exit(0);
 }
 
 /// The first position of a byte, or -1. The string's end counts as a byte 0.
-fn first(b: &mut Builder, strsize: u32) {
+fn first(b: &mut Builder, room: u32) {
     let (s, c) = (b.param(0), b.param(1));
     let c = b.and(c, 0xff);
     let pattern = b.mul(c, ONES);
     let (mask, before) = (b.var(), b.var());
     let found = b.label();
-    words::each_word(b, &[s], strsize, |b, s, at, passed| {
+    words::each_word(b, &[s], room, |b, s, at, passed| {
         let word = b.load(Size::B8, s[0], at);
         let differs = b.xor(word, pattern);
         let equal = words::zero_bytes(b, differs);
@@ -106,13 +109,13 @@ fn place(b: &mut Builder, at: i16, passed: Operand) -> Operand {
 
 /// The last position of a byte other than 0, or -1. The last word that contains the byte is
 /// selected without a branch, because the verifier would verify the rest twice.
-fn last(b: &mut Builder, strsize: u32) {
+fn last(b: &mut Builder, room: u32) {
     let (s, c) = (b.param(0), b.param(1));
     let c = b.and(c, 0xff);
     let pattern = b.mul(c, ONES);
     let low = b.imm(!SIGNS as i64);
     let (mask, before) = (b.copy(0), b.copy(0));
-    words::each_word(b, &[s], strsize, |b, s, at, passed| {
+    words::each_word(b, &[s], room, |b, s, at, passed| {
         let word = b.load(Size::B8, s[0], at);
         let differs = b.xor(word, pattern);
         // 0x80 in exactly those bytes that are zero.
@@ -147,27 +150,27 @@ fn last(b: &mut Builder, strsize: u32) {
 }
 
 /// `strchr(s, c)` or `strrchr(s, c)` to `target`.
-pub(super) fn from_byte(b: &mut Builder, strsize: u32, backward: bool) {
+pub(super) fn from_byte(b: &mut Builder, room: u32, backward: bool) {
     let (s, target, c) = (b.param(0), b.param(1), b.param(2));
-    let args = [Arg::Memory(s, strsize), Arg::Word(c)];
+    let args = [Arg::Memory(s, room), Arg::Word(c)];
     let at = if backward {
-        b.call_global("dt_last", &args, |b| last(b, strsize))
+        b.call_global("dt_last", &args, |b| last(b, room))
     } else {
-        b.call_global("dt_first", &args, |b| first(b, strsize))
+        b.call_global("dt_first", &args, |b| first(b, room))
     };
-    suffix(b, strsize, target, s, at);
+    suffix(b, room, target, s, at);
     b.exit(0);
 }
 
 /// The string from position `at` on. NULL when `at` is negative.
-pub(super) fn suffix(b: &mut Builder, strsize: u32, target: V, s: V, at: V) {
+pub(super) fn suffix(b: &mut Builder, room: u32, target: V, s: V, at: V) {
     let (none, done) = (b.label(), b.label());
-    clear(b, strsize, target);
-    b.br(Jmp::Ge, at, strsize, none);
+    clear(b, room, target);
+    b.br(Jmp::Ge, at, room, none);
     // At least the NUL is left, which is not copied.
-    let end = b.imm(i64::from(strsize) - 1);
+    let end = b.imm(i64::from(room) - 1);
     let count = b.sub(end, at);
-    put(b, strsize, target, s, at, count);
+    put(b, room, target, s, at, count);
     b.jmp(done);
     b.bind(none);
     b.store(Size::B8, target, 0, NULL);
@@ -178,14 +181,15 @@ pub(super) fn suffix(b: &mut Builder, strsize: u32, target: V, s: V, at: V) {
 /// part is copied only up to the end of the first string, but the verifier knows only that the copy
 /// starts somewhere in the first string. Returns 1 when the strings do not fit.
 pub(super) fn strjoin(b: &mut Builder, strsize: u32) {
+    let room = string_room(strsize);
     let (x, y, target) = (b.param(0), b.param(1), b.param(2));
     let (full, done) = (b.label(), b.label());
-    let (lx, ly) = (length(b, strsize, x), length(b, strsize, y));
+    let (lx, ly) = (length(b, room, x), length(b, room, y));
     let sum = b.add(lx, ly);
     b.br(Jmp::Ge, sum, strsize, full);
-    let all = b.imm(i64::from(strsize));
+    let all = b.imm(i64::from(room));
     b.call(Helper::PROBE_READ_KERNEL, &[target, all, x]);
-    b.br(Jmp::Ge, lx, strsize, done);
+    b.br(Jmp::Ge, lx, room, done);
     let rest = b.sub(all, lx);
     let behind = b.add(target, lx);
     b.call(Helper::PROBE_READ_KERNEL, &[behind, rest, y]);
@@ -200,7 +204,7 @@ const ENDED: i16 = 0;
 
 /// Replaces each NUL in the first bytes of `target` by a character. When the character is NUL, the
 /// first NUL ends the string.
-pub(super) fn memstr(b: &mut Builder, strsize: u32) {
+pub(super) fn memstr(b: &mut Builder, room: u32) {
     let (target, separator, count, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
     let separator = b.and(separator, 0xff);
     b.store(Size::B8, work, ENDED, 0);
@@ -208,7 +212,7 @@ pub(super) fn memstr(b: &mut Builder, strsize: u32) {
     each(b, "dt_separate", count, &[target, work], |b, turn, addresses| {
         let &[target, work] = addresses else { return };
         let (end, on, put) = (b.label(), b.label(), b.label());
-        let c = byte(b, target, turn, strsize, end);
+        let c = byte(b, target, turn, room, end);
         let ended = b.load(Size::B8, work, ENDED);
         let separator = b.load(Size::B8, work, ENDED + 8);
         b.br(Jmp::Ne, ended, 0, put);
@@ -227,13 +231,13 @@ pub(super) fn memstr(b: &mut Builder, strsize: u32) {
 }
 
 /// `toupper(s)` or `tolower(s)` to `target`, eight letters at a time.
-pub(super) fn letters(b: &mut Builder, strsize: u32, from: u8) {
+pub(super) fn letters(b: &mut Builder, room: u32, from: u8) {
     let (s, target) = (b.param(0), b.param(1));
     let low = b.imm(!SIGNS as i64);
     let at_least = b.imm((0x80 - i64::from(from)) * ONES);
     let more_than = b.imm((0x80 - i64::from(from) - 26) * ONES);
     let signs = b.imm(SIGNS as i64);
-    words::each_word(b, &[s, target], strsize, |b, p, at, _| {
+    words::each_word(b, &[s, target], room, |b, p, at, _| {
         let word = b.load(Size::B8, p[0], at);
         let sevens = b.and(word, low);
         // The top bit of each byte: set when the byte is at least the first letter, at most the
