@@ -16,6 +16,7 @@ tests! {
     a_return_at_its_instruction_says_which_one
     an_offset_is_one_instruction
     modules_are_named_in_every_way
+    a_glob_that_ends_with_the_id_of_a_process_means_it
     the_stack_and_the_registers_are_those_of_the_entry
     a_string_in_a_page_that_is_not_there_yet_is_read
     a_process_that_runs_is_traced_and_no_other
@@ -246,6 +247,20 @@ fn an_offset_is_one_instruction() -> Verdict {
     let o = dtrace(&["-qc", &program, "-n", script]).code(0);
     let counts: Vec<&str> = o.out.split_whitespace().collect();
     assert_eq!(counts, vec!["14"; names.len() - 1], "{o:?}");
+    Pass
+}
+
+/// As in the original: its provider is looked for among those that the glob matches.
+fn a_glob_that_ends_with_the_id_of_a_process_means_it() -> Verdict {
+    let (_dir, program) = compiled!(Programs::c("ends"));
+    for provider in ["p*d$target", "*$target", "pi?$target", "[op]id$target", "p*$target"] {
+        let script = format!("{provider}:a.out:add:entry {{ @[probeprov == \"pid$target\"] = count(); }}");
+        let script = script.replace("\"pid$target\"", "strjoin(\"pid\", lltostr($target))");
+        let o = dtrace(&["-qc", &program, "-n", &script]).code(0);
+        assert_eq!(o.value_of("1"), 14, "{provider}: {o:?}");
+    }
+    let o = dtrace(&["-qc", &program, "-n", "q*d$target:a.out:add:entry {}"]).code(1);
+    assert!(o.err.contains(":a.out:add:entry does not match any probes"), "{o:?}");
     Pass
 }
 

@@ -29,7 +29,7 @@ use super::processes::{Group, read_objects, read_process, unwinds};
 use crate::lock;
 use crate::method::{HeldFile, HeldProcess};
 use crate::source::{Found, IdRange, ProbeSource};
-use probes::{Family, MatchError, Pattern, ProbeDesc, ProbeId, glob_matches};
+use probes::{Family, MatchError, Pattern, ProbeDesc, ProbeId, glob_matches, is_glob};
 use proc::Selection;
 use symbols::{Processes, Readers};
 
@@ -130,6 +130,17 @@ impl PidProbes {
         let is_meant =
             |pid: &u32| self.family.name_of(*pid).is_some_and(|name| glob_matches(&pattern.provider, &name));
         Ok(all.into_iter().filter(is_meant).collect())
+    }
+
+    /// The description of one process that this one is: a glob that ends with the id of the process whose provider it
+    /// matches (`p*d123`), as in the original.
+    fn of_one(&self, pattern: &Pattern) -> Option<Pattern> {
+        let glob = &pattern.provider;
+        if !is_glob(glob) || self.family.is_of_several(glob) {
+            return None;
+        }
+        let name = self.family.name_like(glob).filter(|name| glob_matches(glob, name))?;
+        Some(Pattern { provider: name, ..pattern.clone() })
     }
 
     /// Calls with what was matched so far.
@@ -290,6 +301,8 @@ impl PidProbes {
         let Some(Reading { symbols, held, followed, files, .. }) = reading.as_mut() else {
             return Vec::new();
         };
+        let patterns: Vec<Pattern> =
+            patterns.iter().map(|p| self.of_one(p).unwrap_or_else(|| p.clone())).collect();
         let wanted = |p: &'_ Pattern| Some((p.clone(), Wanted::of(p).ok()?));
         let mut changes = Vec::new();
         if let Some(follow) = followed.get_mut(&pid) {
@@ -380,14 +393,20 @@ impl ProbeSource for PidProbes {
     }
 
     fn may_match(&self, pattern: &Pattern) -> bool {
-        self.family.pid(&pattern.provider).is_some() || self.family.is_of_several(&pattern.provider)
+        let name = &pattern.provider;
+        self.family.pid(name).is_some() || self.family.is_of_several(name) || self.of_one(pattern).is_some()
     }
 
     fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
         let descs = match self.family.pid(&pattern.provider) {
             Some(pid) => self.match_process(pid, pattern),
             None if self.family.is_of_several(&pattern.provider) => self.match_several(pattern),
-            None => return Ok(()),
+            // It means the probes of other providers too, so that it has none here is no error.
+            None => {
+                let _: Option<Result<(), MatchError>> =
+                    self.of_one(pattern).map(|one| self.matches(&one, give));
+                return Ok(());
+            }
         };
         if let Some(reading) = lock(&self.reading).as_mut() {
             reading.held.lists.answered(pattern);
