@@ -20,7 +20,7 @@ mod read_only;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use diagnostics::{Diagnostic, SourceMap};
+use diagnostics::{Diagnostic, SourceMap, Span};
 use probes::{ArgType, Args, ProbeDesc, TypeRef};
 use syntax::TypeNames;
 use syntax::ast::{Item, Param, Program, ProviderProbe, TypeSpecKind};
@@ -28,7 +28,7 @@ use syntax::library::probe_name;
 use types::{Names, TypeId};
 
 use crate::inline::{Expansions, InlineInfo};
-use crate::program::{Scope, VarId};
+use crate::program::{Builtin, Expr, ExprKind, Scope, VarId};
 use crate::session::Checker;
 
 /// A definition, parsed.
@@ -256,6 +256,36 @@ impl Checker<'_> {
             }
         }
         Some(args)
+    }
+
+    /// `argN` of probes whose definition passes the arguments of their sites on in another order: the N-th
+    /// that it passes on.
+    pub(crate) fn mapped_arg(&mut self, builtin: Builtin, ty: TypeId, span: Span) -> Option<Expr> {
+        let Builtin::Arg(n) = builtin else { return None };
+        let first = self.args.described.as_ref()?.probes.first()?.desc.clone();
+        let all = self.args.probes.clone();
+        if self.cx.definitions.is_empty() || !all.iter().any(|probe| self.is_mapped(&probe.desc)) {
+            return None;
+        }
+        // The clause is checked for each order.
+        if !self.args.used.contains(&usize::from(n)) {
+            self.args.used.push(n.into());
+        }
+        if !self.is_mapped(&first) {
+            return None;
+        }
+        let args = self.defined_args(&first)?.ok()?;
+        Some(match args.get(usize::from(n)) {
+            Some(arg) => Expr { kind: ExprKind::Builtin(Builtin::Arg(arg.from)), ty, span },
+            None => self.int(0, ty, span),
+        })
+    }
+
+    /// True if the definition of a probe passes its arguments on in another order than they are in, or not all.
+    fn is_mapped(&mut self, probe: &ProbeDesc) -> bool {
+        let Some(Ok(args)) = self.defined_args(probe) else { return false };
+        let sites = self.cx.catalog.args(probe).map_or(0, |args| args.len());
+        args.len() < sites || (0u8..).zip(&*args).any(|(n, arg)| n != arg.from)
     }
 
     /// Says that clauses are not for the probes of a definition.

@@ -144,7 +144,8 @@ impl Checker<'_> {
                         let help = help.map(|e| format!("cannot read the kernel's types: {e}"));
                         return self.fail_with(Tag::D_TYPE_ERR, span, message, help);
                     };
-                    if let Some(value) = self.derived_builtin(builtin, ty, span) {
+                    let other = self.derived_builtin(builtin, ty, span);
+                    if let Some(value) = other.or_else(|| self.mapped_arg(builtin, ty, span)) {
                         return Ok(value);
                     }
                     let builtin = match builtin {

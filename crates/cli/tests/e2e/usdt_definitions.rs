@@ -20,6 +20,7 @@ tests! {
     what_a_pointer_of_a_probe_points_to_is_written_before_it
     a_definition_may_use_the_types_of_c_that_d_has
     a_type_that_no_record_can_hold_leaves_its_program_out
+    raw_arguments_are_in_the_order_of_the_definition
 }
 
 /// A definition: PROVIDER, the members of the struct behind its name, a factor.
@@ -158,6 +159,29 @@ fn a_definition_may_use_the_types_of_c_that_d_has() -> Verdict {
     let clause = "ctypes$target:::all { printf(\"%d %d %d %d %d %d %s\", args[0], args[1], args[2], args[3], args[4], args[5], copyinstr((uintptr_t)args[6])); }";
     let o = dtrace(&["-q", "-c", &program, "-n", clause]).code(0);
     assert_eq!(o.out.trim(), "1 -2 -3 4 5 6 seven", "{o:?}");
+    Pass
+}
+
+/// As typed ones are: those of the site, in the order in which the definition passes them on.
+fn raw_arguments_are_in_the_order_of_the_definition() -> Verdict {
+    let programs = compiled!(Programs::new("order"));
+    let (script, header) = (programs.path("order.d"), programs.path("order.h"));
+    let definition = "provider order { probe turned(int i, int j) : (int j, int i, int i, int j); \
+                      probe last(int i, int j) : (int j); probe plain(int i, int j); };";
+    std::fs::write(&script, definition).unwrap();
+    dtrace(&["-h", "-s", &script, "-o", &header]).code(0);
+    let text = "#include \"order.h\"\nint main(void) { ORDER_TURNED(10, 4); ORDER_LAST(10, 4); ORDER_PLAIN(10, 4); return 0; }\n";
+    let program = compiled!(programs.compile("order", text, &[]));
+    let clauses = "order$target:::turned { printf(\"%d %d %d %d %d %d %d %d|\", arg0, arg1, arg2, arg3, arg4, args[0], args[2], args[3]); } \
+                   order$target:::last { printf(\"%d %d|\", arg0, arg1); } order$target:::plain { printf(\"%d %d %d\\n\", arg0, arg1, arg2); } \
+                   order$target:::last, order$target:::turned, order$target:::plain { @[probename, arg0, arg1] = count(); } \
+                   END { printa(\"%s %d %d %@d\\n\", @); }";
+    let o = dtrace(&["-q", "-x", "aggsortkey", "-c", &program, "-n", clauses]).code(0);
+    assert_eq!(
+        o.out.trim(),
+        "4 10 10 4 0 4 10 4|4 0|10 4 0\nlast 4 0 1\nplain 10 4 1\nturned 4 10 1",
+        "{o:?}"
+    );
     Pass
 }
 
