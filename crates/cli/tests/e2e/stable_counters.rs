@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::Verdict::{self, Pass, Skip};
 use crate::blocks::{LoopDevice, run};
 use crate::machine::{no_functions, no_types};
+use crate::stable_cgroup::Memory;
 use crate::tool::{Output, dtrace, suppressed, workload};
 
 tests! {
@@ -12,6 +13,7 @@ tests! {
     huge_pages_count_as_the_pages_they_replace
     pages_of_a_device_are_counted_as_they_are_read_and_written
     pages_of_swap_are_counted_as_they_are_read_and_written
+    pages_that_are_looked_at_and_freed_are_counted_as_the_kernel_counts_them
     system_calls_and_new_threads_are_counted_with_their_bytes
     switches_of_a_thread_are_counted_as_the_kernel_counts_them
     migrations_are_counted_where_they_are_decided
@@ -178,6 +180,50 @@ fn pages_of_swap_are_counted_as_they_are_read_and_written() -> Verdict {
     let get = |name: &str| all.get(name).copied().unwrap_or(0);
     assert!(get("anonpgout") >= 400, "{all:?}");
     assert_eq!((get("anonpgin"), get("anonpgout")), (after.0 - before.0, after.1 - before.1), "{o:?}");
+    Pass
+}
+
+/// Where pages have generations (`lru_gen`) the kernel counts as looked at only those that it takes off the lists, so
+/// `scan` is at least its number; what is freed is exact in both.
+fn pages_that_are_looked_at_and_freed_are_counted_as_the_kernel_counts_them() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let device = match LoopDevice::new("tight") {
+        Ok(device) => device,
+        Err(skip) => return skip,
+    };
+    let Some(group) = Memory::new() else { return Skip("no memory cgroup can be made here".into()) };
+    let counted = |name: &str| -> Option<i64> {
+        let text = std::fs::read_to_string(group.0.join("memory.stat")).ok()?;
+        text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    };
+    if counted("pgscan").is_none() {
+        return Skip("this kernel does not count them in a cgroup".into());
+    }
+    std::fs::write(group.0.join("memory.max"), "3M").unwrap();
+    let script = "vminfo:::scan, vminfo:::dfree, vminfo:::anonfree, vminfo:::fsfree /pid == $target/ { @[probename] = sum(arg0); }
+        END { printa(\"%s %@d\\n\", @); }";
+    let file = std::env::temp_dir().join(format!("dt-tight-{}.sh", std::process::id()));
+    let read = format!("exec dd if={} of=/dev/null bs=64k status=none", device.path);
+    std::fs::write(&file, format!("echo $$ >{}/cgroup.procs || exit 77\n{read}\n", group.0.display()))
+        .unwrap();
+    let o = dtrace(&["-q", "-c", &format!("sh {}", file.display()), "-n", script]);
+    let _ = std::fs::remove_file(&file);
+    let o = o.code(0);
+    if o.err.contains("exited with status 77") {
+        return Skip("no process may enter the cgroup".into());
+    }
+    let (all, of) = (sums(&o), |name: &str| counted(name).unwrap_or(0));
+    let get = |name: &str| all.get(name).copied().unwrap_or(0);
+    // The device has 2,048 pages, the group space for 768.
+    assert!(get("dfree") >= 1000, "{o:?}");
+    assert_eq!((get("dfree"), get("anonfree") + get("fsfree")), (of("pgsteal"), of("pgsteal")), "{o:?}");
+    let generations = std::fs::read_to_string("/sys/kernel/mm/lru_gen/enabled").unwrap_or_default();
+    match generations.trim() {
+        "" | "0x0000" => assert_eq!(get("scan"), of("pgscan"), "{o:?}"),
+        _ => assert!(get("scan") >= of("pgscan") && of("pgscan") >= get("dfree"), "{o:?} {}", of("pgscan")),
+    }
     Pass
 }
 
