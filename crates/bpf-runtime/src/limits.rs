@@ -68,6 +68,18 @@ pub fn check(module: &Module) -> Result<(), CodegenError> {
     )
 }
 
+/// Checks that a buffer of this size, as it was asked for, has space for the longest record, in the words
+/// of the original. (A ring has more: see [`plane::ring::ring_size`].)
+pub fn check_buffer(module: &Module, bufsize: u64) -> Result<(), CodegenError> {
+    let size = |clause: &dif::ir::Clause| {
+        clause.record.as_ref().map_or(0, |r| u64::from(r.size) + u64::from(plane::ring::HEADER_SIZE))
+    };
+    match module.clauses.iter().any(|clause| size(clause) > bufsize) {
+        true => refuse(None, "Enabling exceeds size of buffer".into()),
+        false => Ok(()),
+    }
+}
+
 /// Checks the limits that depend on the session's plan. `holds` says whether the running kernel
 /// allows a thread value of so many bytes. It is called for large values only.
 pub fn check_plan(module: &Module, plan: &Plan, holds: impl Fn(u32) -> bool) -> Result<(), CodegenError> {

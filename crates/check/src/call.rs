@@ -17,6 +17,9 @@ struct Param {
     optional: bool,
 }
 
+/// The family of IPv6 addresses of Linux.
+const AF_INET6: i64 = 10;
+
 impl Checker<'_> {
     /// The row of the called function.
     pub(crate) fn callee(&mut self, callee: &ast::Expr) -> CheckResult<&'static FunctionRow> {
@@ -89,6 +92,9 @@ impl Checker<'_> {
                     let kind = ExprKind::Call { name: "strtok_next", args, user };
                     return Ok(Expr { kind, ty: TypeId::STRING, span });
                 }
+                if row.name == "inet_ntoa6" && values.len() > 1 {
+                    return self.inet_ntoa6(values, user, span);
+                }
                 if sub == Subroutine::Memref {
                     return Ok(self.memref(values, span));
                 }
@@ -107,6 +113,22 @@ impl Checker<'_> {
                 self.fail(Tag::D_CG_EXPR, span, message)
             }
         }
+    }
+
+    /// `inet_ntoa6(p, strict)`, where `strict` is a constant: with it the text is that of `inet_ntop()`.
+    fn inet_ntoa6(&mut self, mut values: Vec<Expr>, user: bool, span: Span) -> CheckResult<Expr> {
+        let strict = values.pop().filter(|e| self.types.is_integer(e.ty));
+        let Some(strict) = strict.as_ref().and_then(Expr::as_const) else {
+            let message = "inet_ntoa6( ) argument #2 is incompatible with prototype:\n\tprototype: integer \
+                           constant\n\t argument: expression";
+            return self.fail(Tag::D_PROTO_ARG, span, message);
+        };
+        if strict != 0 {
+            values.insert(0, self.int(AF_INET6, TypeId::INT, span));
+        }
+        let name = if strict == 0 { "inet_ntoa6" } else { "inet_ntop" };
+        let kind = ExprKind::Call { name, args: values, user };
+        Ok(Expr { kind, ty: TypeId::STRING, span })
     }
 
     /// Checks all arguments, so that errors in each are reported.

@@ -168,8 +168,7 @@ impl Checker<'_> {
         };
         let mixed = opaque(self, &l) && (rs || opaque(self, &r)) || ls && opaque(self, &r);
         if mixed {
-            let message = format!("operator {} requires operands of known size", op.text());
-            return self.fail(Tag::D_OP_VFPTR, span, message);
+            return self.incompatible(&l, op.text(), &r, span);
         }
         let (pointer, number, size) = match (lstep, rstep) {
             (Some(size), None) if rs => (l, r, size),

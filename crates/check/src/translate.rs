@@ -188,9 +188,9 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Checks the type of each member of a program's own translator, used or not. Other errors in a
-    /// member are reported where it is used: the member may name variables that are assigned later,
-    /// or types that this kernel does not have.
+    /// Checks each member of a program's own translator, used or not. What is not found is reported
+    /// where the member is used: it may name variables that are assigned later, or types and symbols that
+    /// this kernel does not have.
     fn check_member_types(&mut self, t: &ast::Translator, input: TypeId) {
         let is_defined = self.defined.current().is_some();
         if self.cx.map.kind(t.span.file) == SourceKind::Library && !is_defined {
@@ -198,13 +198,18 @@ impl Checker<'_> {
         }
         let translator = self.translators.len() - 1;
         for m in &t.members {
+            // What is no member of the output is reported already.
+            if !self.translators.last().is_some_and(|t| t.members.iter().any(|(n, _)| *n == m.name.text)) {
+                continue;
+            }
             let before = self.mark();
             let input = self.unknown(input, t.input.span);
             let whole = self.translated(translator, false, input, m.name.span);
             let _: CheckResult<Expr> = self.translated_member(whole, &m.name, m.name.span);
             let wrong = self.roll_back(&before);
             // A definition has no variables, and nothing that other kernels have.
-            let is_fault = |d: &Diagnostic| is_defined || d.tag == Tag::D_XLATE_INCOMPAT;
+            let may_be_right = [Tag::D_IDENT_UNDEF, Tag::D_VAR_UNDEF, Tag::D_TYPE_ERR];
+            let is_fault = |d: &Diagnostic| is_defined || !may_be_right.contains(&d.tag);
             let Some(fault) = wrong.into_iter().find(is_fault) else { continue };
             self.sink.push(fault);
             // Uses of a bad member report no further error.

@@ -92,7 +92,7 @@ fn needs(program: &Program) -> impl Iterator<Item = (diagnostics::Span, Dependen
 }
 
 /// Checks `#pragma D depends_on`. A library with an unmet dependency is not used. A program with
-/// one is in error.
+/// one is in error, and one that names a library: what a program uses of libraries is found by its names.
 pub(crate) fn dependencies(
     libraries: &mut Libraries,
     programs: &[Program],
@@ -122,12 +122,11 @@ pub(crate) fn dependencies(
         }
     }
     for (span, class, name) in programs.iter().flat_map(needs) {
-        if !met(&usable, libraries, class, name) {
-            let class = match class {
-                DependencyClass::Module => "module",
-                DependencyClass::Provider => "provider",
-                DependencyClass::Library => "library",
-            };
+        if class == DependencyClass::Library {
+            let message = "main program may not explicitly depend on a library";
+            sink.push(Diagnostic::new(Tag::D_PRAGMA_DEPEND, span, message));
+        } else if !met(&usable, libraries, class, name) {
+            let class = if class == DependencyClass::Module { "module" } else { "provider" };
             let message = format!("program requires {class} {name}");
             sink.push(Diagnostic::new(Tag::D_PRAGMA_DEPEND, span, message));
         }

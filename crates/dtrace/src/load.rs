@@ -127,6 +127,7 @@ pub(crate) fn load(
             && layout.stacks.user.is_some_and(|area| area.calls > 0),
         ..needs(module, assembly, &layout, system)
     };
+    bpf_runtime::limits::check_buffer(module, options.number("bufsize"))?;
     let auto = options.text("bufresize") == "auto";
     let mut maps = match running {
         None => {

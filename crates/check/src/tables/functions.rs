@@ -85,7 +85,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     call("htons", "uint16_t", "uint16_t", "n", "16 bits in network byte order"),
     call("index", "int", "string, string, [int]", "s, t[, from]", "position of the first t in s, counted from 0; -1 where there is none"),
     call("inet_ntoa", "string", "ipaddr_t *", "p", "text of the IPv4 address at p"),
-    call("inet_ntoa6", "string", "void *", "p", "text of the IPv6 address at p"),
+    call("inet_ntoa6", "string", "void *, [int]", "p[, strict]", "text of the IPv6 address at p; an IPv4 address in it is bare, unless the constant strict is not 0"),
     call("inet_ntop", "string", "int, void *", "family, p", "text of the address at p; family is AF_INET or AF_INET6"),
     call("json", "string", "string, string", "s, element", "element of a JSON document, such as \"a.b[2]\"; NULL where there is none"),
     act("jstack", "stack", "...", ActionKind::Jstack, "[frames[, strsize]]", "record the user stack, with the limits jstackframes and jstackstrsize"),

@@ -19,6 +19,7 @@ tests! {
     clocks_of_a_session_of_one_cpu_fire_there
     begin_and_end_fire_in_a_session_of_one_cpu a_cpu_that_is_not_online_is_an_error
     a_buffer_that_does_not_fit_is_halved_or_an_error
+    a_buffer_that_holds_no_record_is_refused
 }
 
 /// The numbers of the lines that have one.
@@ -437,12 +438,43 @@ fn end_has_space_for_all_its_records_whatever_bufsize_says() -> Verdict {
     {
         let policy = format!("bufpolicy={policy}");
         let script = format!("{begin} {end}");
-        let o = dtrace(&["-q", "-b", "64", "-x", "strsize=4000", "-x", &policy, "-n", &script]).code(0);
+        let o = dtrace(&["-q", "-b", "4100", "-x", "strsize=4000", "-x", &policy, "-n", &script]).code(0);
         assert!(!o.err.contains("drop"), "{begin} {policy}: {}", o.err);
         let rows: Vec<String> = (0..ALL).map(|n| format!("end {n} adtrace")).collect();
         let printed: Vec<&str> = o.out.lines().filter(|l| l.starts_with("end ")).collect();
         assert_eq!(printed, rows, "{begin} {policy}");
     }
+    Pass
+}
+
+/// As in the original: what is enabled must fit the buffer that was asked for, not the larger one that there is.
+fn a_buffer_that_holds_no_record_is_refused() -> Verdict {
+    for (size, script) in [
+        ("0", "BEGIN { exit(0); }"),
+        ("1", "BEGIN { exit(0); }"),
+        ("31", "BEGIN { exit(0); }"),
+        ("64", "BEGIN { exit(0); } tick-1hz { trace(strjoin(execname, \"x\")); }"),
+    ] {
+        for policy in ["switch", "fill", "ring"] {
+            let option = format!("bufpolicy={policy}");
+            let o = dtrace(&["-q", "-b", size, "-x", &option, "-n", script]).code(1);
+            let says = "dtrace: could not enable tracing: Enabling exceeds size of buffer\n";
+            assert_eq!((&*o.out, &*o.err), ("", says), "{size} {policy} {script}");
+        }
+    }
+    let o = dtrace(&["-q", "-b", "32", "-n", "BEGIN { exit(0); }"]).code(0);
+    assert_eq!(o.err, "", "{o:?}");
+    // What records nothing needs none.
+    let o = dtrace(&[
+        "-q",
+        "-b",
+        "0",
+        "-c",
+        &workload("getppid", 5),
+        "-n",
+        "syscall::getppid:entry /pid == $target/ { @ = count(); }",
+    ]);
+    assert_eq!(o.code(0).last_number(), 5);
     Pass
 }
 

@@ -9,11 +9,12 @@ tests! {
     string_subroutines_split_and_join_strings lltostr_and_strtoll_convert_numbers
     paths_and_json_documents_are_parsed network_addresses_are_printed_as_text
     network_addresses_in_keys_and_records_have_the_texts_of_their_strings
+    an_ipv4_address_in_an_ipv6_one_is_bare_or_strict
     network_addresses_are_keys_of_arrays_and_have_the_order_of_their_texts
     strtok_state_is_shared_by_the_clauses_of_a_firing subroutines_work_with_every_string_size
     subroutines_fault_on_invalid_arguments lock_subroutines_read_the_state_of_locks
     getf_finds_the_file_of_a_descriptor progenyof_finds_the_ancestors_of_a_process
-    arguments_beyond_32_bits_are_not_truncated
+    arguments_beyond_32_bits_are_not_truncated a_string_has_one_character_less_than_strsize
 }
 
 /// The output of BEGIN with this body.
@@ -156,6 +157,29 @@ fn store(groups: &str) -> String {
     format!("p[0] = {:#x}; p[1] = {:#x}; s = inet_ntoa6(p);", word(0), word(8))
 }
 
+/// Without a second argument, and with a constant 0, it is bare.
+fn an_ipv4_address_in_an_ipv6_one_is_bare_or_strict() -> Verdict {
+    let text = |strict: &str| {
+        begin(&format!(
+            r#"p = (uint32_t *)alloca(16); p[3] = htonl(0x7f000001); printf("%s ", inet_ntoa6(p{strict}));
+            p[2] = htonl(0xffff); s = inet_ntoa6(p{strict}); printf("%s ", s); p[2] = 0; p[0] = htonl(0xfe800000);
+            p[3] = htonl(1); printf("%s", inet_ntoa6(p{strict}));"#
+        ))
+    };
+    for strict in ["", ", 0"] {
+        assert_eq!(text(strict), "127.0.0.1 127.0.0.1 fe80::1", "{strict}");
+    }
+    for strict in [", 1", ", 42", ", sizeof (int)"] {
+        assert_eq!(text(strict), "::127.0.0.1 ::ffff:127.0.0.1 fe80::1", "{strict}");
+    }
+    for (strict, tag) in [("n", "D_PROTO_ARG"), ("\"\"", "D_PROTO_ARG"), ("1, 1", "D_PROTO_LEN")] {
+        let script = format!("BEGIN {{ n = 1; trace(inet_ntoa6((void *)0, {strict})); }}");
+        let o = dtrace(&["-xerrtags", "-en", &script]).code(1);
+        assert!(o.err.contains(&format!("[{tag}]")), "{o:?}");
+    }
+    Pass
+}
+
 fn network_addresses_in_keys_and_records_have_the_texts_of_their_strings() -> Verdict {
     for options in [&["-qn"][..], &["-x", "strsize=39", "-qn"], &["-x", "strsize=8", "-qn"]] {
         let all: String = IPV6
@@ -245,12 +269,53 @@ fn subroutines_work_with_every_string_size() -> Verdict {
         printf("%s %d\n", json("[1,2]", "1"), strlen(a));
         exit(0);
     }"#;
-    // 1 is rounded up to 8.
-    for size in ["1", "100", "4096"] {
+    for size in ["9", "100", "1001", "4096"] {
         let o = dtrace(&["-q", "-x", &format!("strsize={size}"), "-n", script]).code(0);
         assert_eq!(o.out, "b /a /a/b a/ 3 3 b /b b /a/bb B b a b 0xff 12 2 4\n\n", "strsize {size}: {o:?}");
         assert_eq!(o.err, "");
     }
+    Pass
+}
+
+/// In variables, elements, keys and records, and what subroutines make.
+fn a_string_has_one_character_less_than_strsize() -> Verdict {
+    let alphabet = "abcdefghijklmnopqrstuvwxyz";
+    for size in [2, 5, 7, 8, 9, 13, 16, 17, 24, 27] {
+        let longest = &alphabet[..size - 1];
+        let script = format!(
+            r#"BEGIN {{
+                s = "{alphabet}"; this->t = s; a[s] = s;
+                printf("%d %d %d|%s|%s|%s|", sizeof (string), sizeof (s), strlen(s), s, this->t, a["{longest}"]);
+                printf("%s|%s|%s|", toupper(s), basename(s), strtok(s, "Z"));
+                printf("%d %d %d|", strlen(lltostr(123456789012345678)), strlen(execname), strlen(probename));
+                printf("%d %d %d\n", strlen(stringof(curthread->comm)), strlen(cwd), strlen(d_path(&curthread->fs->pwd)));
+                @[s] = count(); @[strjoin("", s)] = count(); printa("%s %@d\n", @);
+            }}
+            BEGIN {{ s[{last}] = '!'; printf("%d ", strlen(s)); s = ""; s[0] = '?'; printf("%d\n", strlen(s)); }}
+            BEGIN {{ trace(strjoin("{longest}", "x")); }}
+            ERROR {{ printf("fault %d\n", arg4); exit(0); }}"#,
+            last = size - 1,
+        );
+        let o = dtrace(&["-q", "-x", &format!("strsize={size}"), "-n", &script]).code(0);
+        let most = |n: usize| n.min(size - 1);
+        let (here, name) = (std::env::current_dir().unwrap(), most("dtrace".len()));
+        let here = most(here.as_os_str().len());
+        let expected = format!(
+            "{size} {size} {}|{longest}|{longest}|{longest}|{}|{}|{longest}|{} {name} {}|{name} {here} {here}\n\
+             {longest} 2\n{} {}\nfault 5\n",
+            size - 1,
+            longest.to_uppercase(),
+            longest,
+            most(18),
+            most("BEGIN".len()),
+            size - 1,
+            1,
+        );
+        assert_eq!(o.out.trim_end(), expected.trim_end(), "{size}: {o:?}");
+    }
+    let script = "BEGIN { s = \"ab\"; printf(\"[%s%s%s%s]%d\", s, basename(s), execname, lltostr(12), sizeof (s)); exit(0); }";
+    let o = dtrace(&["-q", "-x", "strsize=1", "-n", script]).code(0);
+    assert_eq!(o.out.trim_end(), "[]1", "{o:?}");
     Pass
 }
 

@@ -299,7 +299,7 @@ fn scripts_can_define_translators() -> Verdict {
         "struct who { int id; int parent; string name; int missing; }; \
          translator struct who < struct task_struct *T > { id = T->tgid; \
          parent = defined(struct task_struct, nothing) ? T->nothing : T->real_parent->tgid; \
-         name = defined(struct nothing_at_all) ? \"no\" : stringof(T->comm); missing = T->nothing; }; \
+         name = defined(struct nothing_at_all) ? \"no\" : stringof(T->comm); }; \
          inline struct who *me = xlate <struct who *> (curthread); \
          syscall::getppid:entry /me->id == $target/ { @[me->parent == $pid, me->name == execname, \
          xlate <struct who> (curthread->real_parent).id == ppid, defined(struct task_struct, real_parent.real_parent.comm), \

@@ -161,7 +161,12 @@ impl Lexer<'_> {
 
     fn pragma(&mut self, line: Span, words: &[Word]) {
         let Some((first, rest)) = words.split_first() else {
-            self.push(Diagnostic::new(Tag::D_PRAGMA_MALFORM, line, "malformed #pragma"));
+            let at_end = (line.end as usize) >= self.text.len();
+            let message = match at_end {
+                true => "end-of-file encountered before end of control line",
+                false => "malformed #pragma",
+            };
+            self.push(Diagnostic::new(Tag::D_PRAGMA_MALFORM, line, message));
             return;
         };
         match first.text() {

@@ -240,7 +240,6 @@ impl Parser<'_> {
             Tok::Str(bytes) => ExprKind::Str(StrLit { bytes }),
             Tok::Ident(text) if text == "defined" && self.peek(1).is(Punct::LParen) => return self.defined(),
             Tok::Ident(text) => match split_scope(&text, span) {
-                (_, name) if name.text.is_empty() => return Err(self.unexpected()),
                 (None, name) if !text.contains('`') => ExprKind::Ident(name),
                 (module, name) => ExprKind::Symbol { module, name },
             },
