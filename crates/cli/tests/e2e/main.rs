@@ -36,6 +36,7 @@ mod fbt;
 mod flames;
 mod flow;
 mod follow;
+mod follow_counts;
 mod foreign;
 mod formats;
 mod frontend;
@@ -217,6 +218,7 @@ const GROUPS: &[&[Test]] = &[
     ending::TESTS,
     flow::TESTS,
     follow::TESTS,
+    follow_counts::TESTS,
     foreign::TESTS,
     formats::TESTS,
     flames::TESTS,
