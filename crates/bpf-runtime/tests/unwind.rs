@@ -472,7 +472,6 @@ fn a_table_that_is_missing_is_asked_for_and_the_stack_marked() {
     let Some(run) = session("unwind pending", (ProgKind::RawTracepoint, AttachType::None, 0)) else { return };
     let link = Link::raw_tracepoint(&run.prog, "sys_enter", 0).unwrap();
     at_depth(3, call);
-    let is_marked = |stack: &Stack| stack.pcs.last() == Some(&INCOMPLETE);
     assert!(stacks(&run).iter().all(is_marked));
     let tables = Tables::write(&run, |path, table| if path.contains("/libc.so") { PENDING } else { table });
     let wanted: Vec<_> = tables.directory().wanted().collect();
@@ -584,6 +583,35 @@ fn a_process_without_ranges_is_walked_by_the_inodes_of_its_files() {
     assert_eq!(own, []);
     // Its ranges are asked for all the same: they cost less.
     assert!(tables.directory().wanted().any(|wanted| wanted == (own_key(), std::process::id())));
+}
+
+fn is_marked(stack: &Stack) -> bool {
+    stack.pcs.last() == Some(&INCOMPLETE)
+}
+
+/// The kernel looks for a place for the memory, and holds the lock of the mappings meanwhile.
+fn map() {
+    // SAFETY: new memory, which nobody uses.
+    unsafe { libc::mmap(std::ptr::null_mut(), 1, 0, libc::MAP_PRIVATE | libc::MAP_ANON, -1, 0) };
+}
+
+#[test]
+fn a_stack_is_incomplete_and_counted_while_mappings_are_locked() {
+    let test = "unwind::a_stack_is_incomplete_and_counted_while_mappings_are_locked";
+    let Some(run) = session_with_mappings(test, (ProgKind::RawTracepoint, AttachType::None, 0)) else {
+        return;
+    };
+    let tables = Tables::write_files(&run, |_, table| table);
+    assert_eq!(tables.directory().busy(), 0);
+    let link = Link::raw_tracepoint(&run.prog, "vm_unmapped_area", 0).unwrap();
+    at_depth(3, map);
+    drop(link);
+    assert!(stacks(&run).iter().any(is_marked), "{:x?}", stacks(&run));
+    assert!(tables.directory().busy() > 0);
+    let link = Link::raw_tracepoint(&run.prog, "sys_enter", 0).unwrap();
+    let tail = at_depth(3, call);
+    drop(link);
+    assert!(stacks(&run).iter().any(|stack| stack.pcs.ends_with(&tail)));
 }
 
 #[test]

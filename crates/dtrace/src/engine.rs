@@ -245,6 +245,11 @@ pub(crate) trait Engine: Send {
     /// Makes what is needed to walk the stacks of a process. Waits for that until a limit or an interrupt.
     fn prepare_stacks(&self, _pid: u32, _limit: Duration, _interrupted: &dyn Fn() -> bool) {}
 
+    /// How many stacks are incomplete because the kernel could not tell what their process had mapped.
+    fn busy_stacks(&self) -> u64 {
+        0
+    }
+
     /// What functions of an interpreter in stacks are called, the first time that it can be known.
     fn take_codes(&mut self) -> Option<Codes> {
         None

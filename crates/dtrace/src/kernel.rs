@@ -317,6 +317,10 @@ impl Engine for Kernel {
         unwinder.is_some()
     }
 
+    fn busy_stacks(&self) -> u64 {
+        self.machine.unwinder().map_or(0, |unwinder| unwinder.busy())
+    }
+
     fn prepare_stacks(&self, pid: u32, limit: Duration, interrupted: &dyn Fn() -> bool) {
         if let Some(unwinder) = self.machine.unwinder() {
             unwinder.prepare(pid, limit, interrupted);

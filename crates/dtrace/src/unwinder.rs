@@ -25,6 +25,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 use bpf_codegen::mir::MapRef;
 use bpf_runtime::maps::Maps;
 use bpf_sys::{Doorbell, Map, SysError};
+use plane::unwind::BUSY;
 use proc::watcher::{Change, Cursor, SharedWatcher};
 use symbols::{Processes, Readers};
 
@@ -137,6 +139,13 @@ impl Unwinder {
         let (done, made) = mpsc::sync_channel(1);
         self.send(Message::Prepare(pid, done));
         wait(&made, limit, interrupted);
+    }
+
+    /// How many stacks are incomplete because the kernel could not tell a mapping at that time.
+    pub(crate) fn busy(&self) -> u64 {
+        // What cannot be read is not said.
+        let memory = self.directory.mmap(false).ok();
+        memory.and_then(|memory| memory.load(BUSY as usize, Ordering::Relaxed)).unwrap_or_default()
     }
 
     /// Lets the thread follow what processes map.

@@ -50,7 +50,9 @@
 //! uses the memory of a table for something else; the version is part of the tags of remembered rows, and a walk
 //! that finds it changed is [`INCOMPLETE`]. Nothing that is found so is remembered
 //! for the next walk, in which the same address may be another file's. The kernel tells where a mapping is once for each firing that runs
-//! with interrupts disabled, so a stack of several objects is [`INCOMPLETE`] there until the process has a slot.
+//! with interrupts disabled, so a stack of several objects is [`INCOMPLETE`] there until the process has a slot. It tells nothing while
+//! the mappings of the process are being changed. Both are an error of their own (`EBUSY`), and such stacks are counted ([`BUSY`]).
+//! Nothing is remembered of a refusal, so the next firing asks again.
 //!
 //! The words of chunks have one number: [`CHUNK_WORDS`] times that of the chunk, plus the index in it. The
 //! rows of a page are in one chunk, and so are all pages of a table.
@@ -221,12 +223,15 @@ pub const RANGE: u32 = 32;
 pub const RANGE_SHIFT: u32 = 5;
 /// Offset of the number of times that a table was removed.
 pub const VERSION: u32 = WANTED + WANTED_SIZE * WANTED_MAX;
+/// Offset of the number of stacks that are [`INCOMPLETE`] because the kernel could not tell a mapping at that time.
+pub const BUSY: u32 = VERSION + 8;
 /// The number of the first range: they are counted from the start of the directory.
 pub const FIRST_RANGE: u32 = VERSION / RANGE + 1;
 /// The number behind the last range, a power of two.
 pub const RANGES_END: u32 = DIRECTORY / RANGE;
 /// The most ranges of an address space.
 pub const RANGES_MAX: u32 = 4095;
+const _: () = assert!(BUSY + 8 <= FIRST_RANGE * RANGE);
 const _: () = assert!(RANGES_END.is_power_of_two() && SLOTS.is_power_of_two() && RANGES_MAX < 1 << 16);
 
 /// Offsets in a range.
@@ -453,6 +458,11 @@ impl<'m> Directory<'m> {
         if let Some(word) = self.word(VERSION) {
             word.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    /// How many stacks programs have left [`INCOMPLETE`] because the kernel could not tell a mapping at that time.
+    pub fn busy(self) -> u64 {
+        self.word(BUSY).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// Lets programs ask for a key again.

@@ -28,7 +28,7 @@ mod rows;
 mod slots;
 
 use plane::unwind::{
-    AMBIGUOUS, BP_AT_CFA, BP_MODE_SHIFT, BP_MODES, BP_SHIFT, FOUND, FOUND_ROW, FOUND_SHIFT, INCOMPLETE,
+    AMBIGUOUS, BP_AT_CFA, BP_MODE_SHIFT, BP_MODES, BP_SHIFT, BUSY, FOUND, FOUND_ROW, FOUND_SHIFT, INCOMPLETE,
     KEY_FACTOR, KIND_SHIFT, KINDS, Kind, NO_TABLE, OFFSET_SHIFT, PAGE_SHIFT, PENDING, RANGE_DELTA, RANGE_END,
     RANGE_SHIFT, RANGE_TABLE, RANGES_END, SLOT, SLOTS, VERSION,
 };
@@ -502,9 +502,15 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
         let narrow = frames.narrow;
         let name = if narrow { "dt_unwind_mapped_narrow" } else { "dt_unwind_mapped" };
         let known = b.call_global(name, &args, |b| mappings::find(b, offsets, mappings, narrow));
-        b.br(Jmp::Ne, known, 0, has_range);
+        b.br(Jmp::Eq, known, mappings::KNOWN, has_range);
         // What was stored of the mapping is of no use.
         b.store(Size::B8, place, at(LENGTH), 0);
+        b.br(Jmp::Ne, known, mappings::REFUSED, wanting);
+        // A stack is counted once.
+        let status = b.load(Size::B8, place, at(STATUS));
+        b.br(Jmp::Ne, status, WHOLE, wanting);
+        let busy = b.map_value(MapRef::UnwindDirectory, BUSY);
+        b.atomic_add(busy, 0, 1);
     }
     b.bind(wanting);
     b.store(Size::B8, place, at(STATUS), WANTING);

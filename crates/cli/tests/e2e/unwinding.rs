@@ -25,6 +25,7 @@ tests! {
     stacks_of_python_are_those_of_a_debugger
     a_process_that_is_seen_is_incomplete_until_its_tables_are_there
     processes_that_end_at_once_have_whole_stacks_when_their_file_is_known
+    stacks_whose_mappings_are_being_changed_are_counted
     a_file_that_is_installed_anew_has_whole_stacks
     files_of_an_overlay_have_whole_stacks_in_processes_that_end_at_once
     files_below_another_root_have_whole_stacks_in_processes_that_end_at_once
@@ -398,6 +399,21 @@ fn processes_that_end_at_once_have_whole_stacks_when_their_file_is_known() -> Ve
     }
     let known = dir.path().join("known");
     short_lived(dir.path(), &until_known(&program, &known), &[known])
+}
+
+fn stacks_whose_mappings_are_being_changed_are_counted() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    // The kernel looks for a free place while it holds the lock of the mappings.
+    let clause = "rawtp:::vm_unmapped_area /execname == \"date\"/ { @[ustack()] = count(); }";
+    let dir = testing::dir::Dir::below(&testing::memory_dir(), "changing").unwrap();
+    let script = dir.join("dates.sh");
+    std::fs::write(&script, "for i in 1 2 3; do date; done >/dev/null\n").unwrap();
+    let o = dtrace(&["-vqc", &format!("sh {}", script.display()), "-n", clause]).code(0);
+    let said = o.err.lines().find(|line| line.contains("could not tell what the process had mapped"));
+    assert!(o.out.contains("[incomplete]") && said.is_some(), "{o:?}");
+    Pass
 }
 
 /// A directory in memory, in which this user can mount what no other process sees. The lines are run in it.

@@ -68,10 +68,23 @@ impl<S: Sink> Session<S> {
         consumer.finish(&mut source).map_err(Error::Output)?;
         // Stacks of keys that were not there.
         self.report_drops();
+        self.report_busy_stacks();
         // Of the first exit(), or of the last one of END.
         let status = self.engine.activity().1;
         self.stop();
         Ok(status)
+    }
+
+    /// What is no drop: the stacks are there, and say themselves that they are incomplete.
+    fn report_busy_stacks(&mut self) {
+        let count = self.engine.busy_stacks();
+        let s = if count == 1 { " is" } else { "s are" };
+        if count > 0 {
+            self.report(&Notice::Detail(format!(
+                "{count} stack{s} [incomplete] because the kernel could not tell what the process had mapped: that was being changed, or \
+                 interrupts were disabled"
+            )));
+        }
     }
 
     /// Stops without END and without results, as after an error. Messages say what was counted until now: faults, failed

@@ -42,11 +42,19 @@ const FILE: i64 = 1;
 /// Memory without a file.
 const ANONYMOUS: i64 = 2;
 
-/// The body of a function of a result and an address. 1 if the range of the address is in the result. 0 if it is not known; then
+/// What the function gives if the range of the address is in the result.
+pub(super) const KNOWN: i64 = 1;
+/// The kernel could not tell it at this time.
+pub(super) const REFUSED: i64 = 2;
+
+/// What `bpf_find_vma` gives while the mappings are locked or, with interrupts disabled, if it was called before: `-EBUSY`.
+const BUSY: i64 = -16;
+
+/// The body of a function of a result and an address: [`KNOWN`], [`REFUSED`], or 0 if the range is not known; then
 /// the consumer is asked for the file. `narrow`: the process has 32 bits; its vdso is another one, which is not known so.
 pub(super) fn find(b: &mut Builder, offsets: UnwindOffsets, mappings: MappingOffsets, narrow: bool) {
     let (result, target) = (b.param(0), b.param(1));
-    let [none, anonymous, unknown, found] = [(); 4].map(|()| b.label());
+    let [none, anonymous, unknown, found, told] = [(); 5].map(|()| b.label());
     let copy = b.stack(COPY);
     for at in (0..COPY as i16).step_by(8) {
         b.slot_store(Size::B8, copy, at, NONE);
@@ -60,7 +68,10 @@ pub(super) fn find(b: &mut Builder, offsets: UnwindOffsets, mappings: MappingOff
     let callback = b.sub_addr("dt_unwind_mapping", 3, |b| copy_mapping(b, mappings));
     let (to, flags) = (b.slot_addr(copy, 0), b.imm(0));
     let failed = b.call(Helper::FIND_VMA, &[task, target, callback, to, flags]);
-    b.br(Jmp::Ne, failed, 0, none);
+    b.br(Jmp::Eq, failed, 0, told);
+    b.br(Jmp::Ne, failed, BUSY, none);
+    b.exit(REFUSED);
+    b.bind(told);
     let start = b.slot_load(Size::B8, copy, START);
     let end = b.slot_load(Size::B8, copy, END);
     let length = b.sub(end, start);
@@ -97,7 +108,7 @@ pub(super) fn find(b: &mut Builder, offsets: UnwindOffsets, mappings: MappingOff
     // The process has mapped it in a way of its own.
     b.store(Size::B8, result, TABLE, NO_TABLE as i64);
     b.bind(anonymous);
-    b.exit(1);
+    b.exit(KNOWN);
 
     b.bind(found);
     let base = b.load(Size::B8, file, FILE_BASE as i16);
@@ -105,7 +116,7 @@ pub(super) fn find(b: &mut Builder, offsets: UnwindOffsets, mappings: MappingOff
     let delta = b.sub(address, start);
     let delta = b.sub(delta, base);
     b.store(Size::B8, result, DELTA, delta);
-    b.exit(1);
+    b.exit(KNOWN);
 
     b.bind(unknown);
     const UNLESS_THERE: i64 = 1;
