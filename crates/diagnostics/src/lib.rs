@@ -368,30 +368,32 @@ impl Sink {
 /// (`prinft`). The distance must be at most a third of the length of the longer word. Of two
 /// entries at the same distance, the one that shares more letters with `wrong` is chosen (`prinf`:
 /// `printf`, not `print`).
-pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<S: AsRef<str> + Ord>(wrong: &str, known: impl IntoIterator<Item = S>) -> Option<S> {
     if wrong.len() > NEAREST_BYTES {
         return None;
     }
     let letters = Letters::of(wrong);
-    let mut best: Option<((usize, std::cmp::Reverse<usize>, usize, &str), usize)> = None;
+    let mut best: Option<(usize, std::cmp::Reverse<usize>, usize, S)> = None;
     for k in known {
-        let most = wrong.len().max(k.len()) / 3;
-        if k.len().abs_diff(wrong.len()) > most {
+        let text = k.as_ref();
+        let apart = text.len().abs_diff(wrong.len());
+        let most = wrong.len().max(text.len()) / 3;
+        if apart > most {
             continue;
         }
         // An edit changes one letter at most, or moves it. A hundred thousand names may be known: most end here.
-        let (shared, longer) = letters.shared(k);
+        let (shared, longer) = letters.shared(text);
         let least = longer - shared;
-        if least > best.as_ref().map_or(most, |(_, distance)| most.min(*distance)) {
+        if least > best.as_ref().map_or(most, |(distance, ..)| most.min(*distance)) {
             continue;
         }
-        let found = distance(wrong, k);
-        let rank = (found, std::cmp::Reverse(shared), k.len().abs_diff(wrong.len()), k);
-        if found <= most && best.as_ref().is_none_or(|(other, _)| rank < *other) {
-            best = Some((rank, found));
+        let found = distance(wrong, text);
+        let rank = (found, std::cmp::Reverse(shared), apart, k);
+        if found <= most && best.as_ref().is_none_or(|other| rank < *other) {
+            best = Some(rank);
         }
     }
-    best.map(|((.., k), _)| k)
+    best.map(|(.., k)| k)
 }
 
 /// How often a word has each letter.

@@ -23,12 +23,20 @@ use crate::stability::description_attributes;
 impl Program {
     /// The probes that the programs describe, each once, in the order of the descriptions.
     pub fn probes(&self) -> Vec<&ProbeInfo> {
-        let mut seen = HashSet::new();
-        let each = |(c, p)| matched(&self.registry, c, p).map(move |probe| (c.program, p.span.start, probe));
-        let mut described: Vec<_> = self.patterns().flat_map(each).collect();
-        // Clauses of derived probes are in the order in which they run.
-        described.sort_by_key(|(program, at, probe)| (*program, *at, probe.id));
-        described.into_iter().map(|(.., probe)| probe).filter(|p| seen.insert(p.id)).collect()
+        let mut patterns: Vec<_> = self.patterns().collect();
+        patterns.sort_by_key(|(c, p)| (c.program, p.span.start));
+        let (mut seen, mut all) = (HashSet::new(), Vec::new());
+        // Clauses of derived probes, which have the place of a description in common, are in the order in which they run.
+        for same in patterns.chunk_by(|(c, p), (d, q)| (c.program, p.span.start) == (d.program, q.span.start))
+        {
+            let begun = all.len();
+            all.extend(same.iter().flat_map(|(c, p)| matched(&self.registry, c, p)));
+            if let Some(mine) = all.get_mut(begun..) {
+                mine.sort_by_key(|probe| probe.id);
+            }
+        }
+        all.retain(|probe| seen.insert(probe.id));
+        all
     }
 
     /// What was found and is left out, since the last call: probes of processes that describe more than their share.

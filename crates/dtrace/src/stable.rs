@@ -547,7 +547,7 @@ impl ProbeSource for StableFamily {
 
     fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
         let Some(pid) = self.family.pid(&pattern.provider) else { return Ok(()) };
-        self.probes_of(pid, pattern)?.into_iter().for_each(|desc| give(Found::Made(desc)));
+        self.probes_of(pid, pattern)?.into_iter().for_each(|desc| give(Found::Made(Arc::new(desc))));
         Ok(())
     }
 

@@ -91,11 +91,11 @@ struct MadeProbes {
 
 impl MadeProbes {
     /// The number of a probe. A probe that is made again keeps its number.
-    fn number(&mut self, desc: ProbeDesc) -> (u32, Arc<ProbeDesc>) {
+    fn number(&mut self, desc: Arc<ProbeDesc>) -> (u32, Arc<ProbeDesc>) {
         if let Some((known, number)) = self.numbers.get_key_value(&desc) {
             return (*number, known.clone());
         }
-        let (number, desc) = (self.probes.len() as u32, Arc::new(desc));
+        let number = self.probes.len() as u32;
         self.probes.push(desc.clone());
         self.numbers.insert(desc.clone(), number);
         (number, desc)
@@ -566,7 +566,7 @@ impl Registry {
         self.later_base.get().is_some_and(|base| (*base..OVERFLOW).contains(&id.0))
     }
 
-    fn made(&self, desc: ProbeDesc) -> ProbeInfo {
+    fn made(&self, desc: Arc<ProbeDesc>) -> ProbeInfo {
         let (number, desc) = lock(&self.made).number(desc);
         ProbeInfo { id: ProbeId(self.made_id(number)), desc }
     }

@@ -119,7 +119,7 @@ pub enum Found<'a> {
     /// At a position, computed.
     Computed(u32, ProbeDesc),
     /// Made for the pattern. It is valid in one session.
-    Made(ProbeDesc),
+    Made(Arc<ProbeDesc>),
 }
 
 impl Found<'_> {
@@ -127,7 +127,8 @@ impl Found<'_> {
     pub fn desc(&self) -> &ProbeDesc {
         match self {
             Found::Listed(_, desc) => desc,
-            Found::Computed(_, desc) | Found::Made(desc) => desc,
+            Found::Computed(_, desc) => desc,
+            Found::Made(desc) => desc,
         }
     }
 
@@ -143,7 +144,8 @@ impl Found<'_> {
     pub fn shared(self) -> Arc<ProbeDesc> {
         match self {
             Found::Listed(_, desc) => desc.clone(),
-            Found::Computed(_, desc) | Found::Made(desc) => Arc::new(desc),
+            Found::Computed(_, desc) => Arc::new(desc),
+            Found::Made(desc) => desc,
         }
     }
 }
@@ -238,7 +240,7 @@ impl ProbeSource for ProbeList {
             return Ok(());
         }
         if let Some(made) = self.on_demand.as_ref().and_then(|make| make(pattern)) {
-            give(Found::Made(made?));
+            give(Found::Made(Arc::new(made?)));
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! (two thousand in a C library, half a million in a browser) costs more than the one that is probed.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use diagnostics::glob::{glob_matches, is_glob};
 use text::{EntryProbe, Kernel, ReturnSite, Step, Uses};
@@ -142,7 +143,7 @@ pub enum Calling {
     /// That of Go since 1.17, whose arguments and results are in registers of its own (ABIInternal).
     Go,
     /// It is in a file of Go, and its arguments are elsewhere or may be, and why.
-    Unknown(String),
+    Unknown(Arc<str>),
 }
 
 /// A function of a file.
@@ -217,22 +218,6 @@ pub enum SymbolSource {
     Compressed,
     /// The table for the dynamic linker: only exported functions.
     Dynamic,
-}
-
-/// The functions of a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileFunctions {
-    /// Those that the query selects, in the order of the addresses of their symbols.
-    pub functions: Vec<Function>,
-    /// Where their names were found.
-    pub source: SymbolSource,
-    /// The number of all functions of the file, with those symbols that are parts of others.
-    pub total: u64,
-    /// The file's code unwinds through the frames of its callers, or may do so, and why that is believed: a uretprobe
-    /// would end the process.
-    pub unwinds: Option<String>,
-    /// The address of the file's entry point; 0 for none.
-    pub entry: u64,
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@
 //! frames functions kernel sources usdt
 //! wire/codec
 //! wire/functions wire/lines wire/types
-//! wire/usdt
+//! wire/list wire/usdt
 //! wire
 //! reader/demangle reader/elf
 //! reader/compressed reader/debug reader/elf/code reader/elf/contents reader/elf/relocations reader/perfmap
@@ -89,8 +89,7 @@ pub use debuginfo::{
 };
 pub use frames::{CodeLoad, FrameTable};
 pub use functions::{
-    Calling, FileFunctions, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select,
-    SymbolSource,
+    Calling, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select, SymbolSource,
 };
 pub use kernel::{Kernel, KernelStatus, KernelSymbol};
 pub use name::Name;
@@ -100,4 +99,5 @@ pub use process::{CodeSource, FrameReader, FrameRequest, MappedCode, MappedText,
 pub use reader::{Files, Read as FileFacts, fetched, file_facts, functions_of_bytes, perf_map, process_ids};
 pub use sources::SourceFrame;
 pub use sys::since_boot;
+pub use wire::list::{FileFunctions, FunctionIter, FunctionList};
 pub use wire::wait_for;

@@ -364,7 +364,7 @@ impl<'a> Functions<'a> {
     fn flush(&mut self) -> io::Result<()> {
         self.bytes = 0;
         let part = std::mem::take(&mut self.part);
-        self.send(&Response::Functions(part))
+        self.send(&Response::Functions(wire::list::Functions::of(&part)))
     }
 }
 

@@ -16,6 +16,7 @@
 mod codec;
 pub(crate) mod functions;
 pub(crate) mod lines;
+pub(crate) mod list;
 pub(crate) mod types;
 pub(crate) mod usdt;
 
@@ -26,10 +27,11 @@ use files::open::RootKey;
 use proc::maps::{Backing, Map, MappedFile, Mapping};
 
 use crate::frames::CodeLoad;
-use crate::functions::{FileFunctions, Function, FunctionQuery};
+use crate::functions::FunctionQuery;
 use crate::usdt::ProbeSite;
 use codec::{Reader, Writer, decode_all};
 use functions::{Instructions, Running};
+use list::{FileFunctions, Functions};
 
 pub(crate) use codec::MAX_NAME;
 
@@ -188,7 +190,7 @@ pub(crate) enum Response {
     /// The next symbols, in the order of the request.
     Symbols(Vec<Found>),
     /// The next functions. Their instructions follow, so a function with instructions is the last one of its packet.
-    Functions(Vec<Function>),
+    Functions(Functions),
     /// The next instructions of the last function.
     Instructions(Instructions),
     /// What is known of the file whose functions were sent.
@@ -463,7 +465,7 @@ impl Response {
             }
             Response::Functions(list) => {
                 w.u8(10);
-                w.list(list, Writer::function);
+                list.encode(&mut w);
             }
             Response::Instructions(part) => {
                 w.u8(11);
@@ -556,7 +558,7 @@ impl Response {
                     (true, is_temporary, why) => Response::End(Some(Failure { why, is_temporary })),
                     (false, ..) => Response::End(None),
                 },
-                10 => Response::Functions(r.list(Reader::function)?),
+                10 => Response::Functions(Functions::decode(r)?),
                 11 => Response::Instructions(Instructions(r.bytes()?.into())),
                 12 => Response::FileFunctions(r.file()?),
                 13 => Response::Types(r.bytes()?.into()),

@@ -82,12 +82,18 @@ fn decoded(pattern: &str) -> FunctionQuery {
     }
 }
 
-fn find<'a>(list: &'a FileFunctions, name: &str) -> Option<&'a Function> {
+/// The only function of a list.
+fn only(list: &FileFunctions) -> Function {
+    assert_eq!(list.functions.len(), 1, "{list:?}");
+    list.functions.iter().next().unwrap()
+}
+
+fn find(list: &FileFunctions, name: &str) -> Option<Function> {
     list.functions.iter().find(|f| f.names.iter().any(|n| n.raw == name))
 }
 
 /// The same place and size, whatever the names.
-fn place(f: &Function) -> (u64, u64, u64) {
+fn place(f: Function) -> (u64, u64, u64) {
     (f.address, f.offset, f.size)
 }
 
@@ -119,7 +125,7 @@ fn a_stripped_program_has_its_exported_functions_and_the_others_from_where_they_
     assert_eq!(place(find(&bare, "shared").unwrap()), place(shared));
     let one = running.functions(&decoded("other"));
     assert_eq!(one.functions.len(), 1);
-    assert_eq!(one.functions[0].returns.as_ref().unwrap().as_ref().unwrap().len(), 1);
+    assert_eq!(only(&one).returns.as_ref().unwrap().as_ref().unwrap().len(), 1);
 
     // A debug file beside it.
     assert!(dir.run(&["objcopy", "--only-keep-debug", "p", "p.debug"]));
@@ -142,7 +148,7 @@ fn a_stripped_program_has_its_exported_functions_and_the_others_from_where_they_
     assert_eq!(place(find(&packed, "hidden").unwrap()), hidden);
     assert_eq!(packed.total, full.total);
     let one = running.functions(&decoded("hidden"));
-    assert!(one.functions[0].entries[0].is_ok(), "{one:?}");
+    assert!(only(&one).entries[0].is_ok(), "{one:?}");
 
     // Damaged, they are as if they were not there.
     let mut damaged = std::fs::read(dir.path("mini.xz")).unwrap();
@@ -238,9 +244,9 @@ fn functions_of_cpp_match_mangled_and_as_in_the_source() {
         ("*::twice*", "ns::twice<long>"),
     ] {
         let list = running.functions(&decoded(pattern));
-        let names: Vec<&str> = list.functions.iter().map(Function::name).collect();
+        let names: Vec<String> = list.functions.iter().map(|f| f.name().to_owned()).collect();
         assert_eq!(names, [shown], "{pattern}");
-        assert!(list.functions[0].matches(pattern), "{pattern}");
+        assert!(only(&list).matches(pattern), "{pattern}");
     }
     assert_eq!(running.functions(&decoded("ns::*")).functions.len(), 3);
     assert_eq!(running.functions(&decoded("get")).functions.len(), 0);
@@ -260,17 +266,18 @@ fn the_implementation_of_an_indirect_function_is_known_in_a_process() {
     assert!(text.name.starts_with("libc.so"), "{text:?}");
     let query = decoded("strlen");
     let list = p.functions_in(std::process::id(), &text, &query).unwrap();
-    let [f] = &list.functions[..] else { panic!("{list:?}") };
+    let f = &only(&list);
     assert!(f.indirect);
     assert_eq!(f.unresolved, None);
     assert_eq!(text.start + f.offset - text.offset, strlen);
     assert!(f.size > 16 && f.entries[0].is_ok(), "{f:?}");
     let list = p.functions(text.file, &query).unwrap();
-    let why = list.functions[0].unresolved.as_deref();
+    let f = only(&list);
+    let why = f.unresolved.as_deref();
     assert_eq!(why, Some("no process is known that has chosen an implementation"));
     let mut known = 0;
     let everything = p.functions_in(std::process::id(), &text, &all()).unwrap();
-    let indirect: Vec<&Function> = everything.functions.iter().filter(|f| f.indirect).collect();
+    let indirect: Vec<Function> = everything.functions.iter().filter(|f| f.indirect).collect();
     for f in &indirect {
         known += usize::from(f.unresolved.is_none());
         f.unresolved.iter().for_each(|why| println!("{}: {why}", f.name()));

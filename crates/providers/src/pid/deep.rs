@@ -86,8 +86,8 @@ impl Known {
         let probes = self.by_address.get(&process.pid());
         let mut targets = probes.into_iter().flatten().flat_map(|(id, desc)| self.targets(*id, desc));
         targets.any(|target| {
-            let is_its = target.processes.iter().any(|p| Arc::ptr_eq(p, process));
-            is_its && matches!(&target.at, At::Return { sites: Ok(_), .. })
+            let is_its = target.place.processes.iter().any(|p| Arc::ptr_eq(p, process));
+            is_its && matches!(&target.at, At::Return(returns) if returns.sites.is_ok())
         })
     }
 
@@ -98,8 +98,8 @@ impl Known {
         let mut by_file: HashMap<OsString, FileChange> = HashMap::new();
         for (id, desc) in self.by_address.remove(&pid).unwrap_or_default() {
             let mut targets = self.targets(id, &desc).to_vec();
-            targets.retain(|target| target.processes.iter().any(|p| Arc::ptr_eq(p, process)));
-            let Some(file) = targets.first().map(|target| target.file.clone()) else { continue };
+            targets.retain(|target| target.place.processes.iter().any(|p| Arc::ptr_eq(p, process)));
+            let Some(file) = targets.first().map(|target| target.place.file.clone()) else { continue };
             let change = by_file.entry(file.path().into()).or_insert_with(|| FileChange {
                 name: file.name().clone(),
                 file,

@@ -26,7 +26,7 @@ impl Known {
     pub(super) fn attaches_to_processes(&mut self, probes: impl Iterator<Item = (ProbeId, Arc<ProbeDesc>)>) {
         for (id, desc) in probes {
             let targets = self.later.get(&id).or_else(|| self.targets.get(&desc));
-            for process in targets.into_iter().flatten().flat_map(|target| target.processes.iter()) {
+            for process in targets.into_iter().flatten().flat_map(|target| target.place.processes.iter()) {
                 let new = || Links { process: process.clone(), new: BTreeMap::new(), old: BTreeMap::new() };
                 let links = self.links.entry(process.pid()).or_insert_with(new);
                 if !Arc::ptr_eq(&links.process, process) {
@@ -99,7 +99,7 @@ impl Known {
         for (id, desc) in lost {
             self.by_address.values_mut().for_each(|probes| drop(probes.remove(&id)));
             let targets: Vec<Target> = self.targets(id, &desc).to_vec();
-            let Some(file) = targets.first().map(|target| target.file.clone()) else { continue };
+            let Some(file) = targets.first().map(|target| target.place.file.clone()) else { continue };
             let name = desc.provider.clone();
             let change = by_file.entry((file.path().into(), name.clone())).or_insert_with(|| FileChange {
                 name: file.name().clone(),

@@ -35,7 +35,7 @@ use crate::method::{HeldFile, HeldProcess};
 const KEPT: usize = 32;
 
 /// The probes that a description matches, or why there are none.
-pub(super) type Answer = Result<Vec<Arc<ProbeDesc>>, MatchError>;
+pub(super) type Answer = Result<Arc<[Arc<ProbeDesc>]>, MatchError>;
 
 /// True if probes are looked for in what comes later.
 pub(super) fn may_come(answer: &Answer) -> bool {
@@ -273,10 +273,9 @@ impl Files {
                 let mut known = lock(known);
                 known.left_out.extend(std::mem::take(&mut matching.left_out));
                 known.left_out.extend(std::mem::take(&mut matching.unread));
-                let mine = matching.found();
-                let descs: Vec<Arc<ProbeDesc>> = mine.iter().map(|(desc, _)| desc.clone()).collect();
+                let (descs, targets) = matching.found.into_parts();
                 known.matched(pattern, &descs);
-                found.extend(mine);
+                found.extend(targets);
             }
             if !found.is_empty() {
                 let (came, went) = (found.into_iter().collect(), Vec::new());

@@ -1,6 +1,6 @@
 //! What descriptions of the pid provider have matched: the places of their probes, and the processes that they mean.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
 
 use bpf_sys::NestedReturns;
@@ -10,39 +10,116 @@ use text::{EntryProbe, ReturnSite};
 
 use crate::method::{Detached, HeldFile, HeldProcess};
 
-/// A place in a file.
+/// A function or an instruction that has a probe. A program may have a million, so what several have is shared.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// The processes that run it.
-    pub(super) processes: Arc<[Arc<HeldProcess>]>,
-    /// The file.
-    pub(super) file: Arc<HeldFile>,
+    pub(super) place: Arc<Place>,
     /// Where the function begins in the file.
     pub(super) offset: u64,
     /// The places in the function.
     pub(super) at: At,
-    /// Where its arguments and results are.
+}
+
+/// What functions of a file have in common.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The processes that run it.
+    pub(super) processes: Arc<[Arc<HeldProcess>]>,
+    /// The file.
+    pub(super) file: Arc<HeldFile>,
+    /// Where their arguments and results are.
     pub(super) calling: Calling,
 }
 
 /// Places in a function.
 #[derive(Clone, Debug)]
 pub(super) enum At {
-    /// The entry, for each class of [`super::lists::uses`].
-    Entry([Result<EntryProbe, Arc<str>>; 4]),
+    /// The entry.
+    Entry(Arc<Entries>),
     /// The returns.
-    Return {
-        /// A place near the entry, for a uretprobe.
-        entry: Result<EntryProbe, Arc<str>>,
-        /// The instructions, or why they are not certain.
-        sites: Result<Vec<ReturnSite>, Arc<str>>,
-        /// It returns to the address on the stack.
-        by_the_stack: bool,
-        /// It calls itself.
-        calls_itself: bool,
-    },
+    Return(Arc<Returns>),
     /// An instruction.
     Offset(EntryProbe),
+}
+
+/// The entry of a function, for each class of [`super::lists::uses`].
+pub(super) type Entries = [Result<EntryProbe, Arc<str>>; 4];
+
+/// The returns of a function.
+#[derive(Debug, PartialEq)]
+pub(super) struct Returns {
+    /// A place near the entry, for a uretprobe.
+    pub(super) entry: Result<EntryProbe, Arc<str>>,
+    /// The instructions, or why they are not certain.
+    pub(super) sites: Result<Vec<ReturnSite>, Arc<str>>,
+    /// It returns to the address on the stack.
+    pub(super) by_the_stack: bool,
+    /// It calls itself.
+    pub(super) calls_itself: bool,
+}
+
+/// Values that many functions have in common: of those that were seen last, each is there once.
+#[derive(Debug)]
+pub(super) struct Shared<T>(VecDeque<Arc<T>>);
+
+impl<T> Default for Shared<T> {
+    fn default() -> Shared<T> {
+        Shared(VecDeque::new())
+    }
+}
+
+/// So many of the last values are looked at.
+const LAST: usize = 16;
+
+impl<T: PartialEq> Shared<T> {
+    /// The value that is like this one, or this one.
+    pub(super) fn get(&mut self, value: T) -> Arc<T> {
+        if let Some(known) = self.0.iter().find(|known| ***known == value) {
+            return known.clone();
+        }
+        let value = Arc::new(value);
+        self.0.truncate(LAST - 1);
+        self.0.push_front(value.clone());
+        value
+    }
+}
+
+impl PartialEq for Place {
+    fn eq(&self, other: &Place) -> bool {
+        let is_of_same =
+            Arc::ptr_eq(&self.processes, &other.processes) && Arc::ptr_eq(&self.file, &other.file);
+        is_of_same && self.calling == other.calling
+    }
+}
+
+/// The probes that a description has found, and their places.
+#[derive(Default)]
+pub(super) struct Places {
+    targets: HashMap<Arc<ProbeDesc>, Vec<Target>>,
+    /// The probes in the order in which they were found.
+    order: Vec<Arc<ProbeDesc>>,
+}
+
+impl Places {
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    pub(super) fn add(&mut self, desc: ProbeDesc, target: Target) {
+        if let Some(known) = self.targets.get_mut(&desc) {
+            known.push(target);
+            return;
+        }
+        let desc = Arc::new(desc);
+        self.order.push(desc.clone());
+        // Nearly all have one, and the standard library would begin with memory for four.
+        self.targets.insert(desc, Vec::from([target]));
+    }
+
+    /// The probes in the order in which they were found, and their places.
+    pub(super) fn into_parts(self) -> (Vec<Arc<ProbeDesc>>, HashMap<Arc<ProbeDesc>, Vec<Target>>) {
+        (self.order, self.targets)
+    }
 }
 
 /// What was matched.

@@ -123,10 +123,11 @@ impl Answer {
         self.list.source
     }
 
-    /// Those that the description selects.
-    pub(super) fn functions<'a>(&'a self, pattern: &'a Pattern) -> impl Iterator<Item = &'a Function> {
+    /// Those that the description selects. What was given is forgotten, as far as no other description has it.
+    pub(super) fn functions(self, pattern: &Pattern) -> impl Iterator<Item = Function> {
         let all = !self.is_shared || pattern.function.is_empty();
-        self.list.functions.iter().filter(move |function| all || function.matches(&pattern.function))
+        let functions = Arc::unwrap_or_clone(self.list).functions.into_iter();
+        functions.filter(move |function| all || function.matches(&pattern.function))
     }
 }
 
@@ -209,7 +210,7 @@ impl Lists {
 /// Reads a list; once more for the running kernel if that may take probes at nops which others refuse.
 fn read(object: &Object, query: FunctionQuery, symbols: &mut Processes) -> Result<FileFunctions, String> {
     let list = symbols.functions_in(object.pid, &object.text, &query)?;
-    if !list.functions.iter().any(has_refused_nop) {
+    if !list.functions.iter().any(|function| has_refused_nop(&function)) {
         return Ok(list);
     }
     match running_kernel() {
@@ -229,9 +230,12 @@ pub(super) fn similar(function: &str, called: &[&Object], symbols: &mut Processe
     let query = FunctionQuery::names(Select::All);
     // A file that cannot be read has no similar names.
     let read = |object: &&Object| symbols.functions_in(object.pid, &object.text, &query).ok();
-    let lists: Vec<FileFunctions> = called.iter().take(FILES_SEARCHED).filter_map(read).collect();
-    let names = lists.iter().flat_map(|list| &list.functions).flat_map(|f| &f.names);
-    nearest(function, names.map(|name| name.shown())).map(str::to_string)
+    let of_file = |list: FileFunctions| {
+        let functions = list.functions.into_iter();
+        nearest(function, functions.flat_map(|f| f.names).map(|name| name.shown().to_owned()))
+    };
+    let lists = called.iter().take(FILES_SEARCHED).filter_map(read);
+    nearest(function, lists.filter_map(of_file))
 }
 
 /// True if a probe was refused where a nop may be at which kernels differ. It has five or ten bytes.
@@ -274,9 +278,10 @@ mod tests {
         let libc = objects.iter().find(|o| o.is_called("libc")).unwrap();
         let wanted = Wanted::of(&pattern).unwrap();
         let answer = lists.functions(libc, (&pattern, wanted), symbols).unwrap();
+        let list = answer.list.clone();
         let names = answer.functions(&pattern).map(|f| f.name().to_string()).collect();
         lists.answered(&pattern);
-        (answer.list, names)
+        (list, names)
     }
 
     #[test]
@@ -290,7 +295,7 @@ mod tests {
         assert_eq!(one.functions.len(), 2);
         let (instructions, names) = ask(&mut lists, &mut symbols, third);
         assert_eq!((instructions.functions.len(), names), (1, vec!["abs".to_string()]));
-        assert!(instructions.functions[0].instructions.is_some());
+        assert!(instructions.functions.iter().all(|f| f.instructions.is_some()));
         let (two, names) = ask(&mut lists, &mut symbols, second);
         assert!(Arc::ptr_eq(&one, &two) && lists.shared.is_empty());
         // It is shown by another of its names.

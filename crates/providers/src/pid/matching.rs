@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::known::{At, Target};
+use super::known::{At, Entries, Place, Places, Returns, Shared, Target};
 use super::lists::{NO_FUNCTION, WITH_STACK, Wanted};
 use super::object::{Held, Object, cut};
 use crate::method::{HeldFile, HeldProcess};
@@ -39,7 +39,12 @@ pub(super) struct Match<'a> {
     pattern: &'a Pattern,
     wanted: Wanted,
     provider: Arc<str>,
-    pub(super) found: BTreeMap<Arc<ProbeDesc>, (usize, Vec<Target>)>,
+    pub(super) found: Places,
+    places: Shared<Place>,
+    entries: Shared<Entries>,
+    returns: Shared<Returns>,
+    /// The names of probes.
+    names: [Arc<str>; 2],
     pub(super) left_out: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
     /// Files whose functions could not be read, as descriptions without a function, and why.
     pub(super) unread: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
@@ -55,6 +60,7 @@ impl<'a> Match<'a> {
     pub(super) fn new(process: Arc<HeldProcess>, pattern: &'a Pattern, wanted: Wanted) -> Match<'a> {
         let provider = pattern.provider.as_str().into();
         let (found, left_out, unread) = Default::default();
+        let (places, entries, returns) = Default::default();
         let processes = [process.clone()].into();
         Match {
             process,
@@ -63,6 +69,10 @@ impl<'a> Match<'a> {
             wanted,
             provider,
             found,
+            places,
+            entries,
+            returns,
+            names: ["entry", "return"].map(Arc::from),
             left_out,
             unread,
             refused: None,
@@ -71,18 +81,11 @@ impl<'a> Match<'a> {
         }
     }
 
-    /// What was found, in the order of the files and of their functions.
-    pub(super) fn found(self) -> Vec<(Arc<ProbeDesc>, Vec<Target>)> {
-        let mut all: Vec<_> = self.found.into_iter().collect();
-        all.sort_unstable_by_key(|(_, (number, _))| *number);
-        all.into_iter().map(|(desc, (_, targets))| (desc, targets)).collect()
-    }
-
     pub(super) fn search(&mut self, object: &Object, symbols: &mut Processes, held: &mut Held) {
         let by_address = self.pattern.function == NO_FUNCTION;
         if self.is_late {
             let why = "reading another file of the process has taken all the time";
-            self.unread.insert(self.desc(object, "", ""), why.into());
+            self.unread.insert(Arc::new(self.desc(object, "", "")), why.into());
             return;
         }
         let begun = Instant::now();
@@ -91,7 +94,7 @@ impl<'a> Match<'a> {
             Err(why) => {
                 // A process may have any number of files that a server of its own does not give.
                 self.is_late = begun.elapsed() >= READING;
-                self.unread.insert(self.desc(object, "", ""), why.into());
+                self.unread.insert(Arc::new(self.desc(object, "", "")), why.into());
                 return;
             }
         };
@@ -103,16 +106,15 @@ impl<'a> Match<'a> {
         let object = &Listed { object, file: held.file(object, symbols) };
         if by_address {
             // Symbols may overlap: the innermost whose instructions are certain.
-            let all: Vec<&Function> = functions.collect();
-            let is_certain = |f: &&&Function| matches!(f.instructions, Some(Ok(_)));
-            let function = all.iter().rev().find(is_certain).or(all.last());
-            if let Some(function) = function {
-                self.instruction(object, function, NO_FUNCTION, function.address);
+            let all: Vec<Function> = functions.collect();
+            let is_certain = |f: &&Function| matches!(f.instructions, Some(Ok(_)));
+            if let Some(function) = all.iter().rev().find(is_certain).or(all.last()) {
+                self.instruction(object, function, &NO_FUNCTION.into(), function.address);
             }
             return;
         }
         for function in functions {
-            let Some(shown) = self.name_of(function) else { continue };
+            let Some(shown) = self.name_of(&function) else { continue };
             if let Some(why) = &function.part {
                 // Another description has named it.
                 if function.forms().any(|form| form == self.pattern.function) {
@@ -125,12 +127,12 @@ impl<'a> Match<'a> {
                 self.leave_out(object, &shown, name, why.as_str().into());
                 continue;
             }
-            self.function(object, function, &shown);
+            self.function(object, &function, &shown);
         }
     }
 
     /// The name that a function's probes have: the preferred one, or the one that the description matches.
-    fn name_of(&self, function: &Function) -> Option<String> {
+    fn name_of(&self, function: &Function) -> Option<Arc<str>> {
         let matching = function.names.iter().find(|name| name.matches(&self.pattern.function));
         let name = matching.or_else(|| function.names.first())?;
         let mut shown = name.shown();
@@ -140,7 +142,7 @@ impl<'a> Match<'a> {
         Some(cut(shown, FIELD_LIMITS[2]).into())
     }
 
-    fn function(&mut self, object: &Listed<'_>, function: &Function, shown: &str) {
+    fn function(&mut self, object: &Listed<'_>, function: &Function, shown: &Arc<str>) {
         let place = |n: usize| match function.entries.get(n) {
             Some(Ok(probe)) => Ok(*probe),
             Some(Err(why)) => Err(why.as_str().into()),
@@ -150,7 +152,10 @@ impl<'a> Match<'a> {
             let places = [place(0), place(1), place(2), place(3)];
             match places.iter().find_map(|p| p.as_ref().err()).cloned() {
                 Some(why) if places.iter().all(Result::is_err) => self.leave_out(object, shown, "entry", why),
-                _ => self.add(object, shown, "entry", function, At::Entry(places)),
+                _ => {
+                    let entries = self.entries.get(places);
+                    self.add(object, shown, self.names[0].clone(), function, At::Entry(entries));
+                }
             }
         }
         if self.wanted.returns {
@@ -162,13 +167,14 @@ impl<'a> Match<'a> {
                     self.leave_out(object, shown, "return", why.as_str().into());
                 }
                 Some(sites) => {
-                    let at = At::Return {
+                    let new = Returns {
                         entry: place(WITH_STACK),
                         sites: sites.clone().map_err(|why| why.as_str().into()),
                         by_the_stack: function.returns_by_the_stack,
                         calls_itself: function.calls_itself,
                     };
-                    self.add(object, shown, "return", function, at);
+                    let returns = self.returns.get(new);
+                    self.add(object, shown, self.names[1].clone(), function, At::Return(returns));
                 }
                 None => {}
             }
@@ -184,7 +190,7 @@ impl<'a> Match<'a> {
     }
 
     /// Adds the instructions of a function whose offset, from `base`, is asked for.
-    fn instruction(&mut self, object: &Listed<'_>, function: &Function, shown: &str, base: u64) {
+    fn instruction(&mut self, object: &Listed<'_>, function: &Function, shown: &Arc<str>, base: u64) {
         let name = match function.names.is_empty() {
             true => format!("the function at {:x}", function.address),
             false => function.name().into(),
@@ -206,7 +212,7 @@ impl<'a> Match<'a> {
             return match site.map(|site| site.step) {
                 Some(Some(step)) => {
                     let at = At::Offset(EntryProbe::at(offset, step));
-                    self.add(object, shown, &format!("{wanted:x}"), function, at);
+                    self.add(object, shown, format!("{wanted:x}").into(), function, at);
                 }
                 Some(None) => {
                     let why = MatchError::new(format!("the kernel takes no probe at {name}+{offset:#x}"));
@@ -232,27 +238,24 @@ impl<'a> Match<'a> {
             let text = format!("{:x}", site.offset);
             if let Some(step) = site.step.filter(|_| glob_matches(&self.pattern.name, &text)) {
                 let at = At::Offset(EntryProbe::at(site.offset.into(), step));
-                self.add(object, shown, &text, function, at);
+                self.add(object, shown, text.into(), function, at);
             }
         }
     }
 
-    fn desc(&self, object: &Object, function: &str, name: &str) -> Arc<ProbeDesc> {
-        Arc::new(ProbeDesc::new(self.provider.clone(), object.name.clone(), function, name))
+    fn desc(&self, object: &Object, function: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> ProbeDesc {
+        ProbeDesc::new(self.provider.clone(), object.name.clone(), function, name)
     }
 
-    fn add(&mut self, object: &Listed<'_>, shown: &str, name: &str, function: &Function, at: At) {
+    fn add(&mut self, object: &Listed<'_>, shown: &Arc<str>, name: Arc<str>, function: &Function, at: At) {
         let (processes, file) = (self.processes.clone(), object.file.clone());
-        let (offset, calling) = (function.offset, function.calling.clone());
-        let target = Target { processes, file, offset, at, calling };
-        let number = self.found.len();
-        let (_, targets) =
-            self.found.entry(self.desc(object, shown, name)).or_insert_with(|| (number, Vec::new()));
-        targets.push(target);
+        let place = self.places.get(Place { processes, file, calling: function.calling.clone() });
+        let target = Target { place, offset: function.offset, at };
+        self.found.add(self.desc(object, shown.clone(), name), target);
     }
 
     fn leave_out(&mut self, object: &Object, function: &str, name: &str, why: Arc<str>) {
-        self.left_out.insert(self.desc(object, function, name), why);
+        self.left_out.insert(Arc::new(self.desc(object, function, name)), why);
     }
 
     pub(super) fn no_object(&self, objects: &[Object]) -> MatchError {

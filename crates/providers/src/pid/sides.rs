@@ -174,14 +174,14 @@ impl Side {
         let index = self.probes.len() as u32;
         self.probes.push((index, probe.clone()));
         for Chosen { target, process, probe: at } in chosen {
-            let place = place_bits(at.offset as i64, at.condition, target.calling == Calling::Go);
+            let place = place_bits(at.offset as i64, at.condition, target.place.calling == Calling::Go);
             let offset = target.offset.wrapping_add(at.offset);
             let site = UprobeSite { index, offset, semaphore: 0, place, probe: probe.desc.clone() };
-            self.of(*process, &target.file).sites.push(site);
+            self.of(*process, &target.place.file).sites.push(site);
             self.sites += 1;
             self.single += usize::from(at.step == Step::Single);
             self.conditional |= at.condition.is_some();
-            let go = target.calling == Calling::Go;
+            let go = target.place.calling == Calling::Go;
             self.callings = self.callings.or(Callings { c: !go, go });
         }
     }
@@ -319,7 +319,7 @@ impl Sides {
                     sides.choose((target, None), probe, known, returns, &mut places);
                     continue;
                 }
-                for process in target.processes.iter() {
+                for process in target.place.processes.iter() {
                     sides.choose((target, Some(process)), probe, known, returns, &mut places);
                 }
             }
@@ -340,10 +340,10 @@ impl Sides {
         places: &mut Places<'a>,
     ) {
         let chosen = |probe| Chosen { target, process, probe };
-        if let Calling::Unknown(why) = &target.calling
+        if let Calling::Unknown(why) = &target.place.calling
             && probe.args != 0
         {
-            self.unknown.insert(probe.desc.clone(), why.as_str().into());
+            self.unknown.insert(probe.desc.clone(), why.clone());
             return;
         }
         match &target.at {
@@ -355,7 +355,8 @@ impl Sides {
                 }
                 Err(why) => drop(self.refused.insert(probe.desc.clone(), why.clone())),
             },
-            At::Return { entry, sites, by_the_stack, calls_itself } => {
+            At::Return(at) => {
+                let super::known::Returns { entry, sites, by_the_stack, calls_itself } = &**at;
                 let pid = process.map(|process| process.pid());
                 let unwinds = pid.and_then(|pid| known.unwinds.get(&pid)).and_then(Option::as_deref);
                 // Where nothing unwinds, a uretprobe misses returns of such a process and does no harm.
@@ -379,7 +380,7 @@ impl Sides {
                 // The kernel probes the returns of at most 64 calls that a thread is in. The runtime of Go moves stacks.
                 let is_deep = (*calls_itself || is_nested) && returns == Returns::Auto && sites.is_ok();
                 let by_uretprobe = (wanted == "uretprobe" || is_nested)
-                    && target.calling == Calling::C
+                    && target.place.calling == Calling::C
                     && *by_the_stack
                     && !is_deep
                     && !saves_its_return(probe);

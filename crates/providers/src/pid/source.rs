@@ -44,8 +44,9 @@ impl Known {
     pub(super) fn runners(&self, probe: &ProbeDesc) -> Vec<u32> {
         let mut all: Vec<(&Arc<HeldFile>, u32)> = Vec::new();
         for target in self.targets.get(probe).into_iter().flatten() {
-            let is_new = !all.iter().any(|(file, _)| Arc::ptr_eq(file, &target.file));
-            all.extend(target.processes.first().filter(|_| is_new).map(|one| (&target.file, one.pid())));
+            let is_new = !all.iter().any(|(file, _)| Arc::ptr_eq(file, &target.place.file));
+            let one = target.place.processes.first().filter(|_| is_new);
+            all.extend(one.map(|one| (&target.place.file, one.pid())));
         }
         all.into_iter().map(|(_, pid)| pid).collect()
     }
@@ -53,22 +54,24 @@ impl Known {
     /// The processes that have probes of a provider.
     pub(super) fn probed(&self, provider: &str) -> BTreeSet<u32> {
         let of_provider = self.targets.iter().filter(|(desc, _)| &*desc.provider == provider);
-        let targets = of_provider.flat_map(|(_, targets)| targets);
-        targets.flat_map(|target| target.processes.iter()).map(|process| process.pid()).collect()
+        let places = of_provider.flat_map(|(_, targets)| targets).map(|target| &target.place);
+        let processes = places.flat_map(|place| place.processes.iter());
+        processes.map(|process| process.pid()).collect()
     }
 
     /// Remembers what a description has found, and gives the probes.
-    fn remember(&mut self, pattern: &Pattern, mut matching: Match<'_>) -> Vec<Arc<ProbeDesc>> {
+    fn remember(&mut self, pattern: &Pattern, mut matching: Match<'_>) -> Arc<[Arc<ProbeDesc>]> {
         self.left_out.extend(std::mem::take(&mut matching.left_out));
         self.left_out.extend(std::mem::take(&mut matching.unread));
-        let mut descs = Vec::new();
-        for (desc, targets) in matching.found() {
-            self.left_out.remove(&desc);
-            descs.push(desc.clone());
-            self.targets.insert(desc, targets);
+        let (descs, targets) = matching.found.into_parts();
+        descs.iter().for_each(|desc| drop(self.left_out.remove(desc)));
+        if self.targets.is_empty() {
+            self.targets = targets;
+        } else {
+            self.targets.extend(targets);
         }
         self.matched(pattern, &descs);
-        descs
+        descs.into()
     }
 }
 
@@ -411,8 +414,8 @@ impl ProbeSource for PidProbes {
         if let Some(reading) = lock(&self.reading).as_mut() {
             reading.held.lists.answered(pattern);
         }
-        for desc in descs? {
-            give(Found::Made((*desc).clone()));
+        for desc in descs?.iter() {
+            give(Found::Made(desc.clone()));
         }
         Ok(())
     }

@@ -5,7 +5,8 @@ use symbols::Calling;
 use text::returns::Departure;
 use text::{Condition, EntryProbe, ReturnSite, Step};
 
-use super::known::{At, Known, Target};
+use super::known::Returns as Returned;
+use super::known::{At, Entries, Known, Place, Target};
 use super::sides::*;
 use super::*;
 use crate::method::{HeldFile, HeldProcess};
@@ -20,9 +21,8 @@ fn known(desc: &Arc<ProbeDesc>, at: At, unwinds: Option<&str>) -> Known {
     let pid = std::process::id();
     let processes = [Arc::new(HeldProcess::open(pid).unwrap())].into();
     let file = HeldFile::at("/x".into(), "x".into()).into();
-    known
-        .targets
-        .insert(desc.clone(), vec![Target { processes, file, offset: 0x1000, at, calling: Calling::C }]);
+    let place = Place { processes, file, calling: Calling::C }.into();
+    known.targets.insert(desc.clone(), vec![Target { place, offset: 0x1000, at }]);
     known.unwinds.insert(pid, unwinds.map(String::from));
     known
 }
@@ -32,7 +32,16 @@ fn site(offset: i64, departure: Departure) -> ReturnSite {
 }
 
 fn returning(entry: Result<EntryProbe, Arc<str>>, sites: Result<Vec<ReturnSite>, Arc<str>>) -> At {
-    At::Return { entry, sites, by_the_stack: true, calls_itself: false }
+    At::Return(Returned { entry, sites, by_the_stack: true, calls_itself: false }.into())
+}
+
+fn entering(entries: Entries) -> At {
+    At::Entry(entries.into())
+}
+
+/// The places of all targets, which share none.
+fn places_of(known: &mut Known) -> impl Iterator<Item = &mut Place> {
+    known.targets.values_mut().flatten().filter_map(|target| Arc::get_mut(&mut target.place))
 }
 
 fn places(side: &Side) -> Vec<(u64, u32)> {
@@ -51,7 +60,7 @@ fn the_place_of_an_entry_depends_on_what_clauses_use() {
         (0, false, true, 0),
     ] {
         let probe = probe(args, stack, registers);
-        let known = known(&probe.desc, At::Entry([at(9), at(5), at(4), at(0)]), None);
+        let known = known(&probe.desc, entering([at(9), at(5), at(4), at(0)]), None);
         let sides = Sides::of(&Group::default(), &[probe], &known, Returns::Auto);
         assert_eq!(places(&sides.entries), [(0x1000 + u64::from(place), place)]);
         assert_eq!(sides.entries.moved, place != 0);
@@ -74,7 +83,7 @@ fn an_entry_that_no_probe_can_be_at_is_left_out() {
     let probe = probe(0, true, false);
     let at = Ok(EntryProbe::at(0, Step::Emulated));
     let why: Arc<str> = "why".into();
-    let known = known(&probe.desc, At::Entry([at.clone(), at.clone(), Err(why.clone()), at]), None);
+    let known = known(&probe.desc, entering([at.clone(), at.clone(), Err(why.clone()), at]), None);
     let sides = Sides::of(&Group::default(), std::slice::from_ref(&probe), &known, Returns::Auto);
     assert!(sides.entries.probes.is_empty());
     assert_eq!(left_out(&sides.refused), ["left out: 1 (m`f:entry): why"]);
@@ -104,7 +113,8 @@ fn returns_are_probed_by_uretprobe_only_where_nothing_unwinds() {
     assert_eq!(by(None, Returns::Instructions), instructions);
     // A function that calls itself may be in more calls than the kernel probes returns of.
     let (calls_itself, by_the_stack) = (true, true);
-    let deep = At::Return { entry: entry.clone(), sites: Ok(sites), by_the_stack, calls_itself };
+    let deep = Returned { entry: entry.clone(), sites: Ok(sites), by_the_stack, calls_itself };
+    let deep = At::Return(deep.into());
     assert_eq!(by_of(&deep, None, Returns::Auto), instructions);
     assert_eq!(by_of(&deep, None, Returns::Uretprobe), uretprobe);
     // A uretprobe needs no instructions.
@@ -118,7 +128,7 @@ fn returns_are_probed_by_uretprobe_only_where_nothing_unwinds() {
 /// The same target, of a function of Go or of one whose arguments are not known.
 fn called(calling: Calling, probe: &EnabledProbe, at: At) -> Sides {
     let mut known = known(&probe.desc, at, None);
-    known.targets.values_mut().flatten().for_each(|target| target.calling = calling.clone());
+    places_of(&mut known).for_each(|place| place.calling = calling.clone());
     Sides::of(&Group::default(), std::slice::from_ref(probe), &known, Returns::Auto)
 }
 
@@ -126,7 +136,7 @@ fn called(calling: Calling, probe: &EnabledProbe, at: At) -> Sides {
 fn a_function_of_go_is_entered_where_its_stack_is_large_enough_and_returns_at_its_instructions() {
     let probe = probe(1, false, false);
     let at = Ok(EntryProbe { condition: Some(Condition::from_bits(7)), ..EntryProbe::at(4, Step::Emulated) });
-    let entered = called(Calling::Go, &probe, At::Entry([at.clone(), at.clone(), at.clone(), at.clone()]));
+    let entered = called(Calling::Go, &probe, entering([at.clone(), at.clone(), at.clone(), at.clone()]));
     assert_eq!(places(&entered.entries), [(0x1004, 4 | 7 << 24 | 1 << 28 | 1 << 29)]);
     assert!(entered.entries.conditional);
     let returned = || returning(at.clone(), Ok(vec![site(8, Departure::Return)]));
@@ -138,7 +148,7 @@ fn a_function_of_go_is_entered_where_its_stack_is_large_enough_and_returns_at_it
 #[test]
 fn arguments_that_are_not_known_have_no_probe_and_entries_without_them_have() {
     let at = Ok(EntryProbe::at(0, Step::Emulated));
-    let entry = || At::Entry([at.clone(), at.clone(), at.clone(), at.clone()]);
+    let entry = || entering([at.clone(), at.clone(), at.clone(), at.clone()]);
     let calling = Calling::Unknown("why".into());
     let reads = probe(1, false, false);
     let sides = called(calling.clone(), &reads, entry());
@@ -156,7 +166,7 @@ fn a_function_that_is_not_called_has_no_uretprobe() {
         };
         let entry = Ok(EntryProbe::at(0, Step::Emulated));
         let (sites, calls_itself) = (Ok(vec![site(8, Departure::Return)]), false);
-        let at = At::Return { entry, sites, by_the_stack, calls_itself };
+        let at = At::Return(Returned { entry, sites, by_the_stack, calls_itself }.into());
         let known = known(&probe.desc, at, None);
         let sides = Sides::of(&Group::default(), &[probe], &known, Returns::Auto);
         assert_eq!(places(&sides.returned).len() + places(&sides.leaving).len(), 1);
@@ -177,8 +187,7 @@ fn nested(all: &[Result<Vec<ReturnSite>, Arc<str>>]) -> (Known, Vec<EnabledProbe
         nested.targets.extend(known(&desc, at, None).targets);
         probes.push(EnabledProbe { id: ProbeId(n), desc, ..probe(0, false, false) });
     }
-    let targets = nested.targets.values_mut().flatten();
-    targets.for_each(|target| target.processes = [process.clone()].into());
+    places_of(&mut nested).for_each(|place| place.processes = [process.clone()].into());
     nested.attaches_to_processes(probes.iter().map(|probe| (probe.id, probe.desc.clone())));
     nested.returned.insert(process.pid());
     nested.nested.insert(process.pid());
@@ -249,4 +258,16 @@ fn reasons_name_a_few_functions() {
 fn a_file_that_cannot_be_read_is_named_without_a_function() {
     let desc = Arc::new(ProbeDesc::new("pid7", "m", "", ""));
     assert_eq!(left_out(&[(desc, "why".into())].into()), ["left out: 1 (m): why"]);
+}
+
+#[test]
+fn a_probe_of_a_program_with_a_million_functions_takes_little() {
+    assert!(size_of::<Target>() <= 32, "{}", size_of::<Target>());
+    let mut shared = super::known::Shared::default();
+    let at = |offset| -> Entries { std::array::from_fn(|_| Ok(EntryProbe::at(offset, Step::Single))) };
+    let one = shared.get(at(0));
+    assert!(Arc::ptr_eq(&one, &shared.get(at(0))) && *shared.get(at(4)) == at(4));
+    // Only the last ones are looked at, so that each costs the same.
+    (1..100).for_each(|offset| drop(shared.get(at(offset))));
+    assert!(!Arc::ptr_eq(&one, &shared.get(at(0))));
 }

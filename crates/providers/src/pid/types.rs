@@ -162,7 +162,7 @@ impl UserTypes {
         let mut prototypes: Vec<Arc<[ArgType]>> = Vec::new();
         for Symbol { address, name, calling } in self.functions(&run, &probe.function)? {
             if let Calling::Unknown(why) = calling {
-                return Err(why);
+                return Err(why.to_string());
             }
             // Copies of a function that the compiler has made for some of its callers.
             let is_copy = [".isra.", ".constprop.", ".part."].iter().any(|mark| name.contains(mark));
@@ -204,7 +204,9 @@ impl UserTypes {
             names.dedup();
             for name in names {
                 let (address, calling) = (function.address, function.calling.clone());
-                all.entry(name.to_owned()).or_default().push(Symbol { address, name: raw.clone(), calling });
+                // Nearly all names are those of one function.
+                let named = all.entry(name.to_owned()).or_insert_with(|| Vec::with_capacity(1));
+                named.push(Symbol { address, name: raw.clone(), calling });
             }
         }
         let found = all.get(name).cloned().unwrap_or_default();

@@ -1,5 +1,7 @@
 //! The list of all probes: those that have a position, in the order of ids, then those that running processes describe.
 
+use std::sync::Arc;
+
 use probes::{Pattern, ProbeDesc, ProbeId, ProbeInfo};
 
 use super::Registry;
@@ -63,7 +65,7 @@ impl Registry {
         for (provider, entry) in self.entries.iter().enumerate() {
             entry.provider.probes().running(&mut |desc| {
                 if self.is_own(provider, &desc) {
-                    all.push(self.made(desc));
+                    all.push(self.made(Arc::new(desc)));
                 }
             });
         }

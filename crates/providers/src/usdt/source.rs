@@ -426,7 +426,7 @@ impl ProbeSource for UsdtProbes {
             return Ok(());
         }
         for desc in self.search(pattern)? {
-            give(Found::Made((*desc).clone()));
+            give(Found::Made(desc));
         }
         Ok(())
     }

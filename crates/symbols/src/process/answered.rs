@@ -12,12 +12,13 @@ use proc::maps::{Backing, MappedFile, Mapping};
 use super::{CodeSource, MappedText, Processes};
 use crate::client::{Limits, Reader};
 use crate::frames::FrameTable;
-use crate::functions::{FileFunctions, FunctionQuery, Select};
+use crate::functions::{FunctionQuery, Select};
 use crate::object::Lookup;
 use crate::pool::Readers;
 use crate::reader::Read as FileFacts;
 use crate::sources::SourceFrame;
 use crate::usdt::DescribedProbes;
+use crate::wire::list::{FileFunctions, Functions};
 use crate::wire::{self, Found, Identity, Response, types};
 
 /// The memory of a reader, which bounds what is taken of an answer.
@@ -114,7 +115,13 @@ pub fn sample_answers(functions: FileFunctions, facts: &FileFacts) -> Vec<(u8, V
                 Response::PerfMap(7),
             ],
         ),
-        (1, vec![Response::Functions(functions.functions.clone()), Response::FileFunctions(functions)]),
+        (
+            1,
+            vec![
+                Response::Functions(Functions::of(&functions.functions.iter().collect::<Vec<_>>())),
+                Response::FileFunctions(functions),
+            ],
+        ),
         (3, vec![Response::Definitions(texts), Response::Sites(facts.probes.sites.clone())]),
         (4, table),
         (5, vec![Response::Symbols(symbols)]),

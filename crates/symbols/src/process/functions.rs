@@ -7,8 +7,9 @@ use proc::maps::Backing;
 
 use super::Processes;
 use super::ask::MALFORMED;
-use crate::functions::{FileFunctions, FunctionQuery, MAX_USES, Select};
-use crate::wire::functions::{Assembly, MAX_PATTERNS, Running};
+use crate::functions::{Function, FunctionQuery, MAX_USES, Select};
+use crate::wire::functions::{MAX_PATTERNS, Running};
+use crate::wire::list::{Assembly, FileFunctions, FunctionList};
 use crate::wire::{MAX_NUMBERS, Request, Response};
 
 /// A part of a file that a process has mapped.
@@ -133,12 +134,12 @@ impl Processes {
         let mut all = FileFunctions::default();
         for select in parts {
             let part = self.list(file, FunctionQuery { select, ..query.clone() })?;
-            all.functions.extend(part.functions);
-            all = FileFunctions { functions: all.functions, ..part };
+            let mut before = std::mem::replace(&mut all, part).functions;
+            std::mem::swap(&mut before, &mut all.functions);
+            all.functions.append(before);
         }
         if !is_one {
-            all.functions.sort_by(|a, b| (a.address, &a.names).cmp(&(b.address, &b.names)));
-            all.functions.dedup_by(|a, b| (a.address, &a.names) == (b.address, &b.names));
+            all.functions = each_once(&all.functions);
         }
         Ok(all)
     }
@@ -159,7 +160,7 @@ impl Processes {
                 Response::Functions(functions) => list.functions(functions),
                 Response::Instructions(part) => {
                     let malformed = || self.unusable(id, FUNCTIONS, MALFORMED);
-                    list.instructions(&part).ok_or_else(malformed)?;
+                    list.instructions(part).ok_or_else(malformed)?;
                 }
                 Response::FileFunctions(file) => list.file(file),
                 _ => {}
@@ -167,6 +168,14 @@ impl Processes {
         }
         Ok(list.finish())
     }
+}
+
+/// The functions of a list in the order of addresses, each once.
+fn each_once(list: &FunctionList) -> FunctionList {
+    let mut all: Vec<Function> = list.iter().collect();
+    all.sort_by(|a, b| (a.address, &a.names).cmp(&(b.address, &b.names)));
+    all.dedup_by(|a, b| (a.address, &a.names) == (b.address, &b.names));
+    all.into_iter().collect()
 }
 
 #[cfg(test)]

@@ -18,10 +18,9 @@ use text::Function as Code;
 use super::demangle;
 use super::elf::code::{CodeSymbol, Region, SymbolKind, SymbolTable, TableKind};
 use super::elf::{Elf, ElfError, shortened};
-use crate::functions::{
-    Calling, FileFunctions, Function, FunctionName, FunctionQuery, Select, Selector, SymbolSource,
-};
+use crate::functions::{Calling, Function, FunctionName, FunctionQuery, Select, Selector, SymbolSource};
 use crate::wire::functions::{Instructions, MAX_NAMES, MAX_RETURNS, Running};
+use crate::wire::list::FileFunctions;
 
 mod belonging;
 mod chosen;

@@ -13,9 +13,10 @@ use super::perfmap::{self, PerfMap};
 use super::types::NoTypes;
 use super::{compressed, debug, frames, lines, servers, types, usdt};
 use crate::frames::FrameTable;
-use crate::functions::{FileFunctions, Function, FunctionQuery, SymbolSource};
+use crate::functions::{Function, FunctionQuery, SymbolSource};
 use crate::usdt::DescribedProbes;
-use crate::wire::functions::{Assembly, Instructions};
+use crate::wire::functions::Instructions;
+use crate::wire::list::{Assembly, FileFunctions, Functions};
 
 /// Puts an answer together as the session does.
 #[derive(Default)]
@@ -28,8 +29,8 @@ impl Output for Kept {
     type Error = Infallible;
 
     fn function(&mut self, function: Function, instructions: Option<Instructions>) -> Result<(), Infallible> {
-        self.list.functions(vec![function]);
-        self.is_malformed |= instructions.is_some_and(|part| self.list.instructions(&part).is_none());
+        self.list.functions(Functions::of(&[function]));
+        self.is_malformed |= instructions.is_some_and(|part| self.list.instructions(part).is_none());
         Ok(())
     }
 

@@ -31,9 +31,23 @@ impl Writer {
 }
 
 /// The rest of a packet.
+#[derive(Default)]
 pub(super) struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
+    pub(super) fn of(bytes: &'a [u8]) -> Reader<'a> {
+        Reader(bytes)
+    }
+    /// The number of bytes that were not read.
+    pub(super) fn left(&self) -> usize {
+        self.0.len()
+    }
+    /// The bytes that are read.
+    pub(super) fn span(&mut self, read: impl FnOnce(&mut Self) -> Option<()>) -> Option<&'a [u8]> {
+        let before = self.0;
+        read(self)?;
+        before.get(..before.len().checked_sub(self.0.len())?)
+    }
     pub(super) fn take(&mut self, n: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;

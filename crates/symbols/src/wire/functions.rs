@@ -6,10 +6,7 @@ use text::returns::Departure;
 use text::{Condition, EntryProbe, Kernel, ReturnSite, Step, Uses};
 
 use super::codec::{MAX_NAME, Reader, Writer};
-use crate::functions::{
-    Calling, FileFunctions, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select,
-    SymbolSource,
-};
+use crate::functions::{Calling, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select};
 
 /// The bytes of the instructions in one packet.
 pub(crate) const INSTRUCTIONS: usize = 32 << 10;
@@ -19,6 +16,8 @@ pub(crate) const MAX_NAMES: usize = 3 * MAX_NAME;
 pub(crate) const MAX_RETURNS: usize = 4096;
 /// The bit beside those of a condition.
 const CONDITIONAL: u8 = 0x10;
+/// An entry that is the one before it.
+const SAME: u8 = 2;
 /// Bytes of the patterns of a query.
 pub(crate) const MAX_PATTERNS: usize = 32 << 10;
 
@@ -39,6 +38,14 @@ impl Instructions {
     /// An instruction of at most 15 bytes.
     pub(crate) fn push(&mut self, length: u8, step: Option<Step>) {
         self.0.push(length & 0xf | step_bits(step) << 4);
+    }
+
+    /// Where the last of them ends, if the first is at `offset`.
+    pub(crate) fn end(&self, offset: u32) -> Option<u32> {
+        self.0.iter().try_fold(offset, |at, byte| {
+            step_of(byte >> 4)?;
+            at.checked_add(u32::from(byte & 0xf))
+        })
     }
 
     /// The instructions after `offset`.
@@ -110,7 +117,7 @@ impl Writer {
         self.bytes(text.as_bytes());
     }
 
-    fn optional(&mut self, text: Option<&str>) {
+    pub(super) fn optional(&mut self, text: Option<&str>) {
         self.u8(text.is_some().into());
         if let Some(text) = text {
             self.text(text);
@@ -152,13 +159,25 @@ impl Writer {
                 self.text(why);
             }
         }
-        self.list(&f.entries, |w, entry| {
-            w.result(entry, |w, probe| {
-                w.u64(probe.offset);
-                w.u8(step_bits(Some(probe.step)));
-                w.u8(probe.condition.map_or(0, |condition| CONDITIONAL | condition.bits()));
-            });
-        });
+        self.u8(f.entries.len() as u8);
+        let mut before = None;
+        for entry in &f.entries {
+            // Most are the same for all uses.
+            match entry {
+                same if before == Some(same) => self.u8(SAME),
+                Ok(probe) => {
+                    self.u8(0);
+                    self.u64(probe.offset);
+                    self.u8(step_bits(Some(probe.step)));
+                    self.u8(probe.condition.map_or(0, |condition| CONDITIONAL | condition.bits()));
+                }
+                Err(why) => {
+                    self.u8(1);
+                    self.text(why);
+                }
+            }
+            before = Some(entry);
+        }
         self.u8(f.returns.is_some().into());
         if let Some(returns) = &f.returns {
             self.result(returns, |w, sites| {
@@ -180,20 +199,6 @@ impl Writer {
         if let Some(instructions) = &f.instructions {
             self.result(instructions, |_, _| {});
         }
-    }
-
-    /// What is known of the file, without its functions.
-    pub(super) fn file(&mut self, file: &FileFunctions) {
-        self.u8(match file.source {
-            SymbolSource::None => 0,
-            SymbolSource::Full => 1,
-            SymbolSource::DebugFile => 2,
-            SymbolSource::Compressed => 3,
-            SymbolSource::Dynamic => 4,
-        });
-        self.u64(file.total);
-        self.u64(file.entry);
-        self.optional(file.unwinds.as_deref());
     }
 }
 
@@ -224,7 +229,7 @@ impl Reader<'_> {
         (query.entries.len() <= MAX_USES).then_some(query)
     }
 
-    fn optional(&mut self) -> Option<Option<String>> {
+    pub(super) fn optional(&mut self) -> Option<Option<String>> {
         if self.flag()? { self.text().map(Some) } else { Some(None) }
     }
 
@@ -248,10 +253,18 @@ impl Reader<'_> {
         let calling = match self.u8()? {
             0 => Calling::C,
             1 => Calling::Go,
-            2 => Calling::Unknown(self.text()?),
+            2 => Calling::Unknown(self.text()?.into()),
             _ => return None,
         };
-        let entries = self.list(|r| r.result(Self::entry))?;
+        let mut entries = Vec::new();
+        for _ in 0..self.u8()? {
+            entries.push(match self.u8()? {
+                0 => Ok(self.entry()?),
+                1 => Err(self.text()?),
+                SAME => entries.last().cloned()?,
+                _ => return None,
+            });
+        }
         let departure = |byte| match byte {
             0 => Some(Departure::Return),
             1 => Some(Departure::Jump),
@@ -292,20 +305,6 @@ impl Reader<'_> {
         };
         Some(EntryProbe { offset, step, condition })
     }
-
-    pub(super) fn file(&mut self) -> Option<FileFunctions> {
-        let source = match self.u8()? {
-            0 => SymbolSource::None,
-            1 => SymbolSource::Full,
-            2 => SymbolSource::DebugFile,
-            3 => SymbolSource::Compressed,
-            4 => SymbolSource::Dynamic,
-            _ => return None,
-        };
-        let (total, entry) = (self.u64()?, self.u64()?);
-        let unwinds = self.optional()?;
-        Some(FileFunctions { functions: Vec::new(), source, total, unwinds, entry })
-    }
 }
 
 /// The bytes of a function in a packet, about.
@@ -319,41 +318,12 @@ pub(crate) fn size(f: &Function) -> usize {
     64 + refused + names + entries + returns + why
 }
 
-/// Puts the packets of a list together. `None`: malformed.
-#[derive(Default)]
-pub(crate) struct Assembly {
-    file: FileFunctions,
-    /// The end of the last instruction of the last function.
-    at: u32,
-}
-
-impl Assembly {
-    pub(crate) fn file(&mut self, file: FileFunctions) {
-        self.file = FileFunctions { functions: std::mem::take(&mut self.file.functions), ..file };
-    }
-
-    pub(crate) fn functions(&mut self, functions: Vec<Function>) {
-        self.file.functions.extend(functions);
-        self.at = 0;
-    }
-
-    pub(crate) fn instructions(&mut self, part: &Instructions) -> Option<()> {
-        let Some(Ok(all)) = self.file.functions.last_mut()?.instructions.as_mut() else { return None };
-        let (at, sites) = part.sites(self.at)?;
-        all.extend(sites);
-        self.at = at;
-        Some(())
-    }
-
-    pub(crate) fn finish(self) -> FileFunctions {
-        self.file
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::list::{FileFunctions, Functions};
     use super::super::{FileRef, Request, Response};
     use super::*;
+    use crate::functions::SymbolSource;
 
     #[test]
     fn a_query_and_its_answer_are_read_as_they_were_written() {
@@ -415,7 +385,8 @@ mod tests {
             calling: Calling::Unknown("a".into()),
             ..one.clone()
         };
-        let response = Response::Functions(vec![one.clone(), other]);
+        let both = [one.clone(), other];
+        let response = Response::Functions(Functions::of(&both));
         assert_eq!(Response::decode(&response.encode()), Some(response.clone()));
         assert!(response.encode().len() <= 2 * size(&one));
         let file = FileFunctions {
@@ -427,30 +398,9 @@ mod tests {
         };
         let response = Response::FileFunctions(file);
         assert_eq!(Response::decode(&response.encode()), Some(response));
-        let bytes = Response::Functions(vec![one]).encode();
+        let bytes = Response::Functions(Functions::of(&[one])).encode();
         for end in 0..bytes.len() {
             assert_eq!(Response::decode(&bytes[..end]), None, "{end}");
         }
-    }
-
-    #[test]
-    fn instructions_continue_in_the_next_packet() {
-        let mut assembly = Assembly::default();
-        let list = Some(Ok(Vec::new()));
-        assembly.functions(vec![Function { instructions: list, ..Function::default() }]);
-        let mut part = Instructions::default();
-        part.push(15, Some(Step::Single));
-        part.push(1, None);
-        let response = Response::Instructions(part.clone());
-        assert_eq!(Response::decode(&response.encode()), Some(response));
-        assembly.instructions(&part).unwrap();
-        assembly.instructions(&part).unwrap();
-        let file = assembly.finish();
-        let sites = file.functions[0].instructions.clone().unwrap().unwrap();
-        assert_eq!(sites.iter().map(|s| s.offset).collect::<Vec<_>>(), [0, 15, 16, 31]);
-        assert_eq!((sites[2].step, sites[3].step), (Some(Step::Single), None));
-        // There is no function before.
-        assert_eq!(Assembly::default().instructions(&part), None);
-        assert_eq!(Instructions(vec![0x41]).sites(0), None);
     }
 }
