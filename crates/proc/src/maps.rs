@@ -1,6 +1,6 @@
 //! The address map of a process, parsed from `/proc/PID/maps`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::{ControlFlow, Range};
@@ -109,6 +109,28 @@ pub fn read(from: impl Read, limit: u64) -> io::Result<Map> {
     let mut parser = Parser::default();
     each_line(from, limit, |line| parser.add(line))?;
     Ok(parser.end())
+}
+
+/// Calls with each file that a process may execute, once and as it is read from a `maps` file, of which at most so many bytes are. So whoever
+/// finds a file among the first reads no more of the map.
+pub fn each_code_file(
+    from: impl Read,
+    limit: u64,
+    mut each: impl FnMut(&Mapping, &MappedFile) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let (mut seen, mut bytes) = (HashSet::new(), 0);
+    each_line(from, limit, |line| {
+        let Some(Line { mapping, file: Some(file), .. }) = parse_line(line) else {
+            return ControlFlow::Continue(());
+        };
+        if !mapping.is_code || seen.contains(&file) {
+            return ControlFlow::Continue(());
+        }
+        each(&mapping, &file)?;
+        bytes += file.path.len();
+        seen.insert(file);
+        if bytes > MAX_PATHS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
 }
 
 /// Parses the text of a `maps` file. Malformed lines are skipped.
@@ -305,6 +327,28 @@ pub fn find(mappings: &[Mapping], addr: u64) -> Option<&Mapping> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_behind_very_many_long_lines_are_found_and_those_before_them_end_the_reading() {
+        let long = format!("1000-2000 rw-s 00000000 00:01 7 /{}\n", "x".repeat(4000));
+        let code = |inode: u32| format!("{inode}000-{inode}800 r-xp 00000000 fe:00 {inode} /lib/{inode}\n");
+        let many = 2 * MAX_READ as usize / long.len();
+        let text = [code(3), code(3), long.repeat(many), code(5)].concat();
+        let found = |until: u64, limit: u64| {
+            let mut inodes = Vec::new();
+            let mut from = text.as_bytes();
+            let each = |_: &Mapping, file: &MappedFile| {
+                inodes.push(file.inode);
+                if file.inode == until { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            each_code_file(&mut from, limit, each).unwrap();
+            (inodes, text.len() - from.len())
+        };
+        assert_eq!(found(0, MAX_READ_ALL), (vec![3, 5], text.len()));
+        let (inodes, read) = found(3, MAX_READ_ALL);
+        assert!(inodes == [3] && read <= 64 << 10, "{read}");
+        assert_eq!(found(0, MAX_READ).0, [3]);
+    }
 
     #[test]
     fn maps_are_read() {

@@ -4,11 +4,12 @@
 //! file. Nothing of these files is sent to the session.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use diagnostics::glob::glob_matches;
 use files::open::ProcessDir;
-use proc::maps::{self, Backing, MappedFile};
+use proc::maps::{self, MappedFile};
 
 use super::debug::RULES;
 use super::elf::Elf;
@@ -41,17 +42,14 @@ impl Descriptions {
 
     fn has(&mut self, pid: u32, provider: &str) -> bool {
         let Ok(dir) = ProcessDir::open(pid) else { return false };
-        let map = dir.maps().and_then(|text| maps::read(text, maps::MAX_READ));
-        let Ok(map) = map else { return false };
-        let mut seen = BTreeSet::new();
-        map.mappings.iter().filter(|mapping| mapping.is_code).any(|mapping| {
-            let Backing::File(number) = mapping.backing else { return false };
-            let Some(file) = map.files.get(number as usize).filter(|_| seen.insert(number)) else {
-                return false;
-            };
+        let Ok(text) = dir.maps() else { return false };
+        let mut has = false;
+        let each = |mapping: &maps::Mapping, file: &MappedFile| {
             let names = self.providers(&dir, file, mapping);
-            names.iter().any(|name| glob_matches(provider, &format!("{name}{pid}")))
-        })
+            has = names.iter().any(|name| glob_matches(provider, &format!("{name}{pid}")));
+            if has { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        maps::each_code_file(text, maps::MAX_READ_ALL, each).is_ok() && has
     }
 
     fn providers(&mut self, dir: &ProcessDir, file: &MappedFile, mapping: &maps::Mapping) -> Names {
