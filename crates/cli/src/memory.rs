@@ -3,56 +3,102 @@
 //! ```text
 //!  less than the reserve is left   the session ends with its next look: it prints its aggregations, and says why it ends
 //!  a request is refused            the reserve is given back, the request is made again, and the session ends
-//!  and is refused again            whoever can do without gets the error (`try_reserve`); for others the standard library aborts
+//!  and is refused again            the same with the reserve for the end, in which rows are sorted and printed: a quarter of the limit
+//!  and is refused once more        whoever can do without gets the error (`try_reserve`); for others the standard library aborts
 //! ```
 //!
-//! The reserve is address space that nobody has touched, so it costs no memory. It helps where a limit refuses requests (`ulimit -v`); the
-//! limit of a cgroup refuses nothing, and ends a process instead.
+//! A reserve is address space that nobody has touched, so it costs no memory. It helps where a limit refuses requests (`ulimit -v`); the
+//! limit of a cgroup refuses nothing, and ends a process instead. No sign tells reliably that this is near: what a cgroup has
+//! (`memory.current`) includes files that the kernel would drop first, and its pressure is that of the others in it too. So what the maps of a
+//! session need is compared with that limit before they are made (`bpf_runtime::needed`), and nothing is done later.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// Bytes that remain for the end of a session.
+/// Bytes whose lack ends a session.
 const RESERVE: usize = 1 << 20;
+
+/// Bytes that remain for its end, at least.
+const LEAST_FOR_END: usize = 4 << 20;
+
+/// Where nothing limits the address space when a session begins.
+const FOR_END: usize = 64 << 20;
 
 /// How often a refused request is made again.
 const RETRIES: usize = 100;
 
 /// The reserve, until it is given back.
-static KEPT: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+static KEPT: Kept = Kept::none();
+/// The reserve for the end.
+static FOR_THE_END: Kept = Kept::none();
 /// A request was refused while there was a reserve to keep.
 static SHORT: AtomicBool = AtomicBool::new(false);
 
 /// The allocator of the command: that of the system, with a reserve.
 pub struct Memory;
 
-/// Takes the reserve from the system, not from the heap: whoever gives a large block back to the heap changes how it deals with others.
-fn take() -> *mut u8 {
-    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+/// Address space that is kept.
+struct Kept {
+    at: AtomicPtr<u8>,
+    bytes: AtomicUsize,
+}
+
+impl Kept {
+    const fn none() -> Kept {
+        Kept { at: AtomicPtr::new(null_mut()), bytes: AtomicUsize::new(0) }
+    }
+
+    /// Keeps so much, if there is as much. What was kept before is given back.
+    fn keep(&self, bytes: usize) {
+        self.give_back();
+        self.bytes.store(bytes, Ordering::SeqCst);
+        self.at.store(take(bytes), Ordering::SeqCst);
+    }
+
+    /// True if there was something to give back.
+    fn give_back(&self) -> bool {
+        let at = self.at.swap(null_mut(), Ordering::SeqCst);
+        give_back(at, self.bytes.load(Ordering::SeqCst));
+        !at.is_null()
+    }
+
+    #[cfg(test)]
+    fn is_none(&self) -> bool {
+        self.at.load(Ordering::SeqCst).is_null()
+    }
+}
+
+/// Takes address space from the system, not from the heap: whoever gives a large block back to the heap changes how it deals with others.
+fn take(bytes: usize) -> *mut u8 {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: new memory, which nobody else uses.
-    let taken = unsafe { libc::mmap(null_mut(), RESERVE, access, kind, -1, 0) };
+    let taken = unsafe { libc::mmap(null_mut(), bytes, access, kind, -1, 0) };
     if taken == libc::MAP_FAILED { null_mut() } else { taken.cast() }
 }
 
-fn give_back(kept: *mut u8) {
-    if !kept.is_null() {
-        // SAFETY: `take` has mapped so much there, and whoever takes it out of `KEPT` is the only one who has it.
-        unsafe { libc::munmap(kept.cast(), RESERVE) };
+fn give_back(taken: *mut u8, bytes: usize) {
+    if !taken.is_null() {
+        // SAFETY: `take` has mapped so much there, and whoever takes it out of a `Kept` is the only one who has it.
+        unsafe { libc::munmap(taken.cast(), bytes) };
     }
 }
 
 /// Keeps a reserve from now on. A session begins.
 pub(crate) fn keep() {
-    give_back(KEPT.swap(take(), Ordering::SeqCst));
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel fills the struct.
+    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+    let quarter = usize::try_from(limit.rlim_cur / 4).unwrap_or(usize::MAX);
+    FOR_THE_END.keep(quarter.clamp(LEAST_FOR_END, FOR_END));
+    KEPT.keep(RESERVE);
 }
 
 /// The session is to end: the reserve is given back.
 fn end() {
-    let kept = KEPT.swap(null_mut(), Ordering::SeqCst);
-    if !kept.is_null() {
+    if KEPT.give_back() {
         SHORT.store(true, Ordering::SeqCst);
-        give_back(kept);
     }
 }
 
@@ -60,8 +106,8 @@ fn end() {
 /// the process where they are refused; so a session ends before all is used.
 pub(crate) fn is_short() -> bool {
     if !SHORT.load(Ordering::SeqCst) {
-        let more = take();
-        if more.is_null() { end() } else { give_back(more) }
+        let more = take(RESERVE);
+        if more.is_null() { end() } else { give_back(more, RESERVE) }
     }
     SHORT.load(Ordering::SeqCst)
 }
@@ -78,8 +124,17 @@ fn with_reserve(request: impl Fn() -> *mut u8) -> *mut u8 {
         return first;
     }
     end();
+    let again = with_retries(&request);
+    if !again.is_null() {
+        return again;
+    }
+    FOR_THE_END.give_back();
+    with_retries(&request)
+}
+
+/// A request that is made again: the thread that has taken a reserve may be about to give it back.
+fn with_retries(request: &impl Fn() -> *mut u8) -> *mut u8 {
     for _ in 0..RETRIES {
-        // The thread that has taken the reserve may be about to give it back.
         let again = request();
         if !again.is_null() {
             return again;
@@ -129,11 +184,11 @@ mod tests {
         };
         assert!(!is_short());
         let given = with_reserve(request);
-        assert!(!given.is_null() && is_short() && KEPT.load(Ordering::SeqCst).is_null());
+        assert!(!given.is_null() && is_short() && KEPT.is_none() && !FOR_THE_END.is_none());
         // SAFETY: it was allocated with this layout.
         unsafe { System.dealloc(given, block) };
         assert_eq!(tries.get(), 2);
-        // There is none any more, and what is refused again is refused.
+        // The second is given back when it is refused again, and what is refused once more is refused.
         assert!(
             with_reserve(|| {
                 tries.set(tries.get() + 1);
@@ -141,6 +196,7 @@ mod tests {
             })
             .is_null()
         );
-        assert_eq!(tries.get(), 3 + RETRIES);
+        assert_eq!(tries.get(), 3 + 2 * RETRIES);
+        assert!(FOR_THE_END.is_none());
     }
 }

@@ -198,7 +198,7 @@ impl<'a> Rows<'a> {
         if by.reverse { order.reverse() } else { order }
     }
 
-    /// What is sorted.
+    /// What is sorted; nothing if there is no memory for it.
     fn places(&self, by: By) -> Vec<Place> {
         let pos = wrapping(self.aggs.len(), by.pos).next().unwrap_or(0);
         // Columns of several aggregations may differ in their types, and other values come before keys.
@@ -213,15 +213,23 @@ impl<'a> Rows<'a> {
             let prefix = if alone { prefix().unwrap_or(0) } else { 0 };
             Place { weight: ((sum >> 64) as i64, sum as u64, zero), prefix, row: at }
         };
-        (0..).zip(&self.rows).map(place).collect()
+        let mut places = Vec::new();
+        if places.try_reserve_exact(self.rows.len()).is_ok() {
+            places.extend((0..).zip(&self.rows).map(place));
+        }
+        places
     }
 
-    /// The numbers of all rows, in the order that the options select.
+    /// The numbers of all rows, in the order that the options select. Where there is no memory to sort them, they are in no order: it is the
+    /// end of a session that gets no more.
     pub(crate) fn sorted(&self, options: &Options) -> Vec<u32> {
         let pos = if self.aggs.len() > 1 { options.aggsortpos } else { 0 };
         let (key, keypos, reverse) = (options.aggsortkey, options.aggsortkeypos, options.aggsortrev);
         let by = By { key, keypos, pos, reverse };
         let mut places = self.places(by);
+        if places.is_empty() {
+            return (0..self.rows.len() as u32).collect();
+        }
         places.sort_unstable_by(|a, b| self.compare(a, b, by));
         places.into_iter().map(|place| place.row).collect()
     }

@@ -23,23 +23,22 @@ pub(crate) enum Key {
 impl Key {
     const SHORT: usize = 24;
 
-    fn as_slice(&self) -> &[u8] {
-        match self {
-            Key::Short { length, bytes } => bytes.get(..usize::from(*length)).unwrap_or_default(),
-            Key::Long(bytes) => bytes,
-        }
-    }
-}
-
-impl From<&[u8]> for Key {
-    fn from(key: &[u8]) -> Key {
+    /// A copy of a key. `None`: there is no memory for it.
+    fn copied(key: &[u8]) -> Option<Key> {
         let mut bytes = [0; Key::SHORT];
-        match (bytes.get_mut(..key.len()), u8::try_from(key.len())) {
+        Some(match (bytes.get_mut(..key.len()), u8::try_from(key.len())) {
             (Some(place), Ok(length)) => {
                 place.copy_from_slice(key);
                 Key::Short { length, bytes }
             }
-            _ => Key::Long(key.into()),
+            _ => Key::Long(copied(key)?),
+        })
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Key::Short { length, bytes } => bytes.get(..usize::from(*length)).unwrap_or_default(),
+            Key::Long(bytes) => bytes,
         }
     }
 }
@@ -81,11 +80,16 @@ pub(crate) enum Words {
 }
 
 impl Words {
-    fn new(func: AggFunc) -> Words {
-        match func.value_size() / 8 {
-            1 => Words::One(func.initial_word()),
-            count => Words::Many(vec![func.initial_word(); count as usize].into()),
-        }
+    /// `None`: there is no memory for them.
+    fn new(func: AggFunc) -> Option<Words> {
+        let count = match func.value_size() / 8 {
+            1 => return Some(Words::One(func.initial_word())),
+            count => count as usize,
+        };
+        let mut words = Vec::new();
+        words.try_reserve_exact(count).ok()?;
+        words.resize(count, func.initial_word());
+        Some(Words::Many(words.into()))
     }
 
     fn as_slice(&self) -> &[u64] {
@@ -125,8 +129,9 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn new(func: AggFunc) -> Entry {
-        Entry { words: Words::new(func), empty: false, normal: 1, extra: None }
+    /// `None`: there is no memory for its value.
+    fn new(func: AggFunc) -> Option<Entry> {
+        Some(Entry { words: Words::new(func)?, empty: false, normal: 1, extra: None })
     }
 
     fn extra(&mut self) -> &mut Extra {
@@ -214,6 +219,29 @@ fn words_at(key: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(key.get(at..)?.get(..8)?.try_into().ok()?))
 }
 
+/// A copy of a key. `None`: there is no memory for it.
+fn copied(key: &[u8]) -> Option<Box<[u8]>> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(key.len()).ok()?;
+    bytes.extend_from_slice(key);
+    Some(bytes.into())
+}
+
+/// What a new key takes: its copy, its value, and another copy if its stacks are wanted. `None`: there is no memory for it. A table of
+/// millions of keys doubles at once, and whoever aborts there loses what is in it.
+#[allow(clippy::type_complexity)]
+fn new_entry(
+    agg: &mut Aggregation,
+    key: &[u8],
+    is_wanted: bool,
+    wanted: &mut Vec<(AggId, Box<[u8]>)>,
+) -> Option<(Key, Entry, Option<Box<[u8]>>)> {
+    agg.entries.try_reserve(1).ok()?;
+    wanted.try_reserve(1).ok()?;
+    let stacked = if is_wanted { Some(copied(key)?) } else { None };
+    Some((Key::copied(key)?, Entry::new(agg.desc.func)?, stacked))
+}
+
 impl Store {
     /// A store without aggregations.
     pub(crate) fn new(per_cpu: bool) -> Store {
@@ -291,11 +319,15 @@ impl Store {
         let Some(key) = key.get(..agg.desc.key_size as usize) else {
             return;
         };
-        let mut folded = Vec::new();
+        let mut folded;
         let key = if agg.folded.is_empty() {
             key
         } else {
-            folded.extend_from_slice(key);
+            let Some(own) = copied(key) else {
+                *lost += 1;
+                return;
+            };
+            folded = own;
             for (at, datum) in &agg.folded {
                 let Some(word) = words_at(key, *at) else {
                     continue;
@@ -319,15 +351,13 @@ impl Store {
         let entry = match agg.entries.get_mut(key) {
             Some(entry) => entry,
             None => {
-                // A table of millions of keys doubles at once. Whoever aborts here loses what is in it.
-                if agg.entries.try_reserve(1).is_err() {
+                let is_wanted = agg.stacks == Stacks::Soon;
+                let Some((own, new, stacked)) = new_entry(agg, key, is_wanted, wanted) else {
                     *lost += 1;
                     return;
-                }
-                if agg.stacks == Stacks::Soon {
-                    wanted.push((id, key.into()));
-                }
-                agg.entries.entry(key.into()).or_insert_with(|| Entry::new(func))
+                };
+                wanted.extend(stacked.map(|key| (id, key)));
+                agg.entries.entry(own).or_insert(new)
             }
         };
         plane::table::merge(func, entry.words.as_mut_slice(), words);
