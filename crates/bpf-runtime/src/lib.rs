@@ -48,7 +48,8 @@
 //! Lowest first; a file imports only from lines before its own (`cargo xtask tidy` checks that).
 //!
 //! ```layers
-//! limits maps
+//! limits needed
+//! maps
 //! program program/image program/spec
 //! program/dispatch program/facts program/service
 //! program/clauses program/clock program/prefault
@@ -58,4 +59,5 @@
 
 pub mod limits;
 pub mod maps;
+pub mod needed;
 pub mod program;

@@ -12,6 +12,8 @@ use plane::table::TABLE_MAX;
 use plane::thread::ThreadShape;
 use plane::{assoc, owned, processes, python};
 
+use crate::needed::{Limit, exceeded};
+
 /// A size that was reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lowered {
@@ -34,7 +36,7 @@ fn available_memory() -> Option<u64> {
 fn make(
     plan: Plan,
     before: Option<&Plan>,
-    auto: bool,
+    (auto, limits): (bool, &[Limit]),
     thread_btf: Option<MapBtf<'_>>,
 ) -> Result<Maps, SysError> {
     let mut maps = Maps { plan, lowered: Vec::new(), maps: BTreeMap::new() };
@@ -65,18 +67,18 @@ fn make(
         }
         *halvings.entry("speculation size").or_default() += 1;
     }
+    // What a limit does not allow is not made: the kernel would end a process for it, or refuse what the session needs later.
+    while let Some(exceeded) = exceeded(&maps.plan, before, limits) {
+        let reduced = auto.then(|| exceeded.reduce(&mut maps.plan)).flatten();
+        let Some(sized) = reduced else { return Err(exceeded.error()) };
+        *halvings.entry(name_of(sized)).or_default() += 1;
+    }
     for (map, sized) in maps.plan.wanted(before) {
         loop {
             match create(&maps.plan, map, thread_btf, &maps.maps) {
                 Ok(made) => break drop(maps.maps.insert(map, made)),
                 Err(e) if auto && matches!(e.errno, libc::ENOMEM | libc::E2BIG) && maps.plan.halve(sized) => {
-                    let what = match sized {
-                        SizeOption::Aggregation(_) => "aggregation size",
-                        SizeOption::Dynamic(_) => "dynamic variable size",
-                        SizeOption::Speculation => "speculation size",
-                        SizeOption::Buffer | SizeOption::Fixed => "buffer size",
-                    };
-                    *halvings.entry(what).or_default() += 1;
+                    *halvings.entry(name_of(sized)).or_default() += 1;
                 }
                 Err(e) => return Err(e),
             }
@@ -90,6 +92,16 @@ fn make(
     };
     maps.lowered = halvings.into_iter().map(lowered).collect();
     Ok(maps)
+}
+
+/// DTrace's name of a size that can be reduced.
+fn name_of(sized: SizeOption) -> &'static str {
+    match sized {
+        SizeOption::Aggregation(_) => "aggregation size",
+        SizeOption::Dynamic(_) => "dynamic variable size",
+        SizeOption::Speculation => "speculation size",
+        SizeOption::Buffer | SizeOption::Fixed => "buffer size",
+    }
 }
 
 /// The maps of a session.
@@ -106,9 +118,13 @@ impl Maps {
     /// Creates the maps of a plan. `thread_btf` describes the value of `self->` (an array of
     /// `value_size / 8` words, see [`Plan::thread`]) and its key, a 32-bit int. Without
     /// `thread_btf`, the BTF is created here. With `auto`, a map that does not fit is halved until
-    /// it does.
-    pub fn create(plan: Plan, auto: bool, thread_btf: Option<MapBtf<'_>>) -> Result<Maps, SysError> {
-        make(plan, None, auto, thread_btf)
+    /// it does. `limits`: what there may be of memory.
+    pub fn create(
+        plan: Plan,
+        (auto, limits): (bool, &[Limit]),
+        thread_btf: Option<MapBtf<'_>>,
+    ) -> Result<Maps, SysError> {
+        make(plan, None, (auto, limits), thread_btf)
     }
 
     fn bytes_of(&self, what: &str) -> u64 {
@@ -151,8 +167,8 @@ impl Maps {
 
     /// Creates the maps that the extended plan has and the plan `before` has not. [`Maps::adopt`]
     /// adds them to the session.
-    pub fn extend(before: &Plan, plan: Plan, auto: bool) -> Result<Maps, SysError> {
-        make(plan, Some(before), auto, None)
+    pub fn extend(before: &Plan, plan: Plan, (auto, limits): (bool, &[Limit])) -> Result<Maps, SysError> {
+        make(plan, Some(before), (auto, limits), None)
     }
 
     /// Adds the maps of an extended plan, which becomes the session's plan. Returns the maps that

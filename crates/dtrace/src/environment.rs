@@ -1,5 +1,6 @@
 //! What providers and the plan of the maps are told of the options.
 
+use bpf_runtime::needed::Limit;
 use bpf_sys::features::Features;
 use providers::method::FunctionMethod;
 use providers::{Env, Follow, Returns};
@@ -38,4 +39,28 @@ pub(crate) fn sizes(options: &Options) -> bpf_codegen::plan::Options {
         nspec: options.number("nspec"),
         specsize: options.number("specsize"),
     }
+}
+
+/// The address space that a session needs besides its maps, at least.
+const MORE_ADDRESSES: u64 = 4 << 20;
+
+/// The memory that it needs besides them and besides what it has, at least.
+const MORE_MEMORY: u64 = 2 << 20;
+
+/// What limits the memory of a session: `ulimit -v`, and its cgroup or one above it.
+pub(crate) fn memory_limits() -> Vec<Limit> {
+    let own = proc::memory::own_memory();
+    let addresses = Limit {
+        name: "ulimit -v".into(),
+        bytes: proc::memory::address_limit(),
+        taken: own.mapped.saturating_add(MORE_ADDRESSES),
+        mapped: true,
+    };
+    let of_cgroup = proc::memory::cgroup_limit().map(|limit| Limit {
+        name: limit.file.display().to_string(),
+        bytes: limit.bytes,
+        taken: own.anonymous.saturating_add(MORE_MEMORY),
+        mapped: false,
+    });
+    of_cgroup.into_iter().chain([addresses]).collect()
 }

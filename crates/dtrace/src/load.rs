@@ -129,16 +129,17 @@ pub(crate) fn load(
     };
     bpf_runtime::limits::check_buffer(module, options.number("bufsize"))?;
     let auto = options.text("bufresize") == "auto";
+    let limits = crate::environment::memory_limits();
     let mut maps = match running {
         None => {
             let plan = Plan::new(module, &sizes(options), &needs);
             bpf_runtime::limits::check_plan(module, &plan, |n| system.features.allows_thread_value(n))?;
-            Maps::create(plan, auto, None)?
+            Maps::create(plan, (auto, &limits[..]), None)?
         }
         Some(r) => {
             let plan = r.plan.extend(module, &sizes(options), &needs);
             bpf_runtime::limits::check_plan(module, &plan, |n| system.features.allows_thread_value(n))?;
-            Maps::extend(&r.plan, plan, auto)?
+            Maps::extend(&r.plan, plan, (auto, &limits[..]))?
         }
     };
     let mut target = Target { unwind, ..target(module, maps.plan.processes > 0, system)? };

@@ -12,6 +12,7 @@
 //!
 //!  watcher::Watcher            what every process runs and has mapped, also a while after its end
 //!  maps                        the address map of one process, from /proc
+//!  memory                      the limits of its memory, and what it has
 //!  Selection                   which processes are meant, by id, name, user and cgroup
 //!  share                       whose a process is, and how much it may have of what all use
 //!  Caller                      calls that a process can block, in a thread that can be abandoned
@@ -27,7 +28,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! caller exec maps namespace phase poll refusal stat watcher/record
+//! caller exec maps memory namespace phase poll refusal stat watcher/record
 //! survivor
 //! image machine/other machine/x86_64 selection watcher/file watcher/ring
 //! machine
@@ -50,6 +51,7 @@ mod image;
 mod inject;
 mod machine;
 pub mod maps;
+pub mod memory;
 mod namespace;
 mod phase;
 mod poll;

@@ -408,7 +408,7 @@ impl Run {
         let value = btf.words("self", words);
         let btf = btf.load().unwrap();
         let thread = MapBtf { btf: btf.as_fd(), key: key.0, value: value.0 };
-        let mut maps = Maps::create(plan, false, Some(thread)).unwrap();
+        let mut maps = Maps::create(plan, (false, &[][..]), Some(thread)).unwrap();
         let strings = interned(&setup.module, setup.probes);
         let strsize = setup.module.room() as usize;
         let map = Map::create(&MapSpec::mmapable("strings", (strings.len() * strsize) as u32, 1)).unwrap();
