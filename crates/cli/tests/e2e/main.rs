@@ -45,6 +45,7 @@ mod ids;
 mod interrupts;
 mod kernel;
 mod leaves_nothing;
+mod limited;
 mod lines;
 mod lives;
 mod locks;
@@ -237,6 +238,7 @@ const GROUPS: &[&[Test]] = &[
     kernel::TESTS,
     long::TESTS,
     memory::TESTS,
+    limited::TESTS,
     translators::TESTS,
     postmortem::TESTS,
     processes::TESTS,

@@ -211,11 +211,16 @@ fn tasks_of_a_group_that_loses_its_cpus_are_transferred() -> Verdict {
     Pass
 }
 
-/// A group whose memory is limited to 16 MiB.
+/// A group whose memory is limited.
 pub(crate) struct Memory(pub(crate) PathBuf);
 
 impl Memory {
+    /// To 16 MiB.
     pub(crate) fn new() -> Option<Memory> {
+        Memory::limited("16M")
+    }
+
+    pub(crate) fn limited(most: &str) -> Option<Memory> {
         let name = format!("dt-oom-{}", std::process::id());
         let has = std::fs::read_to_string("/sys/fs/cgroup/cgroup.controllers").unwrap_or_default();
         if has.contains("memory") {
@@ -223,12 +228,12 @@ impl Memory {
             let group = Memory(PathBuf::from("/sys/fs/cgroup").join(name));
             std::fs::create_dir(&group.0).ok()?;
             let _ = std::fs::write(group.0.join("memory.swap.max"), "0");
-            std::fs::write(group.0.join("memory.max"), "16M").ok()?;
+            std::fs::write(group.0.join("memory.max"), most).ok()?;
             return Some(group);
         }
         let group = Memory(PathBuf::from("/sys/fs/cgroup/memory").join(name));
         std::fs::create_dir(&group.0).ok()?;
-        std::fs::write(group.0.join("memory.limit_in_bytes"), "16M").ok()?;
+        std::fs::write(group.0.join("memory.limit_in_bytes"), most).ok()?;
         Some(group)
     }
 }
