@@ -56,7 +56,7 @@
 //! regalloc
 //! emit
 //! listing
-//! routines routines/siphash routines/tracer_frames routines/unwind/rows routines/window routines/words
+//! routines routines/shares routines/siphash routines/tracer_frames routines/unwind/rows routines/window routines/words
 //! routines/numbers routines/python/given
 //! routines/python/line
 //! routines/python/code

@@ -301,6 +301,7 @@ fn session(test: &str, kind: (ProgKind, AttachType, u32)) -> Option<Run> {
         return None;
     }
     setup.kind = kind;
+    setup.options.stack_key = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
     pin();
     Some(Run::new(setup))
 }
@@ -612,6 +613,77 @@ fn a_stack_is_incomplete_and_counted_while_mappings_are_locked() {
     let tail = at_depth(3, call);
     drop(link);
     assert!(stacks(&run).iter().any(|stack| stack.pcs.ends_with(&tail)));
+}
+
+/// A process that sleeps in a file of its own, as a user.
+struct Sleeper(std::process::Child);
+
+impl Sleeper {
+    fn start(path: &Path, user: u32) -> Sleeper {
+        use std::os::unix::process::CommandExt;
+        std::fs::copy("/bin/sleep", path).unwrap();
+        let mut command = std::process::Command::new(path);
+        Sleeper(command.arg("600").uid(user).gid(user).spawn().unwrap())
+    }
+
+    /// It makes its last system call.
+    fn sleeps(&self) -> bool {
+        let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.0.id())).unwrap_or_default();
+        let number = call.split(' ').next().and_then(|number| number.parse().ok());
+        [libc::SYS_nanosleep, libc::SYS_clock_nanosleep].iter().any(|sleep| number == Some(*sleep))
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_user_with_many_new_files_leaves_some_to_others_and_root_asks_for_all() {
+    use std::os::unix::fs::PermissionsExt;
+    let kind = (ProgKind::RawTracepoint, AttachType::None, 0);
+    let test = "unwind::a_user_with_many_new_files_leaves_some_to_others_and_root_asks_for_all";
+    let Some(run) = session_with_mappings(test, kind) else { return };
+    if !std::process::Command::new("/bin/sleep").arg("0").status().is_ok_and(|status| status.success()) {
+        return testing::report_skip(test, format_args!("no /bin/sleep"));
+    }
+    let dir = std::env::temp_dir().join(format!("dtrace-unknown-files-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // The library that calls is known, so the walks come to the files.
+    let tables = Tables::write_files(&run, |_, table| table);
+    let counters = tables.directory().counters().unwrap();
+    counters.set_subordinate([(700_000, 65536, 54321)].into_iter());
+    let link = Link::raw_tracepoint(&run.prog, "sys_enter", 0).unwrap();
+    let start = |name: &str, count: u32, user: &dyn Fn(u32) -> u32| -> Vec<Sleeper> {
+        let all = (0..count).map(|n| Sleeper::start(&dir.join(format!("{name}{n}")), user(n)));
+        let all: Vec<Sleeper> = all.collect();
+        testing::eventually("their sleep", Duration::from_secs(60), || all.iter().all(Sleeper::sleeps));
+        all
+    };
+    // Most of them by ids that were given to the user.
+    let hostile = start("hostile", 400, &|n| if n < 100 { 54321 } else { 700_000 + n });
+    let (other, root) = (start("other", 8, &|n| 60_000 + n), start("root", 100, &|_| 0));
+    drop(link);
+    let all = unknown_files(&run);
+    let asked = |of: &[Sleeper]| {
+        of.iter().filter(|sleeper| all.iter().any(|asked| asked.process == sleeper.0.id())).count()
+    };
+    let found = [asked(&hostile), asked(&other), asked(&root)];
+    // A user has half of what is not root's; of eight others at most a few have a counter in common with it.
+    let half = plane::shares::of_others(plane::unwind::UNKNOWN_FILES) as usize / 2;
+    assert!((150..=half + 4).contains(&found[0]), "{found:?}");
+    assert!(found[1] >= 5 && found[2] == 100, "{found:?}");
+    // Other processes of the machine ask, too.
+    let of_others = || all.iter().filter(|asked| asked.share != 0);
+    assert_eq!(counters.others(), of_others().count() as u64);
+    of_others().for_each(|asked| counters.give(asked.share, 1));
+    assert_eq!(counters.others(), 0);
+    drop((hostile, other, root));
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 #[test]

@@ -20,8 +20,10 @@ use plane::deadman::Reason;
 use plane::desc::AggId;
 use plane::read::{Batch, RingReader, Rings, take_table};
 use plane::ring::Policy;
+use plane::shares::Counters;
 use plane::stacks::Stack;
 use probes::ProbeId;
+use proc::share::Owners;
 use providers::method::{Cpus, Detached, Members, SiteLink};
 use symbols::Readers;
 
@@ -638,6 +640,9 @@ impl Machine {
         }
         if let Some(store) = self.maps.take(MapRef::PythonStore) {
             let memory = store.mmap(true)?;
+            if let Some(counters) = Counters::new(memory.words(), plane::python::SHARES_AT) {
+                counters.set_subordinate(Owners::default().subordinate());
+            }
             self.python = Some((store, Some(memory)));
         }
         Ok(())

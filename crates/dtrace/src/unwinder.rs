@@ -33,7 +33,8 @@ use std::time::{Duration, Instant};
 use bpf_codegen::mir::MapRef;
 use bpf_runtime::maps::Maps;
 use bpf_sys::{Doorbell, Map, SysError};
-use plane::unwind::BUSY;
+use plane::unwind::{BUSY, Directory};
+use proc::share::Owners;
 use proc::watcher::{Change, Cursor, SharedWatcher};
 use symbols::{Processes, Readers};
 
@@ -88,14 +89,19 @@ impl Unwinder {
         else {
             return Ok(None);
         };
-        let files = FileMaps { known: Arc::new(known), unknown: Arc::new(unknown) };
         let (directory, chunks, bell) =
             (Arc::new(directory), Arc::new(chunks), Arc::new(Doorbell::over(requests)?));
         let failed = |e: io::Error| SysError::new("start a thread", e.raw_os_error().unwrap_or(0));
         let (wake, woken) = UnixStream::pair().map_err(failed)?;
         woken.set_nonblocking(true).map_err(failed)?;
         let (messages, received) = mpsc::channel();
-        let memory = directory.mmap(true)?;
+        let memory = Arc::new(directory.mmap(true)?);
+        let counters = Directory::new(memory.words()).and_then(Directory::counters);
+        if let Some(counters) = counters {
+            counters.set_subordinate(Owners::default().subordinate());
+        }
+        let files =
+            FileMaps { known: Arc::new(known), unknown: Arc::new(unknown), directory: memory.clone() };
         let mut processes = Processes::new(readers);
         processes.set_limits(READING, MEMORY);
         processes.work_in_background();
@@ -253,16 +259,16 @@ impl Answering {
 
     /// Learns what some of the processes map that programs ask for. True if there may be more of them.
     fn hear(&mut self) -> bool {
-        self.tables.identify_files();
+        let more_files = self.tables.identify_files();
         let is_new =
             |key: &u64| !self.open.contains_key(key) && self.asked.iter().all(|(asked, _)| asked != key);
         let wanted = self.tables.directory().wanted().filter(|(key, _)| is_new(key));
-        let wanted: Vec<(u64, u32)> = wanted.take(PROCESSES).collect();
+        let wanted: Vec<(u64, u32)> = self.tables.in_turns(wanted.collect(), PROCESSES);
         for (key, pid) in &wanted {
             let changed = self.tables.observe(*pid).is_some_and(|(found, changed)| changed && found == *key);
             self.open.insert(*key, changed);
         }
-        wanted.len() == PROCESSES
+        more_files || wanted.len() == PROCESSES
     }
 
     /// Makes a table. True if there is another one to be made now.

@@ -29,6 +29,7 @@
 //!                 unwind    tables by which stacks of processes are walked
 //!                 python    frames of an interpreter in them
 //!                 siphash   the keyed hash of stacks
+//!  tables         shares    who has how much of a table that programs fill
 //!  scratch        scratch   memory of one firing
 //!  probes         probe_table   rows of the probes that come while a session runs
 //!                 processes   the processes that a program at places in files serves
@@ -38,7 +39,8 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! address deadman format names order overwrite owned packet probe_table processes python scratch shape siphash thread vtime unwind
+//! address deadman format names order overwrite owned packet probe_table processes scratch shape shares siphash thread vtime
+//! python unwind
 //! assoc control desc
 //! ring table
 //! read stacks
@@ -65,6 +67,7 @@ pub mod read;
 pub mod ring;
 pub mod scratch;
 pub mod shape;
+pub mod shares;
 pub mod siphash;
 pub mod speculation;
 pub mod stacks;

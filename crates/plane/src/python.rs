@@ -15,7 +15,7 @@
 //!
 //! ```text
 //!  store   +0      claimed  words ever reserved (fetch-add); a place is below this
-//!          +8      shares   words that users have reserved, by the low bits of their numbers; then those of processes
+//!          +8      shares   of the words, by user and process (`crate::shares`)
 //!  entry   +0      u32 first line     u16 bytes of the file's name   u16 bytes of the function's
 //!          +8      u8 u8 bytes of a character of each
 //!          +16     the name of the file, and that of the function from a whole word on; zeros up to whole words
@@ -25,12 +25,13 @@
 //! ```
 //!
 //! If two programs store a code object at the same time, the hash map has the place of the first, and both use it: a stack has one text and
-//! one id. No process hides the names of others: a process and a user have at most as much of the store as they leave to others, but root
-//! has all that is left, and a quarter is root's alone (as everywhere where processes share, but by the low bits of the numbers: some have a
-//! share in common). In a store that is full, or of which the process has its share, a new code object has the place [`NO_SPACE`], and a drop is counted. An entry takes [`ENTRY_LEAST`] words at least, so the
+//! one id. No process hides the names of others, as [`crate::shares`] says. In a store that is full, or of which the process has its
+//! share, a new code object has the place [`NO_SPACE`], and a drop is counted. An entry takes [`ENTRY_LEAST`] words at least, so the
 //! hash map is never full before the store is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::shares;
 
 /// Bytes of the store, the most that every kernel allows in one element.
 pub const STORE: u32 = 4 << 20;
@@ -38,12 +39,12 @@ pub const STORE: u32 = 4 << 20;
 pub const CODES: u32 = 1 << 15;
 /// Bytes of a key: the hash.
 pub const KEY: u32 = 8;
-/// Shares of users, and as many of processes: a power of two.
-pub const SHARES: u32 = 256;
-/// Where they are, in the order of users and processes.
+/// Offset of the counters of who has how many of the words.
 pub const SHARES_AT: u32 = 8;
 /// Bytes before the first entry.
-pub const FIRST: u32 = SHARES_AT + 2 * 8 * SHARES;
+pub const FIRST: u32 = SHARES_AT + shares::BYTES;
+/// The words of all entries.
+pub const WORDS: u32 = (STORE - FIRST) / 8;
 /// Bytes of an entry before its names.
 pub const HEAD: u32 = 16;
 /// The most bytes that a name may have. Of a longer one the beginning is stored.

@@ -13,6 +13,7 @@
 //!    slots     key of an address space, state: version 16 | ranges 16 | first range 32
 //!    wanted    address spaces that programs have met and found no slot or table for
 //!    version   how often a table was removed
+//!    shares    who has how many of the unknown files (`crate::shares`)
 //!    ranges    start, end, table (first page 32 | pages 32), delta       sorted by start; behind those of a
 //!              space one more, whose start is the address of the state of its interpreter, or 0
 //!
@@ -58,6 +59,8 @@
 //! rows of a page are in one chunk, and so are all pages of a table.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::shares::{self, Counters};
 
 /// Bytes of code that one entry of a page index is for, as a power of two.
 pub const PAGE_SHIFT: u32 = 12;
@@ -225,8 +228,10 @@ pub const RANGE_SHIFT: u32 = 5;
 pub const VERSION: u32 = WANTED + WANTED_SIZE * WANTED_MAX;
 /// Offset of the number of stacks that are [`INCOMPLETE`] because the kernel could not tell a mapping at that time.
 pub const BUSY: u32 = VERSION + 8;
+/// Offset of the counters of who has how many of the files that the consumer is asked for.
+pub const SHARES_AT: u32 = BUSY + 8;
 /// The number of the first range: they are counted from the start of the directory.
-pub const FIRST_RANGE: u32 = VERSION / RANGE + 1;
+pub const FIRST_RANGE: u32 = (SHARES_AT + shares::BYTES) / RANGE + 1;
 /// The number behind the last range, a power of two.
 pub const RANGES_END: u32 = DIRECTORY / RANGE;
 /// The most ranges of an address space.
@@ -281,7 +286,7 @@ pub struct Range {
 /// The most files of [`crate::unwind`]'s map of files.
 pub const FILES: u32 = 2048;
 /// The most files that the consumer is asked for at once.
-pub const UNKNOWN_FILES: u32 = 128;
+pub const UNKNOWN_FILES: u32 = 512;
 /// Bytes of the key of a file: device, inode.
 pub const FILE_KEY: u32 = 16;
 /// Offset of the inode.
@@ -298,8 +303,8 @@ pub const FILE_LOADS: u32 = 24;
 pub const MAX_LOADS: u32 = 4;
 /// Bytes of a part: the offset of its first page, its bytes from there on, and what is added to an offset for the address.
 pub const FILE_LOAD: u32 = 24;
-/// Bytes of what is known of a file that the consumer is asked for: process, address.
-pub const UNKNOWN_FILE: u32 = 16;
+/// Bytes of what is known of a file that the consumer is asked for: process, address, the number of its share.
+pub const UNKNOWN_FILE: u32 = 24;
 
 /// What tells contents of a file from others: its size, and when it was changed (`ctime`, seconds and nanoseconds), which no user can set.
 pub fn contents(size: u64, (seconds, nanoseconds): (i64, u32)) -> u64 {
@@ -360,6 +365,8 @@ pub struct UnknownFile {
     pub process: u32,
     /// Where the mapping begins.
     pub start: u64,
+    /// The number by which its share is given back.
+    pub share: u64,
 }
 
 impl UnknownFile {
@@ -373,6 +380,7 @@ impl UnknownFile {
             inode: word(key, FILE_INODE as usize)?,
             process: word(value, 0)? as u32,
             start: word(value, 8)?,
+            share: word(value, 16)?,
         })
     }
 }
@@ -453,6 +461,11 @@ impl<'m> Directory<'m> {
         })
     }
 
+    /// Who has how many of the files that the consumer is asked for.
+    pub fn counters(self) -> Option<Counters<'m>> {
+        Counters::new(self.0, SHARES_AT)
+    }
+
     /// A table was removed: no program uses what it has found of it before. Its memory can be used for another.
     pub fn removed(self) {
         if let Some(word) = self.word(VERSION) {
@@ -498,10 +511,10 @@ mod tests {
     #[test]
     fn a_file_that_is_asked_for_has_the_key_that_it_is_given() {
         let key = file_key((259, 70_001), 1 << 40 | 5);
-        let value: Vec<u8> = [77u64, 0x7f00_0000_1000].into_iter().flat_map(u64::to_ne_bytes).collect();
+        let value: Vec<u8> = [77u64, 0x7f00_0000_1000, 9].into_iter().flat_map(u64::to_ne_bytes).collect();
         let asked = UnknownFile::decode(&key, &value).unwrap();
         assert_eq!((asked.device, asked.inode), ((259, 70_001), 1 << 40 | 5));
-        assert_eq!((asked.process, asked.start), (77, 0x7f00_0000_1000));
+        assert_eq!((asked.process, asked.start, asked.share), (77, 0x7f00_0000_1000, 9));
         assert_eq!(file_key(asked.device, asked.inode), key);
         assert_eq!(UnknownFile::decode(&key, &value[1..]), None);
         let load = Load { offset: 1, bytes: 2, moved: 3 };

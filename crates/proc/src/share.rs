@@ -34,10 +34,29 @@ impl Owner {
         Owner { pid, user, cgroup: cgroup.into(), is_root: user == 0 }
     }
 
+    /// Whose what is whose owner nobody knows.
+    pub fn nobody() -> Owner {
+        Owner::new(0, u32::MAX, "")
+    }
+
+    /// Who has it: the user, whatever the process and the cgroup.
+    pub fn payer(&self) -> Payer {
+        if self.is_root { Payer::Root } else { Payer::User(self.user) }
+    }
+
     /// True if it is root's.
     pub fn is_root(&self) -> bool {
         self.is_root
     }
+}
+
+/// A user, with those who have ids of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Payer {
+    /// Root.
+    Root,
+    /// Another one.
+    User(u32),
 }
 
 /// As part of a message.
@@ -49,6 +68,21 @@ impl fmt::Display for Owner {
             cgroup => write!(f, " in cgroup {cgroup}"),
         }
     }
+}
+
+/// Who has the most of a table whose elements are dropped to make space: whoever comes next has the place of one of theirs. Root counts as a
+/// quarter of what it has, since a quarter is root's alone. `None`: nobody has anything.
+pub fn heaviest<'o>(all: impl Iterator<Item = (&'o Owner, usize)>) -> Option<Payer> {
+    let mut by_payer: HashMap<Payer, usize> = HashMap::new();
+    for (owner, amount) in all {
+        let sum = by_payer.entry(owner.payer()).or_default();
+        *sum = sum.saturating_add(amount);
+    }
+    let weight = |(payer, amount): &(Payer, usize)| match payer {
+        Payer::Root => (amount / 4, 0),
+        Payer::User(id) => (*amount, *id),
+    };
+    by_payer.into_iter().filter(|(_, amount)| *amount > 0).max_by_key(weight).map(|(payer, _)| payer)
 }
 
 /// The ids that were given to users: the first, how many, to whom.
@@ -94,6 +128,12 @@ impl Owners {
         let (user, cgroup) = (self.user(user), self.group(path));
         // Who was given ids by root is not root.
         Owner { pid, user, cgroup, is_root: false }
+    }
+
+    /// The ids that were given to users: the first, how many, to whom.
+    pub fn subordinate(&mut self) -> impl Iterator<Item = (u32, u32, u32)> {
+        self.read();
+        self.given.iter().copied()
     }
 
     /// The user to whom an id was given, or the user who has it.
@@ -275,6 +315,17 @@ mod tests {
         assert!(shares.others <= 750, "{}", shares.others);
         let root = Owner::new(1, 0, "/a");
         assert!(shares.left(&root) >= 250, "{}", shares.left(&root));
+    }
+
+    #[test]
+    fn who_has_the_most_makes_space_and_root_counts_as_a_quarter() {
+        let owners = [Owner::new(1, 1000, "/a"), Owner::new(2, 1000, "/b"), Owner::new(3, 1001, "/a")];
+        let root = Owner::new(4, 0, "");
+        let of = |amounts: [usize; 4]| heaviest(owners.iter().chain([&root]).zip(amounts));
+        assert_eq!(of([2, 2, 3, 15]), Some(Payer::User(1000)));
+        assert_eq!(of([2, 2, 5, 15]), Some(Payer::User(1001)));
+        assert_eq!(of([2, 2, 3, 20]), Some(Payer::Root));
+        assert_eq!(of([0; 4]), None);
     }
 
     #[test]

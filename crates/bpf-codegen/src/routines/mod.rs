@@ -26,7 +26,7 @@
 //!  stack    stacks into the stack store         words      zeroing, copying, comparing memory
 //!  unwind   stacks of processes by tables       window   memory of a process, a page at a time
 //!  python   the frames of an interpreter in stacks
-//!  siphash  the keyed hash of stacks
+//!  siphash  the keyed hash of stacks            shares   who has how much of a table
 //!  path     names of files                      args       arguments of a process
 //!  packet   packets of socket buffers
 //!  probes   rows of the probe table             processes  the set of processes
@@ -50,6 +50,7 @@ mod probes;
 mod processes;
 mod python;
 mod record;
+mod shares;
 mod siphash;
 mod slot;
 mod slow_clock;

@@ -103,9 +103,9 @@ pub fn walk(b: &mut Builder, place: V, what: &Walk<'_>) {
     let (other, done) = (b.label(), b.label());
     let entry = what.context.return_address(b, what.ctx).is_some();
     let state = behind_frames(what.frames);
-    let calls = what.calls();
+    let (key, calls) = (what.plan.stack_key, what.calls());
     let frames =
-        Frames { place, pcs: FRAMES, state, most: what.frames, entry, narrow: false, offsets, calls };
+        Frames { place, pcs: FRAMES, state, most: what.frames, entry, narrow: false, offsets, key, calls };
     b.store(Size::B8, place, OWN, 0);
     unwind::walk(b, &frames, what.target, what.plan, other);
     if let Some(moved) = what.context.moved_by(b, what.ctx) {

@@ -27,6 +27,7 @@ mod returns;
 mod rows;
 mod slots;
 
+use plane::siphash;
 use plane::unwind::{
     AMBIGUOUS, BP_AT_CFA, BP_MODE_SHIFT, BP_MODES, BP_SHIFT, BUSY, FOUND, FOUND_ROW, FOUND_SHIFT, INCOMPLETE,
     KEY_FACTOR, KIND_SHIFT, KINDS, Kind, NO_TABLE, OFFSET_SHIFT, PAGE_SHIFT, PENDING, RANGE_DELTA, RANGE_END,
@@ -113,6 +114,8 @@ pub(super) struct Frames {
     pub(super) narrow: bool,
     /// Where the kernel has the members that a walk needs.
     pub(super) offsets: UnwindOffsets,
+    /// The key of the session.
+    pub(super) key: siphash::Key,
     /// Where the frames of an interpreter come to, if they are followed.
     pub(super) calls: Option<CallArea>,
 }
@@ -493,7 +496,8 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
 
     b.bind(unlisted);
     if let Some(mappings) = frames.offsets.mappings {
-        let (offsets, left) = (frames.offsets, b.load(Size::B8, place, at(ASKS)));
+        let (offsets, key) = (frames.offsets, frames.key);
+        let left = b.load(Size::B8, place, at(ASKS));
         b.br(Jmp::Eq, left, 0, wanting);
         let left = b.sub(left, 1);
         b.store(Size::B8, place, at(ASKS), left);
@@ -501,7 +505,7 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
         let args = [Arg::Memory(result, mappings::RESULT), Arg::Word(target)];
         let narrow = frames.narrow;
         let name = if narrow { "dt_unwind_mapped_narrow" } else { "dt_unwind_mapped" };
-        let known = b.call_global(name, &args, |b| mappings::find(b, offsets, mappings, narrow));
+        let known = b.call_global(name, &args, |b| mappings::find(b, (offsets, mappings), key, narrow));
         b.br(Jmp::Eq, known, mappings::KNOWN, has_range);
         // What was stored of the mapping is of no use.
         b.store(Size::B8, place, at(LENGTH), 0);

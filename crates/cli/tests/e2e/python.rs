@@ -485,14 +485,12 @@ fn a_process_with_many_names_hides_those_of_no_other_user() -> Verdict {
     let run = |user: u32, kind: &str, count: u32| {
         format!("setpriv --reuid={user} --clear-groups {python} -S {file} {kind} {count}\n")
     };
-    let all = [
-        run(65534, "hostile", 1500),
-        run(65534, "hostiles", 1500),
-        run(65533, "other", 50),
-        run(0, "root", 50),
-    ]
-    .concat();
-    std::fs::write(dir.join("run.sh"), all).unwrap();
+    // One in some hundred has a counter in common with who has its share. Of five nearly never three.
+    const OTHERS: u32 = 5;
+    let hostile = [run(65534, "hostile", 1500), run(65534, "hostiles", 1500)];
+    let others = (0..OTHERS).map(|n| run(65533 - n, &format!("other{n}"), 30));
+    let all = hostile.into_iter().chain(others).chain([run(0, "root", 50)]);
+    std::fs::write(dir.join("run.sh"), all.collect::<String>()).unwrap();
     let script = "syscall::getpgid:entry /progenyof($target) && execname == \"python3.11\" && arg0 == 0/ { @[jstack(9)] = count(); @n = count(); } \
                   END { printa(@); printa(\"n %@d\\n\", @n); }";
     let program = format!("sh {}", dir.join("run.sh").display());
@@ -513,12 +511,13 @@ fn a_process_with_many_names_hides_those_of_no_other_user() -> Verdict {
     if o.err.contains("setpriv: ") {
         return Skip("no setpriv".into());
     }
-    assert!(o.out.contains("\nn 3100\n"), "{}", o.err);
+    assert!(o.out.contains("\nn 3200\n"), "{}", o.err);
     let named = |kind: &str| o.out.lines().filter(|l| l.contains(&format!("({kind}"))).count();
-    assert!((40..=50).contains(&named("other")), "{} {}", named("other"), o.err);
+    let others: Vec<usize> = (0..OTHERS).map(|n| named(&format!("other{n}"))).collect();
+    assert!(others.iter().filter(|named| **named > 25).count() >= 3, "{others:?} {}", o.err);
     assert!((40..=50).contains(&named("root")), "{} {}", named("root"), o.err);
     // A quarter of what root leaves to others, then half as many.
-    assert!((280..330).contains(&named("hostile")), "{} {}", named("hostile"), o.err);
+    assert!((190..330).contains(&named("hostile")), "{} {}", named("hostile"), o.err);
     assert!(o.err.contains("jstack()/ustack() string table overflow"), "{}", o.err);
     Pass
 }

@@ -5,8 +5,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bpf_sys::{Map, Update};
-use plane::unwind::{FILE_KEY, FileRecord, UnknownFile, file_key};
+use bpf_sys::{Map, Mmap, Update};
+use plane::unwind::{Directory, FILE_KEY, FileRecord, UNKNOWN_FILE, UnknownFile, file_key};
 
 /// After this time programs ask again for a file that was not found.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -22,6 +22,22 @@ pub(super) type Inode = [u8; FILE_KEY as usize];
 pub(super) struct FileMaps {
     pub(super) known: Arc<Map>,
     pub(super) unknown: Arc<Map>,
+    /// The directory, which has the shares of the unknown files.
+    pub(super) directory: Arc<Mmap>,
+}
+
+impl FileMaps {
+    /// Programs may ask for a file again. What its process had of the files that are asked for is given back.
+    fn answered(&self, inode: &Inode) {
+        let mut value = [0; UNKNOWN_FILE as usize];
+        if !self.unknown.lookup(inode, &mut value).unwrap_or(false) || self.unknown.delete(inode).is_err() {
+            return;
+        }
+        let counters = Directory::new(self.directory.words()).and_then(Directory::counters);
+        if let (Some(asked), Some(counters)) = (UnknownFile::decode(inode, &value), counters) {
+            counters.give(asked.share, 1);
+        }
+    }
 }
 
 /// The files of the maps, by what the consumer knows them by.
@@ -43,7 +59,7 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
         self.looked_for.retain(|inode, until| {
             let is_due = until.is_some_and(|until| until <= now);
             if is_due {
-                let _ = maps.unknown.delete(inode);
+                maps.answered(inode);
             }
             !is_due
         });
@@ -92,7 +108,7 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
         self.inodes.get(&source).into_iter().flatten().all(|inode| {
             let is_known = self.maps.known.update(inode, &value, Update::Any).is_ok();
             if is_known {
-                let _ = self.maps.unknown.delete(inode);
+                self.maps.answered(inode);
                 self.looked_for.remove(inode);
             }
             is_known
@@ -113,7 +129,7 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
         let Some(inodes) = self.inodes.remove(&source) else { return false };
         for inode in &inodes {
             let _ = self.maps.known.delete(inode);
-            let _ = self.maps.unknown.delete(inode);
+            self.maps.answered(inode);
             self.looked_for.remove(inode);
         }
         true

@@ -6,9 +6,13 @@
 //!
 //! A slot is for an address space, which a process shares with those that it forks. They may map other
 //! code later. What they have all mapped is one list then; where they differ, a walk ends.
+//!
+//! Whoever has the most makes space for others: the address space, the table and the file of the map that go are the ones that were
+//! asked for least recently of the user who has the most ([`proc::share::heaviest`]). So the processes and files of a user, however many,
+//! take nothing from others for long. Tables are made for root first, and for the others in turns.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,6 +24,7 @@ use plane::unwind::{
     AMBIGUOUS, CHUNK_SHIFT, CHUNK_WORDS, CHUNKS, Directory, FIRST_RANGE, FileRecord, Load, MAX_LOADS,
     NO_TABLE, PAGE, PENDING, RANGES_END, RANGES_MAX, Range, UnknownFile, contents, key,
 };
+use proc::share::{Owner, Owners, Payer, heaviest};
 use proc::watcher::SharedWatcher;
 use symbols::{CodeLoad, CodeSource, FrameRequest, FrameTable, MappedCode, Processes};
 use unwind::Place;
@@ -38,6 +43,15 @@ const MEMBERS: usize = 64;
 
 /// The most address spaces.
 const SPACES: usize = 4096;
+
+/// As how many ranges an address space counts at least.
+const SPACE: usize = 32;
+
+/// The most files that are remembered, loaded or not.
+const FILES: usize = 1 << 16;
+
+/// The most files that are looked for before others are made.
+const ASKED: usize = 16;
 
 /// The table of a file in the kernel.
 struct Loaded {
@@ -59,10 +73,19 @@ struct File {
     contents: Option<u64>,
     /// When it was last asked for, in requests.
     used: u64,
+    /// Whose process asked for it first, or root's, if one did.
+    owner: Owner,
+}
+
+impl File {
+    /// Words of its table.
+    fn words(&self) -> usize {
+        let places = self.loaded.iter().flat_map(|loaded| &loaded.places);
+        places.map(|place| place.words as usize).sum()
+    }
 }
 
 /// A file that waits for its table.
-#[derive(Default)]
 struct Waiting {
     /// When it was last asked for, in requests.
     clock: u64,
@@ -72,13 +95,18 @@ struct Waiting {
     is_read: bool,
     /// What its contents were before it was read.
     contents: Option<u64>,
+    /// As in [`File`].
+    owner: Owner,
 }
 
 /// An address space.
-#[derive(Default)]
 struct Space {
     /// What each process has mapped.
     members: BTreeMap<u32, Vec<MappedCode>>,
+    /// Whose it is.
+    owner: Owner,
+    /// When it was last asked for, in requests.
+    used: u64,
     /// Its ranges in the directory, with that of its interpreter.
     first: u32,
     ranges: Vec<Range>,
@@ -87,7 +115,7 @@ struct Space {
 /// What is in the kernel.
 pub(super) struct Tables {
     processes: Processes,
-    directory: Mmap,
+    directory: Arc<Mmap>,
     ranges: Free,
     outer: Arc<Map>,
     /// The chunks, and what is free of each.
@@ -101,6 +129,16 @@ pub(super) struct Tables {
     spaces: HashMap<u64, Space>,
     /// Counts requests.
     clock: u64,
+    owners: Owners,
+    /// When the last table was made for a user, in requests.
+    turns: HashMap<Payer, u64>,
+}
+
+/// Root's is root's, whoever has it besides.
+fn add_owner(known: &mut Owner, other: &Owner) {
+    if other.is_root() && !known.is_root() {
+        *known = other.clone();
+    }
 }
 
 /// What tells the contents of a file from others.
@@ -126,7 +164,7 @@ impl Tables {
     /// Nothing yet, with at most `limit` bytes of chunks.
     pub(super) fn new(
         processes: Processes,
-        directory: Mmap,
+        directory: Arc<Mmap>,
         chunks: Arc<Map>,
         maps: FileMaps,
         limit: u64,
@@ -143,6 +181,8 @@ impl Tables {
             waiting: HashMap::new(),
             spaces: HashMap::new(),
             clock: 0,
+            owners: Owners::default(),
+            turns: HashMap::new(),
         }
     }
 
@@ -169,6 +209,11 @@ impl Tables {
     /// Learns what a process has mapped. Returns its address space, whose files [wait](Tables::wait_for) for their
     /// tables, and whether programs know more of it by now. `None`: that could not be read, or it executes another program meanwhile.
     pub(super) fn observe(&mut self, pid: u32) -> Option<(u64, bool)> {
+        let owner = self.owners.of(pid);
+        self.observe_of(pid, &owner)
+    }
+
+    fn observe_of(&mut self, pid: u32, owner: &Owner) -> Option<(u64, bool)> {
         self.clock += 1;
         let key = key_of(pid)?;
         let code = self.processes.code(pid).ok()?;
@@ -178,38 +223,70 @@ impl Tables {
         }
         if self.spaces.len() >= SPACES && !self.spaces.contains_key(&key) {
             self.sweep();
+            if self.spaces.len() >= SPACES {
+                self.remove_space(key);
+            }
         }
-        let space = self.spaces.entry(key).or_default();
+        let (members, ranges) = Default::default();
+        let new = || Space { members, owner: owner.clone(), used: 0, first: 0, ranges };
+        let space = self.spaces.entry(key).or_insert_with(new);
+        add_owner(&mut space.owner, owner);
+        space.used = self.clock;
         if space.members.len() >= MEMBERS && !space.members.contains_key(&pid) {
             space.members.pop_first();
         }
         space.members.insert(pid, code.clone());
-        code.iter().for_each(|code| self.wait_for(code));
+        code.iter().for_each(|code| self.wait_for(code, owner));
         // What other processes have is there at once.
         Some((key, self.publish(key)))
     }
 
+    /// So many of these address spaces and their processes: root's first, the others in turns.
+    pub(super) fn in_turns(&mut self, mut wanted: Vec<(u64, u32)>, most: usize) -> Vec<(u64, u32)> {
+        if wanted.len() > most {
+            let pids: HashSet<u32> = wanted.iter().map(|(_, pid)| *pid).collect();
+            let pids: Vec<u32> = pids.into_iter().collect();
+            let turns = self.owners.in_turns(&pids).into_iter().map(|owner| owner.pid).zip(0usize..);
+            let turns: HashMap<u32, usize> = turns.collect();
+            wanted.sort_by_key(|(_, pid)| turns.get(pid).copied());
+            wanted.truncate(most);
+        }
+        wanted
+    }
+
     /// Lets a file wait for its table, unless that is in the kernel.
-    fn wait_for(&mut self, code: &MappedCode) {
+    fn wait_for(&mut self, code: &MappedCode, owner: &Owner) {
         let (clock, source) = (self.clock, code.source);
         if let Some(file) = self.files.get_mut(&source) {
             file.used = clock;
+            add_owner(&mut file.owner, owner);
             if file.loaded.is_some() || file.none_until.is_some_and(|until| Instant::now() < until) {
                 return;
             }
         }
-        let new = || Waiting { contents: contents_of(&self.processes, source), ..Waiting::default() };
+        let new = || {
+            let contents = contents_of(&self.processes, source);
+            Waiting { clock, bytes: 0, is_read: false, contents, owner: owner.clone() }
+        };
         let waiting = self.waiting.entry(source).or_insert_with(new);
         waiting.clock = clock;
+        add_owner(&mut waiting.owner, owner);
         if let CodeSource::File(_) = source {
             waiting.bytes = waiting.bytes.max(code.end.saturating_sub(code.start));
         }
     }
 
-    /// The file whose table is made next: of those that are small, else of all, one that was asked for most recently.
+    /// The file whose table is made next: of those that are small, else of all, one of root's, or of the user for whom none was made for the
+    /// longest time, that was asked for most recently.
     pub(super) fn next(&self, is_small: bool) -> Option<CodeSource> {
         let some = self.waiting.iter().filter(|(_, file)| (file.bytes <= SMALL) == is_small && !file.is_read);
-        some.min_by_key(|(_, file)| (Reverse(file.clock), file.bytes)).map(|(source, _)| *source)
+        let turn = |owner: &Owner| match owner.payer() {
+            Payer::Root => 0,
+            user => self.turns.get(&user).copied().unwrap_or(0),
+        };
+        let order =
+            |file: &Waiting| (!file.owner.is_root(), turn(&file.owner), Reverse(file.clock), file.bytes);
+        some.min_by_key(|(_, file)| order(file)).map(|(source, _)| *source)
     }
 
     /// True if files of an address space wait for their tables.
@@ -232,9 +309,9 @@ impl Tables {
         Some(request)
     }
 
-    /// Makes all tables of a process.
+    /// Makes all tables of a process that the user has named: they are root's.
     pub(super) fn make(&mut self, pid: u32) {
-        let Some((key, _)) = self.observe(pid) else { return };
+        let Some((key, _)) = self.observe_of(pid, &Owner::new(pid, 0, "")) else { return };
         let members = self.spaces.get(&key).map(|space| &space.members);
         let code = members.and_then(|members| members.get(&pid)).cloned().unwrap_or_default();
         for source in code.into_iter().map(|code| code.source) {
@@ -247,15 +324,18 @@ impl Tables {
     /// A file has this table; `None`: it could not be read; within: it has none. Returns the address spaces that have
     /// got something by it.
     pub(super) fn settle(&mut self, source: CodeSource, table: Option<Option<FrameTable>>) -> Vec<u64> {
+        let none = || (self.clock, None, Owner::nobody());
         let waiting = self.waiting.remove(&source);
-        let (used, before) = waiting.map_or((self.clock, None), |waiting| (waiting.clock, waiting.contents));
+        let (used, before, owner) = waiting.map_or_else(none, |w| (w.clock, w.contents, w.owner));
+        self.clock += 1;
+        self.turns.insert(owner.payer(), self.clock);
         if self.files.get(&source).is_some_and(|file| file.loaded.is_some()) {
             self.publish_file(source);
             return Vec::new();
         }
         // It may have been written anew while it was read.
         let contents = before.filter(|before| contents_of(&self.processes, source) == Some(*before));
-        let mut file = File { loaded: None, none_until: None, has_none: false, contents, used };
+        let mut file = File { loaded: None, none_until: None, has_none: false, contents, used, owner };
         match table {
             // Perhaps it can be read later.
             None => file.none_until = Some(Instant::now() + SWEEP),
@@ -343,10 +423,14 @@ impl Tables {
         }
     }
 
-    /// Removes the table that was asked for least recently, and before `used`. False if there is none.
+    /// Removes the table of who has the most that was asked for least recently, and before `used`. False if there is none.
     fn evict(&mut self, used: u64) -> bool {
-        let loaded = self.files.iter().filter(|(_, file)| file.loaded.is_some() && file.used < used);
-        let Some(source) = loaded.min_by_key(|(_, file)| file.used).map(|(source, _)| *source) else {
+        let loaded = || self.files.iter().filter(|(_, file)| file.loaded.is_some() && file.used < used);
+        let Some(most) = heaviest(loaded().map(|(_, file)| (&file.owner, file.words()))) else {
+            return false;
+        };
+        let of_most = loaded().filter(|(_, file)| file.owner.payer() == most);
+        let Some(source) = of_most.min_by_key(|(_, file)| file.used).map(|(source, _)| *source) else {
             return false;
         };
         let Some(loaded) = self.files.remove(&source).and_then(|file| file.loaded) else { return false };
@@ -363,21 +447,32 @@ impl Tables {
         true
     }
 
-    /// Finds out which files programs have met: what a process has mapped, or had, if it has ended.
-    pub(super) fn identify_files(&mut self) {
+    /// Finds out which files programs have met: what a process has mapped, or had, if it has ended. True if there are more, which are
+    /// those of users who have had their turn.
+    pub(super) fn identify_files(&mut self) -> bool {
         let now = Instant::now();
-        for asked in self.inodes.unknown(now) {
+        let all = self.inodes.unknown(now);
+        let mut by_process: HashMap<u32, Vec<UnknownFile>> = HashMap::new();
+        all.iter().for_each(|asked| by_process.entry(asked.process).or_default().push(*asked));
+        let pids: Vec<u32> = by_process.keys().copied().collect();
+        let in_turns = self.owners.in_turns(&pids).into_iter();
+        let in_turns = in_turns.flat_map(|owner| {
+            let files = by_process.remove(&owner.pid).unwrap_or_default();
+            files.into_iter().map(move |asked| (asked, owner.clone()))
+        });
+        for (asked, owner) in in_turns.take(ASKED) {
             self.clock += 1;
             let Some((source, bytes)) = self.source_of(&asked) else {
                 self.inodes.not_found(&asked, now);
                 continue;
             };
             self.inodes.found(&asked, source);
-            self.wait_for(&MappedCode { start: 0, end: bytes, offset: 0, source });
+            self.wait_for(&MappedCode { start: 0, end: bytes, offset: 0, source }, &owner);
             if !self.waiting.contains_key(&source) {
                 self.publish_file(source);
             }
         }
+        all.len() > ASKED
     }
 
     /// The file that a program has met, and its size.
@@ -409,11 +504,14 @@ impl Tables {
         }
     }
 
-    /// Programs do not find the file any more that was asked for least recently, but for one. They ask for it again.
+    /// Programs do not find the file of who has the most any more that was asked for least recently, but for one. They ask for it again.
     fn remove_oldest(&mut self, but: CodeSource) -> bool {
-        let used = |source: &CodeSource| self.files.get(source).map_or(0, |file| file.used);
-        let oldest = self.inodes.sources().filter(|source| *source != but).min_by_key(used);
-        oldest.is_some_and(|source| self.inodes.remove(source))
+        let others = || self.inodes.sources().filter(|source| *source != but);
+        let known = || others().filter_map(|source| Some((source, self.files.get(&source)?)));
+        let most = heaviest(known().map(|(_, file)| (&file.owner, 1)));
+        let of_most = known().filter(|(_, file)| Some(file.owner.payer()) == most);
+        let oldest = of_most.min_by_key(|(_, file)| file.used).map(|(source, _)| source);
+        oldest.or_else(|| others().next()).is_some_and(|source| self.inodes.remove(source))
     }
 
     /// What programs are told. `None`: there is nothing yet, or the file was written anew since its table was made.
@@ -447,12 +545,9 @@ impl Tables {
         ranges.push(Range::of_interpreter(self.interpreter_of(space)));
         let changed = ranges != space.ranges;
         if changed {
-            let first = match self.ranges.take(ranges.len() as u32) {
-                Some(first) => first,
-                None => {
-                    self.remove(key);
-                    return false;
-                }
+            let Some(first) = self.take_ranges(ranges.len() as u32, key) else {
+                self.remove(key);
+                return false;
             };
             let directory = self.directory();
             directory.write(first, &ranges);
@@ -521,6 +616,25 @@ impl Tables {
         Range { start, end, table, delta }
     }
 
+    /// Takes ranges for an address space. Others make space for it, if need be.
+    fn take_ranges(&mut self, count: u32, key: u64) -> Option<u32> {
+        loop {
+            match self.ranges.take(count) {
+                None if self.remove_space(key) => {}
+                taken => return taken,
+            }
+        }
+    }
+
+    /// Removes the address space of who has the most ranges that was asked for least recently, but for one. False if there is none.
+    fn remove_space(&mut self, but: u64) -> bool {
+        let all = self.spaces.values().map(|space| (&space.owner, space.ranges.len().max(SPACE)));
+        let Some(most) = heaviest(all) else { return false };
+        let others = self.spaces.iter().filter(|(key, space)| **key != but && space.owner.payer() == most);
+        let oldest = others.min_by_key(|(_, space)| space.used).map(|(key, _)| *key);
+        oldest.inspect(|key| self.remove(*key)).is_some()
+    }
+
     /// Removes an address space.
     fn remove(&mut self, key: u64) {
         self.directory().remove(key);
@@ -542,5 +656,15 @@ impl Tables {
                 }
             }
         }
+        // What nobody has mapped any more need not wait.
+        let mapped = self.spaces.values().flat_map(|space| space.members.values().flatten());
+        let mapped: HashSet<CodeSource> = mapped.map(|code| code.source).collect();
+        let inodes = &self.inodes;
+        self.waiting
+            .retain(|source, file| file.is_read || mapped.contains(source) || inodes.is_asked(*source));
+        if self.files.len() > FILES {
+            self.files.retain(|_, file| file.loaded.is_some());
+        }
+        self.turns.retain(|_, turn| *turn + SPACES as u64 > self.clock);
     }
 }

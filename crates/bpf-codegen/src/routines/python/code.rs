@@ -15,7 +15,7 @@
 use plane::control::DropKind;
 use plane::python::{
     CODES, ENTRY_LEAST, ENTRY_MAX, FILE_SIZE_SHIFT, FIRST, FOUND, FOUND_SHIFT, FOUND_VALUE, HEAD, LINE_SHIFT,
-    NAME_MAX, NAME_SIZE_SHIFT, NAME_WIDTH_SHIFT, NO_SPACE, PLACE_SHIFT, SHARES, SHARES_AT, STORE,
+    NAME_MAX, NAME_SIZE_SHIFT, NAME_WIDTH_SHIFT, NO_SPACE, PLACE_SHIFT, SHARES_AT, STORE, WORDS,
 };
 use plane::unwind::KEY_FACTOR;
 
@@ -23,6 +23,7 @@ use super::given::*;
 use super::line;
 use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, MapRef, Size, StackSlot, V};
 use crate::plan::Plan;
+use crate::routines::shares;
 use crate::routines::siphash::siphash;
 use crate::routines::window::{BYTES, WINDOW_SIZE};
 use crate::routines::{count_drop, firing};
@@ -273,7 +274,8 @@ fn place_of_code(b: &mut Builder, plan: &Plan) {
     b.br(Jmp::Ge, taken, i64::from(ENTRY_LEAST), least);
     b.set(taken, i64::from(ENTRY_LEAST));
     b.bind(least);
-    take_share(b, store, taken, full);
+    let counters = b.map_value(MapRef::PythonStore, SHARES_AT);
+    shares::take(b, shares::Table { counters, most: WORDS, key: plan.stack_key }, taken, full);
     let before = b.atomic_fetch(AtomicOp::Add, Size::B8, store, 0, taken);
     b.br(Jmp::Gt, before, i64::from((STORE - FIRST - ENTRY_MAX) / 8), full);
     let place = b.add(before, i64::from(FIRST / 8));
@@ -297,41 +299,6 @@ fn place_of_code(b: &mut Builder, plan: &Plan) {
     b.exit(i64::from(NO_SPACE));
     b.bind(none);
     b.exit(0);
-}
-
-/// Takes so many words of what the process and its user may have of the store. Jumps to `full` if they have their share.
-fn take_share(b: &mut Builder, store: V, taken: V, full: Label) {
-    // A quarter is root's alone.
-    const OTHERS: i64 = (STORE - FIRST) as i64 / 8 / 4 * 3;
-    let is_root = b.label();
-    let both = b.call(Helper::GET_CURRENT_UID_GID, &[]);
-    let user = b.and(both, i64::from(SHARES - 1));
-    let all = b.shl(both, 32);
-    b.br(Jmp::Eq, all, 0, is_root);
-    let both = b.call(Helper::GET_CURRENT_PID_TGID, &[]);
-    let process = b.shr(both, 32);
-    let process = b.and(process, i64::from(SHARES - 1));
-    let claimed = b.load(Size::B8, store, 0);
-    b.br(Jmp::Gt, claimed, OTHERS, full);
-    let others = b.copy(OTHERS);
-    let mut left = b.sub(others, claimed);
-    let mut shares = Vec::new();
-    for (number, first) in [(user, 0), (process, SHARES)] {
-        let offset = b.shl(number, 3);
-        let share = b.add(store, offset);
-        let at = (SHARES_AT + 8 * first) as i16;
-        let used = b.load(Size::B8, share, at);
-        // It may have as much as it leaves.
-        b.br(Jmp::Gt, used, left, full);
-        let rest = b.sub(left, used);
-        left = b.shr(rest, 1);
-        shares.push((share, at));
-    }
-    b.br(Jmp::Gt, taken, left, full);
-    for (share, at) in shares {
-        b.atomic_add(share, at, taken);
-    }
-    b.bind(is_root);
 }
 
 /// Ends the function with the place of a content that is stored. Jumps to `none` if it is not.

@@ -4,11 +4,14 @@
 //! The kernel calls a function with the mapping while it holds the lock of the address space. That function copies
 //! numbers; all else is done behind it.
 
+use plane::siphash::Key;
 use plane::unwind::{
-    FILE_BASE, FILE_CONTENTS, FILE_INODE, FILE_LOAD, FILE_LOADS, KEY_FACTOR, MAX_LOADS, NO_TABLE,
+    FILE_BASE, FILE_CONTENTS, FILE_INODE, FILE_LOAD, FILE_LOADS, KEY_FACTOR, MAX_LOADS, NO_TABLE, SHARES_AT,
+    UNKNOWN_FILE, UNKNOWN_FILES,
 };
 
 use crate::mir::{Builder, Helper, Jmp, MapRef, Size};
+use crate::routines::shares;
 use crate::target::{MappingOffsets, UnwindOffsets};
 
 /// Offsets in the result: start, length, table, delta of a range.
@@ -52,9 +55,14 @@ const BUSY: i64 = -16;
 
 /// The body of a function of a result and an address: [`KNOWN`], [`REFUSED`], or 0 if the range is not known; then
 /// the consumer is asked for the file. `narrow`: the process has 32 bits; its vdso is another one, which is not known so.
-pub(super) fn find(b: &mut Builder, offsets: UnwindOffsets, mappings: MappingOffsets, narrow: bool) {
+pub(super) fn find(
+    b: &mut Builder,
+    (offsets, mappings): (UnwindOffsets, MappingOffsets),
+    key: Key,
+    narrow: bool,
+) {
     let (result, target) = (b.param(0), b.param(1));
-    let [none, anonymous, unknown, found, told] = [(); 5].map(|()| b.label());
+    let [none, anonymous, unknown, is_new, found, told] = [(); 6].map(|()| b.label());
     let copy = b.stack(COPY);
     for at in (0..COPY as i16).step_by(8) {
         b.slot_store(Size::B8, copy, at, NONE);
@@ -82,8 +90,8 @@ pub(super) fn find(b: &mut Builder, offsets: UnwindOffsets, mappings: MappingOff
     let what = b.slot_load(Size::B8, copy, WHAT);
     b.br(Jmp::Eq, what, ANONYMOUS, anonymous);
     b.br(Jmp::Ne, what, FILE, none);
-    let (map, key) = (b.map(MapRef::UnwindFiles), b.slot_addr(copy, 0));
-    let file = b.call(Helper::MAP_LOOKUP_ELEM, &[map, key]);
+    let (map, at) = (b.map(MapRef::UnwindFiles), b.slot_addr(copy, 0));
+    let file = b.call(Helper::MAP_LOOKUP_ELEM, &[map, at]);
     b.br(Jmp::Eq, file, 0, unknown);
     let known = b.load(Size::B8, file, FILE_CONTENTS as i16);
     let now = b.slot_load(Size::B8, copy, CONTENTS);
@@ -123,14 +131,24 @@ pub(super) fn find(b: &mut Builder, offsets: UnwindOffsets, mappings: MappingOff
     const FORCE_WAKEUP: i64 = 2;
     let both = b.call(Helper::GET_CURRENT_PID_TGID, &[]);
     let process = b.shr(both, 32);
-    let asked = b.stack(16);
+    let asked = b.stack(UNKNOWN_FILE);
     b.slot_store(Size::B8, asked, 0, process);
     b.slot_store(Size::B8, asked, 8, start);
-    let (map, key, value) = (b.map(MapRef::UnwindUnknown), b.slot_addr(copy, 0), b.slot_addr(asked, 0));
+    let (map, at) = (b.map(MapRef::UnwindUnknown), b.slot_addr(copy, 0));
+    let known = b.call(Helper::MAP_LOOKUP_ELEM, &[map, at]);
+    b.br(Jmp::Ne, known, 0, none);
+    let counters = b.map_value(MapRef::UnwindDirectory, SHARES_AT);
+    let (table, one) = (shares::Table { counters, most: UNKNOWN_FILES, key }, b.copy(1));
+    let share = shares::take(b, table, one, none);
+    b.slot_store(Size::B8, asked, 16, share);
+    let (map, at, value) = (b.map(MapRef::UnwindUnknown), b.slot_addr(copy, 0), b.slot_addr(asked, 0));
     let flags = b.imm(UNLESS_THERE);
-    let failed = b.call(Helper::MAP_UPDATE_ELEM, &[map, key, value, flags]);
-    // It is asked for, or too many are.
-    b.br(Jmp::Ne, failed, 0, none);
+    let failed = b.call(Helper::MAP_UPDATE_ELEM, &[map, at, value, flags]);
+    b.br(Jmp::Eq, failed, 0, is_new);
+    // It is asked for meanwhile, or too many are.
+    shares::give(b, table, share, one);
+    b.jmp(none);
+    b.bind(is_new);
     let (map, data) = (b.map(MapRef::UnwindRequests), b.slot_addr(asked, 0));
     let (size, flags) = (b.imm(8), b.imm(FORCE_WAKEUP));
     b.call(Helper::RINGBUF_OUTPUT, &[map, data, size, flags]);
