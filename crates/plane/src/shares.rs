@@ -102,7 +102,7 @@ mod tests {
     fn what_is_given_back_is_taken_from_all_counters_of_a_number() {
         let memory: Vec<AtomicU64> = (0..BYTES / 8 + 3).map(|_| AtomicU64::new(0)).collect();
         let counters = Counters::new(&memory, 16).unwrap();
-        let (user, process) = (5, 1023);
+        let (user, process) = (5u32, 1023u32);
         let words = [2, 2 + 1 + user, 2 + 1 + 1024 + process];
         words.iter().for_each(|word| memory[*word as usize].store(7, Ordering::Relaxed));
         counters.give(u64::from(process) << PROCESS_SHIFT | u64::from(user), 3);
