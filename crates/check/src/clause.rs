@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use diagnostics::{Diagnostic, Span, Tag, nearest};
+use diagnostics::{Diagnostic, Few, Span, Tag, nearest};
 use plane::desc::{Action, LayoutBuilder, ProcessFields, RecordDesc};
 use probes::{
     Attributes, FIELD_LIMITS, Family, FieldKind, MatchError, Pattern, ProbeDesc, ProbeId, ProbeInfo, is_glob,
@@ -140,13 +140,18 @@ impl Checker<'_> {
 
     /// Reports the probes for which a clause is wrong, if it is right for others; else what is wrong for the first ones.
     fn definitions_left_out(&mut self, wrong: Vec<(Option<Arc<ProbeDesc>>, Vec<Diagnostic>)>, any: bool) {
-        // A program may have any number of them.
-        const SAID: usize = 8;
         if any {
-            wrong.iter().take(SAID).for_each(|(probe, faults)| self.left_out(probe.as_deref(), faults));
-            if let Some(more) = wrong.len().checked_sub(SAID).filter(|more| *more > 0) {
-                self.more_left_out(more);
-            }
+            // A program may have any number of them.
+            let mut said = Few::default();
+            wrong
+                .iter()
+                .filter_map(|(probe, faults)| self.left_out(probe.as_deref()?, faults))
+                .for_each(|t| said.add(t));
+            self.defined.messages.extend(
+                said.take(|more| {
+                    format!("probes of {more} more kinds of files are left out, as those before")
+                }),
+            );
         } else if let Some((_, faults)) = wrong.into_iter().next() {
             faults.into_iter().for_each(|fault| self.sink.push(fault));
         }

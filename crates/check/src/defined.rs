@@ -288,19 +288,10 @@ impl Checker<'_> {
         args.len() < sites || (0u8..).zip(&*args).any(|(n, arg)| n != arg.from)
     }
 
-    /// Says that clauses are not for the probes of a definition.
-    pub(crate) fn left_out(&mut self, probe: Option<&ProbeDesc>, faults: &[Diagnostic]) {
-        let (Some(probe), Some(fault)) = (probe, faults.first()) else { return };
-        let why = fault.render(self.cx.map, false);
-        let why = why.lines().next().unwrap_or_default();
-        self.defined.messages.push(format!("{probe} is left out: {why}"));
-    }
-
-    /// Says that they are not for those of more definitions or files.
-    pub(crate) fn more_left_out(&mut self, count: usize) {
-        self.defined
-            .messages
-            .push(format!("probes of {count} more kinds of files are left out, as those before"));
+    /// What is said of clauses that are not for the probes of a definition.
+    pub(crate) fn left_out(&self, probe: &ProbeDesc, faults: &[Diagnostic]) -> Option<String> {
+        let why = faults.first()?.render(self.cx.map, false);
+        Some(format!("{probe} is left out: {}", why.lines().next().unwrap_or_default()))
     }
 
     /// Splits probes that programs describe into those of files whose arguments are alike.

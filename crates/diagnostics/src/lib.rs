@@ -15,12 +15,13 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! glob raw tag
+//! few glob raw tag
 //! control source
 //! reported
 //! ```
 
 pub mod control;
+mod few;
 pub mod glob;
 pub mod raw;
 mod reported;
@@ -33,6 +34,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 
+pub use few::Few;
 pub use reported::ReportedAt;
 pub use source::{FileId, SourceKind, SourceMap, Span};
 pub use tag::Tag;

@@ -41,7 +41,7 @@ impl Program {
 
     /// What was found and is left out, since the last call: probes of processes that describe more than their share.
     pub fn take_left_out(&self) -> Vec<String> {
-        self.registry.take_warnings()
+        self.registry.take_left_out()
     }
 
     /// What `-l` reports of each description that matches no probe, with the reason where one is known.
@@ -203,7 +203,7 @@ pub fn all(out: &mut dyn Write, verbose: bool) -> io::Result<Vec<String>> {
     list.write()?;
     registry.running_probes().iter().try_for_each(|p| list.add(p.id, &p.desc))?;
     list.end()?;
-    Ok(registry.take_warnings())
+    Ok(registry.take_left_out())
 }
 
 /// Lists the probes that the programs describe.

@@ -342,6 +342,9 @@ impl<S: Sink> Session<S> {
         for warning in &warnings {
             consumer.report(&Notice::Unavailable(warning.clone()).event(engine.now()));
         }
+        for text in program.registry.take_left_out() {
+            consumer.report(&Notice::Missed(text).event(engine.now()));
+        }
         if !warnings.is_empty() {
             consumer.flush().map_err(Error::Output)?;
         }

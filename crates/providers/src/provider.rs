@@ -183,6 +183,11 @@ pub trait Provider: Send + Sync {
     /// Closes the files that no running process has mapped for a while. It is called again and again; most calls do nothing.
     fn close_unmapped(&self) {}
 
+    /// Which probes are left out, and why, since the last call: numbers lack theirs.
+    fn take_left_out(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What is to be reported since the last call.
     fn take_warnings(&self) -> Vec<String> {
         Vec::new()

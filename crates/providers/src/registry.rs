@@ -433,6 +433,11 @@ impl Registry {
         self.entries.iter().flat_map(|e| e.provider.missed()).collect()
     }
 
+    /// See [`Provider::take_left_out`].
+    pub fn take_left_out(&self) -> Vec<String> {
+        self.entries.iter().flat_map(|e| e.provider.take_left_out()).collect()
+    }
+
     /// See [`Provider::take_warnings`].
     pub fn take_warnings(&self) -> Vec<String> {
         self.entries.iter().flat_map(|e| e.provider.take_warnings()).collect()

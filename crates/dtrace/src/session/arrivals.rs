@@ -121,6 +121,9 @@ impl<S: Sink> Session<S> {
         for warning in registry.take_warnings() {
             self.report(&Notice::Unavailable(warning));
         }
+        for text in registry.take_left_out() {
+            self.report(&Notice::Missed(text));
+        }
         self.apply_changes(again)
     }
 

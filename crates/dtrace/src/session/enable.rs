@@ -111,13 +111,14 @@ impl<S: Sink> Session<S> {
         self.report_left_out(&program);
     }
 
-    /// Reports what definitions of programs say that is not used, once.
+    /// Reports for which probes of processes a clause is not, and what definitions of programs say that is not used: each once, and of
+    /// many the first.
     pub(super) fn report_left_out(&mut self, program: &Program) {
-        for text in &program.checked.left_out {
-            if self.shapes.told.insert(text.clone()) {
-                self.report(&Notice::Unavailable(text.clone()));
-            }
-        }
+        let told = &mut self.shapes.told;
+        program.checked.left_out.iter().for_each(|text| told.add(text.clone()));
+        let said = told
+            .take(|more| format!("probes or definitions of {more} more files are left out, as those before"));
+        said.into_iter().for_each(|text| self.report(&Notice::Missed(text)));
     }
 }
 

@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use consumer::Layout;
+use diagnostics::Few;
 use dif::ir;
 use probes::{Args, Family, ProbeInfo};
 
@@ -32,7 +33,7 @@ pub(super) struct Shapes {
     pub(super) numbers: HashMap<Arc<[u8]>, u32>,
     pub(super) numbered: usize,
     /// What was said of definitions that are not used.
-    pub(super) told: HashSet<String>,
+    pub(super) told: Few,
 }
 
 impl Shapes {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use diagnostics::Few;
 use probes::Definition;
 use proc::share::{Owner, Shares};
 use symbols::ProviderText;
@@ -11,21 +12,22 @@ use usdt::provider_name;
 /// The most texts of a session, which processes share. What their files say beyond is not used.
 const MOST: usize = 1024;
 
-/// How many files whose definitions are not used are said at once.
-const SAID: usize = 8;
-
 /// The definitions that were read, by provider and text.
 pub(super) struct Definitions {
     known: HashMap<(String, Arc<str>), Arc<Definition>>,
     shares: Shares,
-    /// What is to be said.
-    said: Vec<String>,
+    said: Few,
     is_refused: bool,
 }
 
 impl Default for Definitions {
     fn default() -> Definitions {
-        Definitions { known: HashMap::new(), shares: Shares::new(MOST), said: Vec::new(), is_refused: false }
+        Definitions {
+            known: HashMap::new(),
+            shares: Shares::new(MOST),
+            said: Few::default(),
+            is_refused: false,
+        }
     }
 }
 
@@ -53,7 +55,9 @@ impl Definitions {
 
     /// What is to be said, since the last call.
     pub(super) fn take_said(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.said)
+        self.said.take(|more| {
+            format!("what {more} more files say of their providers is not used, as those before")
+        })
     }
 
     fn one(&mut self, provider: &str, text: &str, path: &str, owner: &Owner) -> Option<Arc<Definition>> {
@@ -65,12 +69,9 @@ impl Definitions {
         }
         if self.shares.left(owner) == 0 {
             self.is_refused = true;
-            let text = format!(
+            self.said.add(format!(
                 "what {path} in {owner} says of its providers is not used: it has its share of the {MOST} definitions"
-            );
-            if self.said.len() < SAID && !self.said.contains(&text) {
-                self.said.push(text);
-            }
+            ));
             return None;
         }
         self.shares.take(owner, 1);

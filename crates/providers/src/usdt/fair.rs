@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use diagnostics::Few;
 use proc::share::{Owner, Shares};
 
 /// The most probes that one description matches.
@@ -17,18 +18,13 @@ const MAX_FORMS: usize = 1 << 10;
 /// How long all processes may take.
 pub(super) const ALL: Duration = Duration::from_secs(20);
 
-/// How many files that are left out are said.
-const SAID: usize = 8;
-
 /// The shares of one search.
 pub(super) struct Fair {
     pub(super) probes: Shares,
     pub(super) forms: Shares,
     /// In milliseconds.
     time: Shares,
-    said: Vec<String>,
-    /// What is left out besides.
-    more: usize,
+    said: Few,
 }
 
 impl Fair {
@@ -38,7 +34,7 @@ impl Fair {
 
     fn of(probes: usize, forms: usize, time: Duration) -> Fair {
         let time = Shares::new(time.as_millis() as usize);
-        Fair { probes: Shares::new(probes), forms: Shares::new(forms), time, said: Vec::new(), more: 0 }
+        Fair { probes: Shares::new(probes), forms: Shares::new(forms), time, said: Few::default() }
     }
 
     /// How long a process may be looked at now.
@@ -93,19 +89,13 @@ impl Fair {
     }
 
     fn leave(&mut self, text: String) {
-        match self.said.len() < SAID {
-            true => self.said.push(text),
-            false => self.more += 1,
-        }
+        self.said.add(text);
     }
 
     /// What is to be said.
-    pub(super) fn said(self) -> Vec<String> {
-        let (mut said, more) = (self.said, self.more);
-        if more > 0 {
-            said.push(format!("probes of {more} more files or processes are left out, as those before"));
-        }
-        said
+    pub(super) fn said(mut self) -> Vec<String> {
+        self.said
+            .take(|more| format!("probes of {more} more files or processes are left out, as those before"))
     }
 }
 
@@ -123,7 +113,7 @@ mod tests {
         fair.leave_rest(&owner);
         fair.leave_processes("x", 0);
         fair.leave_processes("x", 7);
-        (0..20).for_each(|_| fair.leave_rest(&owner));
+        (20..40).for_each(|pid| fair.leave_rest(&Owner::new(pid, 1000, "/mine")));
         let said = fair.said();
         let whose = "process 12 of user 1000 in cgroup /mine";
         assert_eq!(
@@ -135,7 +125,7 @@ mod tests {
         assert!(said[1].starts_with(&format!("a probe of one in {whose} is left out: ")));
         assert!(said[2].ends_with("its share of the 4 files whose arguments differ"));
         assert!(said[4].starts_with("7 processes are not searched for probes of x: "));
-        assert_eq!(said.len(), SAID + 1);
+        assert_eq!(said.len(), 9);
         assert!(said.last().unwrap().starts_with("probes of 17 more "));
     }
 

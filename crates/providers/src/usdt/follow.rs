@@ -41,12 +41,53 @@ pub(super) struct FileChange {
     pub(super) name: Arc<str>,
     pub(super) came: Vec<(Arc<ProbeDesc>, Vec<Target>)>,
     pub(super) went: Vec<ProbeId>,
+    /// Who brought them.
+    pub(super) by: Owner,
+}
+
+/// How many of the probes that came later each process has brought.
+pub(super) struct Brought {
+    shares: Shares,
+    processes: HashMap<u32, usize>,
+}
+
+impl Default for Brought {
+    fn default() -> Brought {
+        Brought { shares: Shares::new(MAX_PROBES), processes: HashMap::new() }
+    }
+}
+
+impl Brought {
+    /// A process has brought so many more.
+    fn take(&mut self, by: &Owner, count: usize) {
+        if count > 0 {
+            self.shares.take(by, count);
+            *self.processes.entry(by.pid).or_default() += count;
+        }
+    }
+
+    /// So many that a process has brought are gone.
+    pub(super) fn give(&mut self, by: &Owner, count: usize) {
+        self.shares.give(by, count);
+        if let Some(known) = self.processes.get_mut(&by.pid) {
+            *known = known.saturating_sub(count);
+            if *known == 0 {
+                self.processes.remove(&by.pid);
+            }
+        }
+    }
+
+    /// How many more a process may bring, and that are left to it.
+    fn left(&self, owner: &Owner) -> (usize, usize) {
+        let mine = self.processes.get(&owner.pid).copied().unwrap_or(0);
+        (MAX_LATER.saturating_sub(mine), self.shares.left(owner))
+    }
 }
 
 /// A process that descriptions name, or that has probes which a glob matches.
 pub(super) struct Followed {
     pub(super) process: Arc<HeldProcess>,
-    owner: Owner,
+    pub(super) owner: Owner,
     /// The files in which each description was looked for.
     searched: HashMap<Pattern, HashSet<u64>>,
     /// The probes that came later, by file.
@@ -82,7 +123,7 @@ impl Followed {
         self.searched.get(pattern).is_some_and(|files| files.contains(&file))
     }
 
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.later.values().map(|later| later.ids.len()).sum()
     }
 
@@ -107,7 +148,7 @@ impl Followed {
             for files in self.searched.values_mut() {
                 files.remove(&number);
             }
-            Some(FileChange { pid, number, name, came: Vec::new(), went: ids })
+            Some(FileChange { pid, number, name, came: Vec::new(), went: ids, by: self.owner.clone() })
         };
         gone.into_iter().filter_map(change).collect()
     }
@@ -176,6 +217,7 @@ impl UsdtProbes {
         if !wanted.is_empty() {
             changes.extend(gone(pid, reading, objects.as_deref()));
         }
+        changes.iter().for_each(|change| reading.brought.give(&change.by, change.went.len()));
         // Before what came is matched: that may have the names of what went, of which nothing is to be remembered.
         let mut known = lock(&self.known);
         changes.iter().flat_map(|change| &change.went).for_each(|id| known.remove(*id));
@@ -197,14 +239,7 @@ impl UsdtProbes {
     ) -> Vec<FileChange> {
         let mut changes = Vec::new();
         let owner = reading.owners.of(pid);
-        let mut shares = Shares::new(MAX_PROBES);
-        let own = reading.followed.values().map(|follow| (&follow.owner, follow.count()));
-        let (mut mine, all) = (0, own.chain(reading.shared.later()));
-        for (by, count) in all.filter(|(_, count)| *count > 0) {
-            shares.take(by, count);
-            mine += if by.pid == pid { count } else { 0 };
-        }
-        let (of_this, of_all) = (MAX_LATER.saturating_sub(mine), shares.left(&owner));
+        let (of_this, of_all) = reading.brought.left(&owner);
         let mut left = of_this.min(of_all);
         let why = match of_this <= of_all {
             true => format!("it brought {MAX_LATER} while tracing, which is the most"),
@@ -253,7 +288,7 @@ impl UsdtProbes {
             let follow = reading.followed.entry(pid).or_insert_with(new);
             if is_beyond && !std::mem::replace(&mut follow.is_full, true) {
                 lock(&self.known)
-                    .warnings
+                    .left_out
                     .push(format!("probes of {} in process {pid} are not enabled: {why}", object.name));
             }
             let came: Vec<_> = found.into_iter().take(left).collect();
@@ -263,11 +298,11 @@ impl UsdtProbes {
             for (pid, came) in [(None, shared), (Some(pid), own)] {
                 if !came.is_empty() {
                     let (name, went) = (object.name.clone(), Vec::new());
-                    changes.push(FileChange { pid, number, name, came, went });
+                    changes.push(FileChange { pid, number, name, came, went, by: owner.clone() });
                 }
             }
         }
-        lock(&self.known).warnings.extend(reading.definitions.take_said());
+        lock(&self.known).left_out.extend(reading.definitions.take_said());
         changes
     }
 
@@ -291,11 +326,34 @@ impl UsdtProbes {
     pub(super) fn came(&self, (pid, number, name): (Option<u32>, u64, &Arc<str>), ids: &[ProbeId]) {
         let mut reading = lock(&self.reading);
         let Some(reading) = reading.as_mut() else { return };
-        let Some(pid) = pid else { return reading.shared.came(number, ids) };
+        let Some(pid) = pid else {
+            let by = reading.shared.came(number, ids);
+            return by.into_iter().for_each(|by| reading.brought.take(by, ids.len()));
+        };
         if let Some(follow) = reading.followed.get_mut(&pid) {
             let mapped = follow.looks;
             let new = || Later { name: name.clone(), ids: Vec::new(), mapped };
             follow.later.entry(number).or_insert_with(new).ids.extend(ids);
+            reading.brought.take(&follow.owner, ids.len());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_processes_brought_and_what_went_is_as_if_it_had_never_come() {
+        let mut brought = Brought::default();
+        let owners: Vec<Owner> = (1..2000).map(|pid| Owner::new(pid, 1000 + pid % 3, "")).collect();
+        let free = brought.left(&owners[0]);
+        owners.iter().for_each(|owner| brought.take(owner, 20));
+        let (of_this, of_all) = brought.left(&owners[0]);
+        assert!(of_this == MAX_LATER - 20 && of_all < free.1, "{of_this} {of_all}");
+        // An owner that has gone is not known any more.
+        owners.iter().for_each(|owner| brought.give(owner, 20));
+        assert_eq!(brought.left(&owners[0]), free);
+        assert!(brought.processes.is_empty());
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct Match<'a> {
     others: HashSet<String>,
     /// How many more probes there may be, and how many there are not for that.
     room: usize,
-    left_out: usize,
+    left_out: HashSet<Arc<ProbeDesc>>,
     /// What the arguments of files are like.
     forms: HashSet<Vec<Form>>,
 }
@@ -45,9 +45,9 @@ struct Selected {
 
 impl<'a> Match<'a> {
     pub(super) fn new(pattern: &'a Pattern, shares: bool) -> Match<'a> {
-        let (found, refused, others, forms) = Default::default();
+        let (found, refused, others, forms, left_out) = Default::default();
         let shares = shares && pattern.provider.ends_with('*');
-        Match { pattern, shares, found, refused, others, room: usize::MAX, left_out: 0, forms }
+        Match { pattern, shares, found, refused, others, room: usize::MAX, left_out, forms }
     }
 
     /// Adds what a process has.
@@ -107,10 +107,13 @@ impl<'a> Match<'a> {
         let forms: BTreeSet<Form> = mine.iter().map(|selected| selected.site.form()).collect();
         let forms: Vec<Form> = forms.into_iter().collect();
         let is_new = !self.forms.contains(&forms);
-        (self.room, self.left_out) = (fair.probes.left(owner), 0);
+        // A probe may have several sites.
+        let probes = mine.iter().map(|selected| &selected.desc).collect::<HashSet<_>>().len();
+        self.room = fair.probes.left(owner);
+        self.left_out.clear();
         // A file that others may run, too, has all of its probes or none: it is searched once for all of them.
-        if !is_known && (self.room == 0 || self.shares && self.room < mine.len()) {
-            fair.leave_probes(owner, &object.name, mine.len());
+        if !is_known && (self.room == 0 || self.shares && self.room < probes) {
+            fair.leave_probes(owner, &object.name, probes);
             return Ok(());
         }
         if !is_known && is_new && !owner.is_root() && fair.forms.left(owner) == 0 {
@@ -127,8 +130,8 @@ impl<'a> Match<'a> {
             self.forms.insert(forms);
             fair.forms.take(owner, 1);
         }
-        if self.left_out > 0 {
-            fair.leave_probes(owner, &object.name, self.left_out);
+        if !self.left_out.is_empty() {
+            fair.leave_probes(owner, &object.name, self.left_out.len());
         }
         Ok(())
     }
@@ -201,7 +204,7 @@ impl<'a> Match<'a> {
                 continue;
             }
             if self.room == 0 && !self.found.contains_key(&desc) {
-                self.left_out += 1;
+                self.left_out.insert(desc);
                 continue;
             }
             self.room -= usize::from(!self.found.contains_key(&desc));

@@ -264,7 +264,7 @@ impl Provider for Usdt {
         (pid, _): (u32, u64),
         patterns: &[Pattern],
     ) -> Vec<Change> {
-        let change = |FileChange { pid, number, name, mut came, went }: FileChange| {
+        let change = |FileChange { pid, number, name, mut came, went, .. }: FileChange| {
             registry.remove(&went);
             // What a program says of itself may be the name of another provider.
             came.retain(|(desc, _)| registry.family(&desc.provider).is_some_and(Family::is_of_any));
@@ -295,8 +295,8 @@ impl Provider for Usdt {
         self.probes.close_unmapped();
     }
 
-    fn take_warnings(&self) -> Vec<String> {
-        self.probes.with_known(|known| std::mem::take(&mut known.warnings))
+    fn take_left_out(&self) -> Vec<String> {
+        self.probes.with_known(|known| std::mem::take(&mut known.left_out))
     }
 
     fn use_readers(&self, readers: &Readers) {

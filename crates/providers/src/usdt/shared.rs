@@ -111,16 +111,11 @@ impl Shared {
         if file.searched.insert(pattern.clone()) { Sharing::New } else { Sharing::Known }
     }
 
-    /// How many later probes each file has, and who brought them.
-    pub(super) fn later(&self) -> impl Iterator<Item = (&Owner, usize)> {
-        self.files.values().map(|file| (&file.by, file.ids.len()))
-    }
-
-    /// The later probes of a file have these ids.
-    pub(super) fn came(&mut self, number: u64, ids: &[ProbeId]) {
-        if let Some(file) = self.paths.get(&number).and_then(|path| self.files.get_mut(path)) {
-            file.ids.extend(ids);
-        }
+    /// The later probes of a file have these ids. Returns who brought them.
+    pub(super) fn came(&mut self, number: u64, ids: &[ProbeId]) -> Option<&Owner> {
+        let file = self.paths.get(&number).and_then(|path| self.files.get_mut(path))?;
+        file.ids.extend(ids);
+        Some(&file.by)
     }
 
     /// A process maps these files and no others: what has gone with the others.
@@ -137,11 +132,11 @@ impl Shared {
     }
 
     fn remove(&mut self, path: &OsString) -> Option<FileChange> {
-        let SharedFile { held, ids, name, .. } = self.files.remove(path)?;
+        let SharedFile { held, ids, name, by, .. } = self.files.remove(path)?;
         self.detached.push(Detached::File(held.number()));
         let numbers: Vec<u64> = self.paths.extract_if(|_, known| known == path).map(|(n, _)| n).collect();
         let number = numbers.first().copied().unwrap_or(0);
         // Also where there is no later probe: its links are closed.
-        Some(FileChange { pid: None, number, name, came: Vec::new(), went: ids })
+        Some(FileChange { pid: None, number, name, came: Vec::new(), went: ids, by })
     }
 }

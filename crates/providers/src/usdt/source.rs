@@ -25,7 +25,7 @@ use usdt::Source;
 
 use super::definitions::Definitions;
 use super::fair::{ALL, Fair, MAX_PROBES};
-use super::follow::Followed;
+use super::follow::{Brought, Followed};
 use super::matching::Match;
 use super::shared::{Form, Shared, Sharing};
 use crate::kernel::{kernel_for, try_aside};
@@ -94,7 +94,7 @@ pub(super) struct Known {
     /// The probes of descriptions by other names than theirs, and of those that share probes.
     otherwise: HashMap<Pattern, Arc<HashSet<Arc<ProbeDesc>>>>,
     /// What is to be said.
-    pub(super) warnings: Vec<String>,
+    pub(super) left_out: Vec<String>,
 }
 
 impl Known {
@@ -162,6 +162,9 @@ pub(super) struct Reading {
     /// How many there are in all.
     sites: usize,
     pub(super) followed: HashMap<u32, Followed>,
+    pub(super) brought: Brought,
+    /// Processes that descriptions name: what they describe, all of it is used.
+    named: HashSet<u32>,
     pub(super) shared: Shared,
     /// What descriptions have matched first. A program that runs is checked again when probes come, and must then match what it matched before.
     pub(super) answers: HashMap<Pattern, Answer>,
@@ -206,6 +209,8 @@ impl Reading {
             files: Default::default(),
             sites: Default::default(),
             followed: Default::default(),
+            brought: Default::default(),
+            named: Default::default(),
             shared: Default::default(),
             answers: Default::default(),
             recent: Default::default(),
@@ -247,7 +252,13 @@ impl Reading {
         let path = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
         let known = match providers.is_empty() {
             true => HashMap::new(),
-            false => self.definitions.of_file(&providers, &path, &self.owners.of(object.pid)),
+            false => {
+                let owner = match self.named.contains(&object.pid) {
+                    true => Owner::new(object.pid, 0, ""),
+                    false => self.owners.of(object.pid),
+                };
+                self.definitions.of_file(&providers, &path, &owner)
+            }
         };
         let site = |described: ProbeSite| {
             let definition = known.get(described.provider.as_str()).cloned().flatten();
@@ -303,7 +314,8 @@ impl Reading {
         let mut new = || Followed::new(process.clone(), self.owners.of(process.pid()));
         let known = self.followed.entry(process.pid()).or_insert_with(&mut new);
         if !Arc::ptr_eq(&known.process, process) {
-            *known = new();
+            let old = std::mem::replace(known, new());
+            self.brought.give(&old.owner, old.count());
         }
         known
     }
@@ -383,6 +395,7 @@ impl UsdtProbes {
                 // Says why there is no such process.
                 let process = reading.process(pid)?;
                 reading.follow(&process);
+                reading.named.insert(pid);
                 // What a description names it has all of.
                 matching.process(&Owner::new(pid, 0, ""), reading, &mut fair)?;
             }
@@ -395,7 +408,7 @@ impl UsdtProbes {
                 fair.leave_processes(&pattern.provider, others);
             }
         }
-        lock(&self.known).warnings.extend(fair.said().into_iter().chain(reading.definitions.take_said()));
+        lock(&self.known).left_out.extend(fair.said().into_iter().chain(reading.definitions.take_said()));
         if matching.found.is_empty() {
             if one.is_none() && self.shares() {
                 try_aside();
