@@ -17,6 +17,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bpf_sys::insn::{Alu, Helper, Insn, Jmp, Reg, Size};
 use bpf_sys::{AttachType, Prog, ProgKind, ProgSpec, iterate_process};
@@ -305,15 +306,17 @@ pub struct Shown {
     pub key: RootKey,
 }
 
-/// The first file at a path in the roots of processes that is accepted. The kernel has it in its caches, if it was just mapped.
+/// The first file at a path in the roots of processes that is accepted, if it is found until then. The kernel has it in its caches, if it was
+/// just mapped: nothing is opened, so neither a FIFO nor the server of a file system that does not answer is asked.
 fn find_in_roots(
     processes: &[u32],
     path: &[u8],
+    until: Instant,
     but: Option<RootKey>,
     accept: impl Fn(u32, &Shown) -> bool,
 ) -> Option<Shown> {
     let mut known: HashSet<RootKey> = but.into_iter().collect();
-    processes.iter().find_map(|pid| {
+    processes.iter().take_while(|_| Instant::now() < until).find_map(|pid| {
         let root = ProcessDir::open(*pid).ok()?.root().ok()?;
         let key = root.key().ok().filter(|key| known.insert(*key))?;
         let handle = root.find_cached(path).ok()?;
@@ -324,10 +327,10 @@ fn find_in_roots(
 }
 
 /// The file at a path that has the contents of a given one, in the roots of processes: the file itself, or one of an overlay of it.
-/// Reading `/proc` may block, and so may a layer, so it belongs in a thread that can be abandoned.
-pub fn find_shown(processes: &[u32], path: &[u8], real: RealInode) -> Option<Shown> {
+/// Reading `/proc` may block, and so may a layer, so it belongs in a thread that can be abandoned, and ends by itself then.
+pub fn find_shown(processes: &[u32], path: &[u8], real: RealInode, until: Instant) -> Option<Shown> {
     let layers_root = Root::own().ok()?;
-    find_in_roots(processes, path, None, |pid, shown| {
+    find_in_roots(processes, path, until, None, |pid, shown| {
         let (seen, handle, layers_root) = (shown.seen, &shown.handle, &layers_root);
         seen == real || in_layers(&Mapped { pid, addr: 0, seen, path, handle, layers_root }) == Some(real)
     })
@@ -335,8 +338,8 @@ pub fn find_shown(processes: &[u32], path: &[u8], real: RealInode) -> Option<Sho
 
 /// The file at a path in a root of processes that is another one than that of their mount namespace (`chroot`). What it is must be
 /// looked at: several roots may have one. As for [`find_shown`], a thread calls this that can be abandoned.
-pub fn find_below(processes: &[u32], path: &[u8], root: RootKey) -> Option<Shown> {
-    find_in_roots(processes, path, Some(root), |_, _| true)
+pub fn find_below(processes: &[u32], path: &[u8], root: RootKey, until: Instant) -> Option<Shown> {
+    find_in_roots(processes, path, until, Some(root), |_, _| true)
 }
 
 /// A file that a process has mapped, for [`identify`].

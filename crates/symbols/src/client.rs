@@ -298,13 +298,16 @@ impl Reader {
     /// Takes a reader, and starts it if need be.
     fn take(&mut self, file: Option<u64>) -> Result<(), RequestError> {
         let need = Need { memory: self.limits.memory, background: self.background, file };
-        let (pool, deadline) = (self.readers.pool().clone(), Instant::now() + self.limits.wait);
+        let (pool, begun) = (self.readers.pool().clone(), Instant::now());
+        let deadline = begun + self.limits.wait;
         let lease = pool.lease(need, || {
             let now = Instant::now();
             self.is_interrupted(now);
             now < self.until(deadline)
         });
         let Some(lease) = lease else {
+            // As what a reader takes for an answer: else each request would wait as long.
+            self.budget.spend(begun.elapsed());
             if self.interrupted_at.is_none() {
                 let seconds = self.limits.wait.as_secs_f64();
                 self.report_once("busy", || {
@@ -453,7 +456,8 @@ impl Reader {
     }
 
     /// Polls for an interrupt and records its start.
-    fn is_interrupted(&mut self, now: Instant) -> bool {
+    /// True if the user has interrupted the session, which waits no longer than a little from then on.
+    pub(crate) fn is_interrupted(&mut self, now: Instant) -> bool {
         let is_interrupted = self.interrupted.as_ref().is_some_and(|f| f());
         self.interrupted_at = if is_interrupted { self.interrupted_at.or(Some(now)) } else { None };
         if is_interrupted {

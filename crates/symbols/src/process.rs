@@ -36,10 +36,10 @@ use crate::pool::Readers;
 use crate::wire::{self, Identity, MAX_NUMBERS, Request, Response};
 use proc::Caller;
 use proc::maps::{self, Backing, Map, MappedFile, Mapping};
-use proc::share::{Owner, Owners};
+use proc::share::{Owner, Owners, heaviest};
 use proc::watcher::{Cursor, File, SharedWatcher};
 
-/// Maximum number of address maps. The least recently used one is dropped first.
+/// Maximum number of address maps. The least recently used one of the user who has the most is dropped first.
 const MAX_PROCESSES: usize = 4096;
 
 /// Maximum number of mappings of all processes.
@@ -90,6 +90,8 @@ enum Source {
 #[derive(Debug, Default)]
 struct Process {
     identity: Option<Identity>,
+    /// Whose it was when its map was read.
+    owner: Option<Owner>,
     /// The watcher's number of the program.
     program: Option<u64>,
     /// How often the watcher had seen its mappings change when the map was read.
@@ -156,6 +158,8 @@ struct NamespaceRoots {
     caller: Caller,
     /// Files of namespaces whose root is not held, in the order in which they were mapped.
     waiting: VecDeque<Arc<File>>,
+    /// Files that were found nowhere.
+    missing: real::Missing,
 }
 
 /// Names of addresses in processes.
@@ -381,15 +385,14 @@ impl Processes {
         while (self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid))
             || self.mappings + mappings.len() > MAX_MAPPINGS + before
         {
-            let others = self.processes.iter().filter(|(k, _)| **k != pid);
-            let Some(oldest) = others.min_by_key(|(_, p)| p.used).map(|(k, _)| *k) else { break };
+            let Some(oldest) = self.least_useful(pid) else { break };
             self.remove(oldest);
         }
         let perf_map = perf_map.filter(|_| self.may_hold_perf_map(pid));
         let batch = self.batch;
         let process = self.processes.entry(pid).or_default();
         if process.identity != Some(identity) {
-            *process = Process::default();
+            *process = Process { owner: Some(self.owners.of(pid)), ..Process::default() };
         }
         process.identity = Some(identity);
         (process.program, process.changes) = program.map_or((None, 0), |p| (Some(p.number), p.changes));
@@ -403,6 +406,16 @@ impl Processes {
         if self.vdsos.is_empty() {
             self.read_narrow_vdso(pid);
         }
+    }
+
+    /// The process whose map makes space for others, but for one: of the user who has the most, the one that was used least recently.
+    fn least_useful(&self, but: u32) -> Option<u32> {
+        let others = || self.processes.iter().filter(|(pid, _)| **pid != but);
+        let most = heaviest(others().filter_map(|(_, p)| Some((p.owner.as_ref()?, p.mappings.len().max(1)))));
+        // One without a map has no owner yet, and goes first.
+        let is_of_most = |p: &Process| p.owner.as_ref().is_none_or(|owner| Some(owner.payer()) == most);
+        let order = |p: &Process| (p.owner.is_some(), p.used);
+        others().filter(|(_, p)| is_of_most(p)).min_by_key(|(_, p)| order(p)).map(|(pid, _)| *pid)
     }
 
     /// Reads the process if it is not known yet, or if its identity changed.

@@ -4,8 +4,8 @@ use proc::share::{Owner, Shares};
 
 use super::Processes;
 
-/// Maximum number of open perf maps.
-const MAX_PERF_MAPS: usize = 128;
+/// Maximum number of open perf maps: a descriptor each. A user in one cgroup has 96 of them, if nobody else has some.
+const MAX_PERF_MAPS: usize = 512;
 
 impl Processes {
     /// True if a process has its share of the perf maps, with one more.
@@ -41,6 +41,23 @@ impl Processes {
 mod tests {
     use super::*;
     use crate::Readers;
+
+    #[test]
+    fn the_maps_of_who_has_the_most_processes_make_space_for_others() {
+        let mut all = Processes::new(&Readers::new());
+        let mut add = |pid: u32, user: u32, used: u64| {
+            let process = all.processes.entry(pid).or_default();
+            (process.owner, process.used) = (Some(Owner::new(pid, user, "")), used);
+        };
+        (1..=3).for_each(|pid| add(pid, 0, 0));
+        (10..20).for_each(|pid| add(pid, 1000, 5 + u64::from(pid)));
+        add(30, 1001, 1);
+        // Those of root and of the other user are older.
+        assert_eq!(all.least_useful(99), Some(10));
+        assert_eq!(all.least_useful(10), Some(11));
+        all.processes.entry(50).or_default().used = 100;
+        assert_eq!(all.least_useful(99), Some(50));
+    }
 
     #[test]
     fn who_has_many_perf_maps_leaves_some_to_others() {
