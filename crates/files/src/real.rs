@@ -306,11 +306,20 @@ pub struct Shown {
     pub key: RootKey,
 }
 
-/// The first file at a path in the roots of processes that is accepted, if it is found until then. The kernel has it in its caches, if it was
-/// just mapped: nothing is opened, so neither a FIFO nor the server of a file system that does not answer is asked.
+/// How a path is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// In the kernel's caches alone, where a file is that was just mapped: no server is asked.
+    Cached,
+    /// A server may be asked. The kernel looks up nothing in its caches alone below a directory of some file systems (9P, NFS, FUSE, and an
+    /// overlay of one), because each of their entries must be asked for.
+    Any,
+}
+
+/// The first file at a path in the roots of processes that is accepted, if it is found until then. Nothing is opened, so no FIFO blocks.
 fn find_in_roots(
     processes: &[u32],
-    path: &[u8],
+    (path, lookup): (&[u8], Lookup),
     until: Instant,
     but: Option<RootKey>,
     accept: impl Fn(u32, &Shown) -> bool,
@@ -319,7 +328,11 @@ fn find_in_roots(
     processes.iter().take_while(|_| Instant::now() < until).find_map(|pid| {
         let root = ProcessDir::open(*pid).ok()?.root().ok()?;
         let key = root.key().ok().filter(|key| known.insert(*key))?;
-        let handle = root.find_cached(path).ok()?;
+        let handle = match lookup {
+            Lookup::Cached => root.find_cached(path),
+            Lookup::Any => root.find(path),
+        };
+        let handle = handle.ok()?;
         let stat = handle.stat_cached().ok().filter(|stat| stat.regular)?;
         let shown = Shown { handle, seen: RealInode { dev: stat.dev, inode: stat.inode }, root, key };
         accept(*pid, &shown).then_some(shown)
@@ -328,9 +341,14 @@ fn find_in_roots(
 
 /// The file at a path that has the contents of a given one, in the roots of processes: the file itself, or one of an overlay of it.
 /// Reading `/proc` may block, and so may a layer, so it belongs in a thread that can be abandoned, and ends by itself then.
-pub fn find_shown(processes: &[u32], path: &[u8], real: RealInode, until: Instant) -> Option<Shown> {
+pub fn find_shown(
+    processes: &[u32],
+    (path, lookup): (&[u8], Lookup),
+    real: RealInode,
+    until: Instant,
+) -> Option<Shown> {
     let layers_root = Root::own().ok()?;
-    find_in_roots(processes, path, until, None, |pid, shown| {
+    find_in_roots(processes, (path, lookup), until, None, |pid, shown| {
         let (seen, handle, layers_root) = (shown.seen, &shown.handle, &layers_root);
         seen == real || in_layers(&Mapped { pid, addr: 0, seen, path, handle, layers_root }) == Some(real)
     })
@@ -339,7 +357,7 @@ pub fn find_shown(processes: &[u32], path: &[u8], real: RealInode, until: Instan
 /// The file at a path in a root of processes that is another one than that of their mount namespace (`chroot`). What it is must be
 /// looked at: several roots may have one. As for [`find_shown`], a thread calls this that can be abandoned.
 pub fn find_below(processes: &[u32], path: &[u8], root: RootKey, until: Instant) -> Option<Shown> {
-    find_in_roots(processes, path, until, Some(root), |_, _| true)
+    find_in_roots(processes, (path, Lookup::Cached), until, Some(root), |_, _| true)
 }
 
 /// A file that a process has mapped, for [`identify`].

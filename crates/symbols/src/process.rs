@@ -156,10 +156,10 @@ struct Snapshot {
 struct NamespaceRoots {
     /// Opens them.
     caller: Caller,
+    /// Makes calls that may ask a file server: what blocks them keeps no others from being made.
+    asking: Caller,
     /// Files of namespaces whose root is not held, in the order in which they were mapped.
     waiting: VecDeque<Arc<File>>,
-    /// Files that were found nowhere.
-    missing: real::Missing,
 }
 
 /// Names of addresses in processes.

@@ -5,11 +5,10 @@
 //! build id of before is another one, an overlay shows a device of its own, and the process may have had another root (`chroot`). So the path is looked up in the
 //! roots of processes that run, and the kernel's device and inode say which is the file.
 
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use files::FileId;
-use files::real::{RealInode, find_below, find_shown};
+use files::real::{Lookup, RealInode, find_below, find_shown};
 use proc::maps::MappedFile;
 use proc::watcher::{File, PATIENCE};
 
@@ -18,41 +17,6 @@ use super::{Place, Processes};
 
 /// The most processes in whose roots a file is looked for.
 const MOST: usize = 4096;
-
-/// After this time a file is looked for again that was found nowhere: it may have been installed, or a process with its root runs by now.
-const AGAIN: Duration = Duration::from_secs(5);
-
-/// The most files of which it is remembered that they were not found.
-const MISSING: usize = 1024;
-
-/// What is looked for in the roots of processes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Sought {
-    /// A file of this device and inode.
-    Real((u32, u32), u64),
-    /// One at a path, of a process in a mount namespace.
-    Below(u64, Vec<u8>),
-}
-
-/// What was found nowhere, and when it is looked for again: to look takes a call for each root and each layer, and a process may map any
-/// number of files that are nowhere.
-#[derive(Debug, Default)]
-pub(super) struct Missing(HashMap<Sought, Instant>);
-
-impl Missing {
-    fn is_missing(&self, sought: &Sought, now: Instant) -> bool {
-        self.0.get(sought).is_some_and(|again| now < *again)
-    }
-
-    fn add(&mut self, sought: Sought, now: Instant) {
-        if self.0.len() >= MISSING {
-            self.0.retain(|_, again| now < *again);
-        }
-        if self.0.len() < MISSING {
-            self.0.insert(sought, now + AGAIN);
-        }
-    }
-}
 
 impl Processes {
     /// The file with this device and inode, as the kernel knows it, that a process has mapped at an address, or had, if it has ended.
@@ -74,19 +38,20 @@ impl Processes {
     }
 
     fn find_real(&mut self, pid: u32, id: FileId, real: RealInode) -> Option<FileId> {
-        let (sought, now) = (Sought::Real(real.dev, real.inode), Instant::now());
-        if self.roots.missing.is_missing(&sought, now) || self.reader.is_interrupted(now) {
+        if self.reader.is_interrupted(Instant::now()) {
             return None;
         }
         let path = self.objects.files().get(id)?.path.clone();
         let mut processes = vec![pid, std::process::id()];
         processes.extend(self.running(None, MOST));
-        let mine = path.clone();
-        let until = now + PATIENCE;
-        let shown = self.roots.caller.call(PATIENCE, move || find_shown(&processes, &mine, real, until));
-        let Some(shown) = shown.flatten() else {
-            self.roots.missing.add(sought, Instant::now());
-            return None;
+        let look = {
+            let path = path.clone();
+            move |how| find_shown(&processes, (&path, how), real, Instant::now() + PATIENCE)
+        };
+        let cached = look.clone();
+        let shown = match self.roots.caller.call(PATIENCE, move || cached(Lookup::Cached))? {
+            None => self.roots.asking.call(PATIENCE, move || look(Lookup::Any))??,
+            Some(shown) => shown,
         };
         if self.objects.is_full(1) {
             self.forget_objects();
@@ -99,40 +64,16 @@ impl Processes {
     /// Holds a file of a process that has a root of its own in its mount namespace, if a process with this root runs. The reader compares its build id.
     pub(super) fn hold_below(&mut self, id: FileId, file: &File) {
         let Some(root) = self.objects.files().namespace_root(file.mount_namespace) else { return };
-        let (sought, now) = (Sought::Below(file.mount_namespace, file.path.to_vec()), Instant::now());
-        if self.roots.missing.is_missing(&sought, now) || self.reader.is_interrupted(now) {
+        let now = Instant::now();
+        if self.reader.is_interrupted(now) {
             return;
         }
         let (processes, path) = (self.running(Some(file.mount_namespace), MOST), file.path.to_vec());
         let until = now + ROOT_PATIENCE;
-        match self
-            .roots
-            .caller
-            .call(ROOT_PATIENCE, move || find_below(&processes, &path, root, until))
-            .flatten()
-        {
-            Some(shown) => {
-                self.objects.hold_root(shown.key, shown.root.into_fd());
-                self.objects.files_mut().hold_below(id, shown.key, shown.handle.into_fd());
-            }
-            None => self.roots.missing.add(sought, Instant::now()),
+        let look = move || find_below(&processes, &path, root, until);
+        if let Some(shown) = self.roots.caller.call(ROOT_PATIENCE, look).flatten() {
+            self.objects.hold_root(shown.key, shown.root.into_fd());
+            self.objects.files_mut().hold_below(id, shown.key, shown.handle.into_fd());
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_found_nowhere_is_looked_for_again_after_a_while() {
-        let (mut missing, now) = (Missing::default(), Instant::now());
-        let sought = |n: u64| Sought::Real((8, 1), n);
-        (0..2 * MISSING as u64).for_each(|n| missing.add(sought(n), now));
-        assert_eq!(missing.0.len(), MISSING);
-        assert!(missing.is_missing(&sought(0), now) && !missing.is_missing(&sought(0), now + AGAIN));
-        assert!(!missing.is_missing(&Sought::Below(1, b"/a".to_vec()), now));
-        missing.add(sought(1 << 20), now + AGAIN);
-        assert_eq!(missing.0.len(), 1);
     }
 }
