@@ -182,7 +182,7 @@ mod tests {
         // A shorter string would cut the text.
         let address = StrUses::of(Address);
         assert_eq!(address.datum(40), Datum::Address { strsize: 40 });
-        assert_eq!(address.datum(39), Datum::Str { size: 39 });
+        assert_eq!(address.datum(39), Datum::Str { size: 40 });
     }
 
     fn constant(length: usize) -> StrSource {

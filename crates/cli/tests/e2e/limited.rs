@@ -114,8 +114,15 @@ fn a_program_with_very_many_functions_takes_little_memory() -> Verdict {
 }
 
 /// Sizes that are more than each limit, whatever the number of CPUs is.
-const LARGE: [&str; 5] =
-    ["-b", "128m", "-xaggsize=128m", "-n", "BEGIN { @[\"begun\"] = count(); trace(1); exit(0); }"];
+const LARGE: [&str; 7] = [
+    "-b",
+    "128m",
+    "-xaggsize=128m",
+    "-n",
+    "BEGIN { @[\"begun\"] = count(); trace(1); exit(0); }",
+    "-n",
+    "syscall::getpgid:entry { @[\"called\"] = count(); trace(1); }",
+];
 
 fn with_large_sizes(wrapper: &[&str], more: &[&str]) -> Option<Output> {
     under(wrapper, &[more, &LARGE].concat())

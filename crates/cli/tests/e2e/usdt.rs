@@ -379,7 +379,9 @@ int main(void)
     // Its name has the process behind it, and so is not that of the system's provider.
     assert_eq!(of(format!("sysc*{pid}")), [format!("syscall{pid}")]);
     assert!(of("syscall".into()).is_empty());
-    assert!(of(format!("pi*{pid}")).is_empty());
+    // One that is called `pid` is none: what there is are the functions of the process.
+    let o = dtrace(&["-ln", &format!("pi*{pid}:hostile:main:entry")]).code(0);
+    assert_eq!(o.out.lines().skip(1).count(), 1, "{o:?}");
     drop(process.stdin.take());
     process.wait().unwrap();
     Pass

@@ -39,7 +39,7 @@ fn notes_of_the_c_port_are_probes() -> Verdict {
     let script = "tstport$target:port:port:sent-now { @ = sum(arg0); @b = sum(args[0]); @a = sum(args[2]); @n = count(); } \
                   END { printa(\"%@d %@d %@d %@d\", @, @b, @a, @n); }";
     let o = dtrace(&["-qc", &program, "-n", script]).code(0);
-    assert_eq!(o.out.trim(), "55 -110 55 10", "{o:?}");
+    assert_eq!(o.out.trim(), "-110 -110 55 10", "{o:?}");
     // What the definition says of it.
     let o = dtrace(&["-lvc", &program, "-n", "tstport$target:::sent-now"]).code(0);
     let words: Vec<&str> = o.out.split_whitespace().collect();

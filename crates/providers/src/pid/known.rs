@@ -10,6 +10,9 @@ use text::{EntryProbe, ReturnSite};
 
 use crate::method::{Detached, HeldFile, HeldProcess};
 
+/// The places of each probe.
+pub(super) type Targets = HashMap<Arc<ProbeDesc>, Vec<Target>>;
+
 /// A function or an instruction that has a probe. A program may have a million, so what several have is shared.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
@@ -95,7 +98,7 @@ impl PartialEq for Place {
 /// The probes that a description has found, and their places.
 #[derive(Default)]
 pub(super) struct Places {
-    targets: HashMap<Arc<ProbeDesc>, Vec<Target>>,
+    targets: Targets,
     /// The probes in the order in which they were found.
     order: Vec<Arc<ProbeDesc>>,
 }
@@ -117,7 +120,7 @@ impl Places {
     }
 
     /// The probes in the order in which they were found, and their places.
-    pub(super) fn into_parts(self) -> (Vec<Arc<ProbeDesc>>, HashMap<Arc<ProbeDesc>, Vec<Target>>) {
+    pub(super) fn into_parts(self) -> (Vec<Arc<ProbeDesc>>, Targets) {
         (self.order, self.targets)
     }
 }
@@ -126,7 +129,7 @@ impl Places {
 #[derive(Default)]
 pub(super) struct Known {
     /// The places of each probe.
-    pub(super) targets: HashMap<Arc<ProbeDesc>, Vec<Target>>,
+    pub(super) targets: Targets,
     /// The places of those that came later. Another probe may have the same names.
     pub(super) later: HashMap<ProbeId, Vec<Target>>,
     /// A process with the file of a probe that came later: the last one, where files of one name have such a function. Its types are asked for
