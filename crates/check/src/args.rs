@@ -42,6 +42,10 @@ pub(crate) struct ArgsContext {
     pub(crate) family: bool,
     /// Indexes of the arguments used.
     pub(crate) used: Vec<usize>,
+    /// Numbers of the `argN` used, if definitions pass arguments of the clause's probes on in another order.
+    pub(crate) raw: Vec<u8>,
+    /// Whether they do so, once it is known.
+    pub(crate) reordered: Option<bool>,
     /// The files of the clause's processes that names are scoped to, and whether the name of a variable is.
     pub(crate) objects: Vec<(String, bool)>,
 }
@@ -169,6 +173,10 @@ impl Checker<'_> {
             .iter()
             .all(|object| self.same_object(&a.desc.provider, &b.desc.provider, object))
         {
+            return false;
+        }
+        let raw = self.args.raw.clone();
+        if !raw.iter().all(|n| self.site_arg(&a.desc, *n) == self.site_arg(&b.desc, *n)) {
             return false;
         }
         if used.is_empty() {

@@ -84,7 +84,7 @@ impl Checker<'_> {
         let whole = rest.len();
         let mut rest: Vec<DescriptionMatch> = rest.into_iter().flat_map(parts).collect();
         let mut several = rest.len() > whole;
-        let (mut wrong, mut any) = (Vec::new(), false);
+        let (mut wrong, mut any, mut ordered) = (Vec::new(), false, false);
         loop {
             let patterns = patterns_of(&rest);
             let (span, probes) = (clause.span, distinct_probes(&rest));
@@ -93,11 +93,29 @@ impl Checker<'_> {
             let (from, faults, before) = (self.clauses.len(), self.sink.iter().len(), self.mark());
             let family = self.can_match_family(&whole.patterns);
             let probes = whole.probes.clone();
-            self.args = ArgsContext { described: first, probes, family, ..ArgsContext::default() };
+            // Also where no probe of the rest is: `argN` of the others differs.
+            let reordered = ordered.then_some(true);
+            self.args = ArgsContext { described: first, probes, family, reordered, ..ArgsContext::default() };
             self.clause_for(clause, whole);
             let described = self.args.described.take();
-            let scoped = !self.args.used.is_empty() || !self.args.objects.is_empty();
+            let scoped =
+                !self.args.used.is_empty() || !self.args.raw.is_empty() || !self.args.objects.is_empty();
             let Some(first) = described.filter(|_| scoped) else { return self.args = ArgsContext::default() };
+            if !self.args.raw.is_empty() && !ordered {
+                ordered = true;
+                let mut parts = Vec::new();
+                for d in &rest {
+                    let part = |probes| DescriptionMatch { pattern: d.pattern.clone(), probes };
+                    parts.extend(self.by_order(&d.probes).into_iter().map(part));
+                }
+                if parts.len() > rest.len() {
+                    // Nor do all probes of a definition have the same `argN`.
+                    self.args = ArgsContext::default();
+                    self.roll_back(&before);
+                    rest = parts;
+                    continue;
+                }
+            }
             let failed = self.sink.iter().len() > faults;
             if failed
                 && let parts = self.by_file(&first.probes)

@@ -31,6 +31,9 @@ use crate::inline::{Expansions, InlineInfo};
 use crate::program::{Builtin, Expr, ExprKind, Scope, VarId};
 use crate::session::Checker;
 
+/// The most orders of arguments that one definition can have in a clause that uses `argN`.
+const ORDERS_MOST: usize = 64;
+
 /// A definition, parsed.
 #[derive(Clone, Debug)]
 pub struct Definition {
@@ -262,30 +265,87 @@ impl Checker<'_> {
     /// that it passes on.
     pub(crate) fn mapped_arg(&mut self, builtin: Builtin, ty: TypeId, span: Span) -> Option<Expr> {
         let Builtin::Arg(n) = builtin else { return None };
-        let first = self.args.described.as_ref()?.probes.first()?.desc.clone();
-        let all = self.args.probes.clone();
-        if self.cx.definitions.is_empty() || !all.iter().any(|probe| self.is_mapped(&probe.desc)) {
+        if !self.is_any_reordered() {
             return None;
         }
         // The clause is checked for each order.
-        if !self.args.used.contains(&usize::from(n)) {
-            self.args.used.push(n.into());
+        if !self.args.raw.contains(&n) {
+            self.args.raw.push(n);
         }
-        if !self.is_mapped(&first) {
-            return None;
+        let first = self.args.described.as_ref()?.probes.first()?.desc.clone();
+        match self.site_arg(&first, n) {
+            Some(from) if from == n => None,
+            Some(from) => Some(Expr { kind: ExprKind::Builtin(Builtin::Arg(from)), ty, span }),
+            None => Some(self.int(0, ty, span)),
         }
-        let args = self.defined_args(&first)?.ok()?;
-        Some(match args.get(usize::from(n)) {
-            Some(arg) => Expr { kind: ExprKind::Builtin(Builtin::Arg(arg.from)), ty, span },
-            None => self.int(0, ty, span),
-        })
     }
 
-    /// True if the definition of a probe passes its arguments on in another order than they are in, or not all.
-    fn is_mapped(&mut self, probe: &ProbeDesc) -> bool {
-        let Some(Ok(args)) = self.defined_args(probe) else { return false };
+    /// True if the definition of a probe of the clause passes arguments on in another order than that of the site.
+    fn is_any_reordered(&mut self) -> bool {
+        if let Some(known) = self.args.reordered {
+            return known;
+        }
+        let mut is = false;
+        if !self.cx.definitions.is_empty() {
+            let all = self.args.probes.clone();
+            // All of them are looked at, because what is wrong with a definition is said at its first use.
+            all.iter().for_each(|probe| is |= self.order(&probe.desc).is_some());
+        }
+        self.args.reordered = Some(is);
+        is
+    }
+
+    /// Which argument of a probe's site is its `argN`. `None` if it has no such argument: then it is 0.
+    pub(crate) fn site_arg(&mut self, probe: &ProbeDesc, n: u8) -> Option<u8> {
+        match self.order(probe) {
+            Some(order) => order.get(usize::from(n)).copied().flatten(),
+            None => Some(n),
+        }
+    }
+
+    /// Which arguments of its site the definition of a probe passes on, if not all of them in their order.
+    /// `None` within it is one that the site does not have.
+    fn order(&mut self, probe: &ProbeDesc) -> Option<Vec<Option<u8>>> {
+        let args = self.defined_args(probe)?.ok()?;
         let sites = self.cx.catalog.args(probe).map_or(0, |args| args.len());
-        args.len() < sites || (0u8..).zip(&*args).any(|(n, arg)| n != arg.from)
+        let is_other = |(n, arg): (usize, &ArgType)| n != usize::from(arg.from);
+        if args.len() >= sites && !args.iter().enumerate().any(is_other) {
+            return None;
+        }
+        Some(args.iter().map(|arg| (usize::from(arg.from) < sites).then_some(arg.from)).collect())
+    }
+
+    /// Splits the probes of a definition into those whose arguments it passes on in the same order.
+    pub(crate) fn by_order(&mut self, probes: &Arc<[probes::ProbeInfo]>) -> Vec<Arc<[probes::ProbeInfo]>> {
+        if probes.len() < 2 {
+            return vec![probes.clone()];
+        }
+        let (mut indexes, mut parts, mut left_out) =
+            (HashMap::new(), Vec::<Vec<probes::ProbeInfo>>::new(), 0);
+        for probe in &**probes {
+            let order = self.order(&probe.desc);
+            let next = indexes.len();
+            let index = match indexes.get(&order) {
+                Some(index) => *index,
+                // A program may have any number of them, and each is a clause.
+                None if next >= ORDERS_MOST => {
+                    left_out += 1;
+                    continue;
+                }
+                None => *indexes.entry(order).or_insert(next),
+            };
+            match parts.get_mut(index) {
+                Some(part) => part.push(probe.clone()),
+                None => parts.push(vec![probe.clone()]),
+            }
+        }
+        if let Some(probe) = probes.first().filter(|_| left_out > 0) {
+            self.defined.messages.push(format!(
+                "{left_out} probes like {} are left out: their definition has more than {ORDERS_MOST} orders of arguments",
+                probe.desc
+            ));
+        }
+        parts.into_iter().map(Into::into).collect()
     }
 
     /// What is said of clauses that are not for the probes of a definition.

@@ -487,7 +487,8 @@ impl<'a> Checker<'a> {
             .map(|r| r.name)
             .chain(own)
             .chain(self.inlines.keys().map(String::as_str))
-            .chain(self.cx.libraries.words());
+            // One of a library that is not used, because what it depends on is not there, has this name.
+            .chain(self.cx.libraries.words().filter(|word| *word != wrong));
         nearest(wrong, words).map(did_you_mean)
     }
 

@@ -144,6 +144,56 @@ fn a_clause_serves_the_programs_for_which_it_is_right() {
     assert!(complaints.len() == 1 && complaints[0].contains("nowhere"), "{complaints:?}");
 }
 
+/// A description may match probes whose definition passes arguments on in different orders.
+#[test]
+fn raw_arguments_of_each_probe_are_in_the_order_of_its_definition() {
+    let text = "provider app { probe turned(int i, int j) : (int j, int i); probe last(int i, int j) : (int j); \
+                probe first(int i, int j) : (int i); probe plain(int i, int j); probe also(int i, int j); };";
+    let names = ["also", "first", "last", "plain", "turned"];
+    for (script, expected) in [
+        ("app::: { trace(arg0); }", &["also 0", "first 0", "last 1", "plain 0", "turned 1"][..]),
+        ("app::: { trace(arg1); }", &["also 1", "first -", "last -", "plain 1", "turned 0"]),
+        ("app:::plain, app::: { trace(arg0); }", &["also 0", "first 0", "last 1", "plain 0", "turned 1"]),
+        ("inline int x = arg1; app:::t*, app:::*i* { trace(x); }", &["first -", "plain 1", "turned 0"]),
+    ] {
+        let (mut map, mut sink, env) = (SourceMap::default(), Sink::default(), MacroEnv::default());
+        let libraries = Libraries::embedded();
+        let mut catalog = ListCatalog::default();
+        for name in names {
+            let arg = |n| ArgType::text(n, "uint64_t");
+            catalog.add_with(ProbeDesc::new("app", "v0", "f", name), vec![arg(0), arg(1)]);
+        }
+        let catalog = Defined(catalog);
+        let mut parse = |kind, name: &str, text: &str| {
+            let file = map.add(kind, name, text);
+            syntax::parse(&mut map, file, ParseMode::Script, &env, &libraries, &mut sink)
+        };
+        let program = Arc::new(parse(SourceKind::Library, "app of /app0", text));
+        let definitions = [Definition { number: 0, program, faults: Vec::new() }];
+        let program = parse(SourceKind::Script, "test.d", script);
+        let types = Types::new();
+        let cx = Context {
+            types: &types,
+            catalog: &catalog,
+            symbols: &(),
+            map: &map,
+            libraries: &libraries,
+            definitions: &definitions,
+            options: Options::default(),
+        };
+        let checked = check::check(&[program], &cx, &mut sink);
+        assert!(sink.is_empty() && checked.left_out.is_empty(), "{script}: {:?}", checked.left_out);
+        let mut found = Vec::new();
+        for clause in &checked.clauses {
+            let body = format!("{:?}", clause.body);
+            let arg = ["0", "1"].into_iter().find(|n| body.contains(&format!("Builtin(Arg({n}))")));
+            found.extend(clause.probes.iter().map(|p| format!("{} {}", p.desc.name, arg.unwrap_or("-"))));
+        }
+        found.sort_unstable();
+        assert_eq!(found, expected, "{script}");
+    }
+}
+
 #[test]
 fn a_definition_does_not_take_long() {
     let mut doubling = String::from("inline int a0[int n] = n;\n");

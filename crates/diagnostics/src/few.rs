@@ -15,6 +15,8 @@ pub struct Few {
     known: HashSet<u64>,
     fresh: Vec<String>,
     more: usize,
+    /// The number of others that was said last.
+    said: usize,
     /// The number of others at which it is said again: twice that of the last time.
     next: usize,
 }
@@ -35,6 +37,7 @@ impl Few {
             known: HashSet::new(),
             fresh: Vec::new(),
             more: 0,
+            said: 0,
             next: 1,
         }
     }
@@ -59,9 +62,18 @@ impl Few {
         let mut said = std::mem::take(&mut self.fresh);
         if self.more >= self.next {
             said.push(count(self.more));
+            self.said = self.more;
             self.next = self.more.saturating_mul(2);
         }
         said
+    }
+
+    /// What is to be said at the end: also the number of all others, if it is not what was said last.
+    pub fn take_all(&mut self, count: impl FnOnce(usize) -> String) -> Vec<String> {
+        if self.more > self.said {
+            self.next = self.more;
+        }
+        self.take(count)
     }
 }
 
@@ -82,5 +94,17 @@ mod tests {
         (0..1000).for_each(|n| few.add(n.to_string()));
         assert_eq!(few.take(count), ["1004 more"]);
         assert!(few.take(count).is_empty());
+    }
+
+    #[test]
+    fn at_the_end_all_are_counted() {
+        let mut few = Few::new(1);
+        let count = |n: usize| format!("{n} more");
+        ["a", "b", "c"].iter().for_each(|text| few.add((*text).into()));
+        assert_eq!(few.take_all(count), ["a", "2 more"]);
+        few.add("d".into());
+        assert!(few.take(count).is_empty());
+        assert_eq!(few.take_all(count), ["3 more"]);
+        assert!(few.take_all(count).is_empty());
     }
 }

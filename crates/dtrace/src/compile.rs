@@ -287,9 +287,11 @@ impl Program {
 
     /// The same clauses, with what their meaning depends on.
     pub(crate) fn listed_clauses(&self) -> Vec<ListedClause> {
+        let arguments = described::ArgumentUses::of(&self.trees, &self.map);
         let all = self.listed().map(|(tree, item, patterns)| {
-            let by_probe = self.uses(tree, item).any_name(&["args", "return"]);
-            ListedClause { tree, item, patterns, by_probe }
+            let uses = self.uses(tree, item);
+            let (by_probe, by_order) = (uses.any_name(&["args", "return"]), arguments.are_in(&uses));
+            ListedClause { tree, item, patterns, by_probe, by_order }
         });
         all.collect()
     }
@@ -411,6 +413,8 @@ pub(crate) struct ListedClause {
     pub(crate) patterns: Vec<Pattern>,
     /// Its meaning may depend on the probe: it uses `args[]` or `return()`.
     pub(crate) by_probe: bool,
+    /// It uses `argN`, which a definition of a probe may give another order.
+    pub(crate) by_order: bool,
 }
 
 /// The input of checking besides the source texts.
@@ -580,10 +584,9 @@ impl Frontend {
             return Err((self.map, Error::Setting(why)));
         }
         let types = Types::with_kernel(base.kernel.clone());
-        let trees = self.trees.get(first..).unwrap_or_default();
         let not_used = described::add(
             &mut self.definitions,
-            trees,
+            (&self.trees, first),
             &base.later,
             &base.registry,
             (&mut self.map, &mut self.libraries),

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use check::program::{Clause, ClausePattern};
-use diagnostics::control;
+use diagnostics::{Few, control};
 use probes::{
     ArgType, Args, Attributes, Catalog, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderStability, is_glob,
 };
@@ -18,6 +18,7 @@ use types::btf::KernelBtf;
 
 use crate::compile::Program;
 use crate::described::Listed;
+use crate::session::more_left_out;
 use crate::stability::description_attributes;
 
 impl Program {
@@ -41,7 +42,7 @@ impl Program {
 
     /// What was found and is left out, since the last call: probes of processes that describe more than their share.
     pub fn take_left_out(&self) -> Vec<String> {
-        self.registry.take_left_out()
+        few_left_out(&self.registry)
     }
 
     /// What `-l` reports of each description that matches no probe, with the reason where one is known.
@@ -203,7 +204,14 @@ pub fn all(out: &mut dyn Write, verbose: bool) -> io::Result<Vec<String>> {
     list.write()?;
     registry.running_probes().iter().try_for_each(|p| list.add(p.id, &p.desc))?;
     list.end()?;
-    Ok(registry.take_left_out())
+    Ok(few_left_out(&registry))
+}
+
+/// What was left out, the first of it: each once, however many descriptions match it.
+fn few_left_out(registry: &Registry) -> Vec<String> {
+    let mut few = Few::default();
+    registry.take_left_out().into_iter().for_each(|text| few.add(text));
+    few.take_all(more_left_out)
 }
 
 /// Lists the probes that the programs describe.

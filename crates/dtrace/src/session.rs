@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use consumer::{Consumer, KernelSymbols, Output, SlotSink, Symbolizer, SystemSymbols, Text};
+use diagnostics::Few;
 use events::{Sink, Start};
 use plane::control::Activity;
 use plane::stacks::Stack;
@@ -55,7 +56,7 @@ use held::Held;
 use postmortem::Recorded;
 use shapes::{RemovedIds, Shapes};
 
-pub(crate) use notice::Notice;
+pub(crate) use notice::{Notice, more_left_out};
 use watch::Watch;
 
 /// The state of a session after [`Session::work`].
@@ -342,7 +343,9 @@ impl<S: Sink> Session<S> {
         for warning in &warnings {
             consumer.report(&Notice::Unavailable(warning.clone()).event(engine.now()));
         }
-        for text in program.registry.take_left_out() {
+        let mut told = Few::default();
+        program.registry.take_left_out().into_iter().for_each(|text| told.add(text));
+        for text in told.take(more_left_out) {
             consumer.report(&Notice::Missed(text).event(engine.now()));
         }
         if !warnings.is_empty() {
@@ -386,7 +389,7 @@ impl<S: Sink> Session<S> {
             linker: None,
             files: None,
             programs: BTreeSet::new(),
-            shapes: Shapes::default(),
+            shapes: Shapes::new(told),
             removed: RemovedIds::default(),
             hold_exits: false,
             ending: Ending::None,

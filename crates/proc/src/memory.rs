@@ -8,21 +8,55 @@ use std::path::{Path, PathBuf};
 pub struct CgroupLimit {
     /// Bytes.
     pub bytes: u64,
+    /// Bytes that its processes have and that nothing takes from them. 0 where they can be swapped.
+    pub held: u64,
     /// The file that has it.
     pub file: PathBuf,
 }
 
-/// The lowest limit of memory of this process's cgroup and of those above it, in cgroups of version 1 and 2. `None`: there is no limit.
+/// The limit of memory that leaves least, of this process's cgroup and of those above it, in cgroups of version 1 and 2. `None`:
+/// there is no limit.
 pub fn cgroup_limit() -> Option<CgroupLimit> {
     let read = |name: &str| fs::read(format!("/proc/self/{name}")).unwrap_or_default();
     let (groups, mounts) = (read("cgroup"), read("mountinfo"));
     let files = limit_files(&String::from_utf8_lossy(&groups), &String::from_utf8_lossy(&mounts));
+    let swaps = can_swap(&fs::read_to_string("/proc/meminfo").unwrap_or_default());
     let limit = |file: PathBuf| {
         let bytes = fs::read_to_string(&file).ok()?.trim().parse().ok()?;
+        let stat = || fs::read_to_string(file.with_file_name("memory.stat")).unwrap_or_default();
+        let held = if swaps { 0 } else { held(&stat()) };
         // Version 1 has the greatest number of pages for none, version 2 a word.
-        (bytes < i64::MAX as u64 / 2).then_some(CgroupLimit { bytes, file })
+        (bytes < i64::MAX as u64 / 2).then_some(CgroupLimit { bytes, held, file })
     };
-    files.into_iter().filter_map(limit).min_by_key(|limit| limit.bytes)
+    files.into_iter().filter_map(limit).min_by_key(|limit| limit.bytes.saturating_sub(limit.held))
+}
+
+/// Whether there is space for what is swapped, for the text of `/proc/meminfo`.
+fn can_swap(meminfo: &str) -> bool {
+    let free = meminfo.lines().find_map(|line| line.strip_prefix("SwapFree:"));
+    free.is_some_and(|free| free.trim().trim_end_matches(" kB") != "0")
+}
+
+/// The bytes that the processes of a cgroup and of those below it have, for the text of its `memory.stat`: memory of no file,
+/// files in memory alone, and what the kernel has for processes. Files on disks and what the kernel can make anew give way. Version
+/// 1 does not say what the kernel has. Maps of programs are not counted: a session counts its own.
+fn held(stat: &str) -> u64 {
+    const HELD: [&str; 8] = [
+        "total_rss",
+        "total_shmem",
+        "anon",
+        "shmem",
+        "kernel_stack",
+        "pagetables",
+        "sock",
+        "slab_unreclaimable",
+    ];
+    let lines = stat.lines().filter_map(|line| line.split_once(' '));
+    // Version 1 has lines for the group alone too, and version 2 has none of those that begin with "total".
+    let is_first = stat.lines().any(|line| line.starts_with("total_rss "));
+    let counts = |name: &str| HELD.contains(&name) && name.starts_with("total_") == is_first;
+    let bytes = lines.filter(|(name, _)| counts(name)).filter_map(|(_, bytes)| bytes.trim().parse().ok());
+    bytes.fold(0, u64::saturating_add)
 }
 
 /// The files that have the limits, for the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`. Some may not exist.
@@ -109,6 +143,19 @@ mod tests {
             ["/sys/fs/cgroup/memory/y/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
         );
         assert!(files("", v2).is_empty() && files("0::/\nx\n", "x\n").is_empty());
+    }
+
+    #[test]
+    fn what_a_group_holds_is_known_in_both_versions() {
+        let first =
+            "cache 900\nrss 1\nshmem 2\ntotal_cache 900\ntotal_rss 10\ntotal_rss_huge 5\ntotal_shmem 20\n";
+        assert_eq!(held(first), 30);
+        let second = "anon 1\nfile 900\nkernel 700\nkernel_stack 2\npagetables 4\nsec_pagetables 0\nsock 8\nvmalloc 600\n\
+                      shmem 16\nfile_mapped 900\nanon_thp 900\nslab_reclaimable 900\nslab_unreclaimable 32\nslab 932\n";
+        assert_eq!(held(second), 63);
+        assert_eq!(held("anon x\n\nanon\nshmem 18446744073709551616\n"), 0);
+        assert!(can_swap("MemFree: 0 kB\nSwapFree:        4 kB\n"));
+        assert!(!can_swap("SwapTotal:   8 kB\nSwapFree:        0 kB\n") && !can_swap(""));
     }
 
     #[test]

@@ -85,6 +85,20 @@ pub fn heaviest<'o>(all: impl Iterator<Item = (&'o Owner, usize)>) -> Option<Pay
     by_payer.into_iter().filter(|(_, amount)| *amount > 0).max_by_key(weight).map(|(payer, _)| payer)
 }
 
+/// Which element of such a table makes space for one that `asking` wants since `used`: of who has [the most](heaviest), the one that was
+/// asked for least recently. All are given with their owners, how much they have, and when they were last asked for. Who asks for all its
+/// own all the time keeps them from itself, not from others. `None`: there is none, or `asking` has the most and has asked for all of it since.
+pub fn goes<'o, K>(
+    all: impl Iterator<Item = (K, &'o Owner, usize, u64)> + Clone,
+    asking: &Owner,
+    used: u64,
+) -> Option<K> {
+    let most = heaviest(all.clone().map(|(_, owner, amount, _)| (owner, amount)))?;
+    let is_own = asking.payer() == most;
+    let may_go = all.filter(|(_, owner, _, last)| owner.payer() == most && (!is_own || *last < used));
+    may_go.min_by_key(|(_, _, _, last)| *last).map(|(key, ..)| key)
+}
+
 /// The ids that were given to users: the first, how many, to whom.
 type Subordinate = Vec<(u32, u32, u32)>;
 
@@ -169,7 +183,8 @@ impl Owners {
     }
 }
 
-fn in_turns(all: Vec<Owner>) -> Vec<Owner> {
+/// As [`Owners::in_turns`], of owners that are known.
+pub fn in_turns(all: Vec<Owner>) -> Vec<Owner> {
     let (roots, others): (Vec<Owner>, Vec<Owner>) = all.into_iter().partition(|owner| owner.is_root);
     let mut rounds: HashMap<(u32, Arc<str>), usize> = HashMap::new();
     let mut next = |user: u32, cgroup: Arc<str>| {
@@ -326,6 +341,24 @@ mod tests {
         assert_eq!(of([2, 2, 5, 15]), Some(Payer::User(1001)));
         assert_eq!(of([2, 2, 3, 20]), Some(Payer::Root));
         assert_eq!(of([0; 4]), None);
+    }
+
+    #[test]
+    fn who_asks_for_all_its_own_all_the_time_keeps_it_only_from_itself() {
+        let (root, nobody) = (Owner::new(1, 0, ""), Owner::nobody());
+        let (user, other) = (Owner::new(2, 1000, "/a"), Owner::new(3, 1001, "/a"));
+        // The user has the most, and has asked for it since the others have asked for more.
+        let all = [('r', &root, 8, 3), ('u', &user, 5, 9), ('v', &user, 5, 8), ('o', &other, 4, 1)];
+        let goes_for = |asking, used| goes(all.into_iter(), asking, used);
+        assert_eq!(goes_for(&root, 5), Some('v'));
+        assert_eq!(goes_for(&other, 5), Some('v'));
+        assert_eq!(goes_for(&nobody, 5), Some('v'));
+        assert_eq!(goes_for(&user, 5), None);
+        assert_eq!(goes_for(&user, 8), None);
+        assert_eq!(goes_for(&user, 10), Some('v'));
+        // One owner: the least recently used, as long as it was not asked for since.
+        let own = |used| goes([('a', &root, 1, 7), ('b', &root, 1, 6)].into_iter(), &root, used);
+        assert_eq!((own(6), own(7), own(9)), (None, Some('b'), Some('b')));
     }
 
     #[test]

@@ -16,8 +16,8 @@
 //!
 //! ```layers
 //! method/process
-//! lib cpc/events fbt/args fbt/context fbt/functions kernel method pid/context source syscall/table trace/format usdt/context usdt/definitions usdt/fair
-//! fbt/entries fbt/list method/custom method/functions method/perf method/tracepoint syscall/names trace/bare
+//! lib cpc/events fbt/args fbt/context fbt/functions kernel method pid/context source syscall/table trace/format usdt/context usdt/fair
+//! fbt/entries fbt/list method/custom method/functions method/perf method/tracepoint syscall/names trace/bare usdt/definitions
 //! method/uprobes trace/event
 //! pid/lists+pid/object syscall/args syscall/context trace/mapped
 //! pid/known pid/processes

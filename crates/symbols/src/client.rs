@@ -307,7 +307,7 @@ impl Reader {
         });
         let Some(lease) = lease else {
             // As what a reader takes for an answer: else each request would wait as long.
-            self.budget.spend(begun.elapsed());
+            self.budget.spend(self.limits.cost(begun.elapsed(), Duration::ZERO));
             if self.interrupted_at.is_none() {
                 let seconds = self.limits.wait.as_secs_f64();
                 self.report_once("busy", || {
@@ -640,6 +640,20 @@ mod tests {
         assert_eq!(limits.cost(seconds(20), seconds(1)), seconds(10));
         assert_eq!(limits.cost(seconds(2), seconds(2)), seconds(2));
         assert_eq!(Limits::of_time(seconds(2), 1).cost(seconds(2), seconds(1)), seconds(2));
+    }
+
+    #[test]
+    fn a_wait_for_a_reader_that_was_in_vain_costs_half_of_its_time() {
+        let millis = Duration::from_millis;
+        let mut reader = Reader::new(&Readers::new(), Limits::of_work(millis(20), 1 << 20));
+        let need = Need { memory: 1 << 20, background: false, file: None };
+        let pool = reader.readers.pool().clone();
+        let held: Vec<Lease> = std::iter::from_fn(|| pool.clone().lease(need, || false)).collect();
+        assert!(!held.is_empty());
+        let (before, begun) = (reader.budget.left, Instant::now());
+        assert_eq!(reader.query(&Request::Frames(None), &[]).unwrap_err(), RequestError::Unavailable);
+        let spent = before - reader.budget.left;
+        assert!(spent >= 0.1 && spent <= begun.elapsed().as_secs_f64() / 2.0, "{spent}");
     }
 
     #[test]

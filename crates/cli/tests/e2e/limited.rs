@@ -13,6 +13,7 @@ tests! {
     a_program_with_very_many_functions_takes_little_memory
     what_a_session_needs_is_said_where_ulimit_allows_less
     what_a_session_needs_is_said_where_its_cgroup_allows_less
+    what_is_said_to_be_needed_is_enough
 }
 
 /// The functions of the program.
@@ -155,4 +156,26 @@ fn what_a_session_needs_is_said_where_its_cgroup_allows_less() -> Verdict {
     let Some(group) = Memory::limited("64M") else { return Skip("no memory cgroup can be made here".into()) };
     let enter = format!("echo $$ >{}/cgroup.procs; exec \"$0\" \"$@\"", group.0.display());
     is_said(&["sh", "-c", &enter], "64", "/")
+}
+
+/// A session with large arrays, whose tables the kernel makes with buckets, in a group that has so much memory.
+fn with_arrays(most: &str) -> Option<Output> {
+    let group = Memory::limited(most)?;
+    let enter = format!("echo $$ >{}/cgroup.procs; exec \"$0\" \"$@\"", group.0.display());
+    let script = "BEGIN { a[1] = 1; exit(0); } syscall::getpgid:entry { a[pid] = 1; @[\"called\"] = count(); trace(1); }";
+    under(
+        &["sh", "-c", &enter],
+        &["-q", "-xbufresize=manual", "-xdynvarsize=64m", "-xaggsize=1m", "-b", "1m", "-n", script],
+    )
+}
+
+fn what_is_said_to_be_needed_is_enough() -> Verdict {
+    let Some(o) = with_arrays("24M") else { return Skip("no memory cgroup can be made here".into()) };
+    let o = o.code(1);
+    let need =
+        o.err.split_once("it needs about ").and_then(|(_, rest)| rest.split_once(" MB")).map(|(n, _)| n);
+    let need: u64 = need.and_then(|n| n.parse().ok()).unwrap_or_else(|| panic!("{o:?}"));
+    // What a session has before it asks differs by a little each time.
+    with_arrays(&format!("{}M", need + 1)).unwrap().code(0);
+    Pass
 }

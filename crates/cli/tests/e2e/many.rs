@@ -181,6 +181,9 @@ fn programs_that_run_meanwhile_fire_nothing() -> Verdict {
     let mut waiting = Waiting(Vec::new());
     let pid = waiting.add(Command::new(&program).arg("1"));
     let target = pid.to_string();
+    testing::eventually("its C library", testing::HANG_LIMIT, || {
+        std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("libc.so"))
+    });
     // Where places are attached to one by one, the kernel takes minutes to detach from all, and the next session waits for it.
     let functions = if has(Facility::UprobeMulti) { "" } else { "ex*" };
     let script = format!(

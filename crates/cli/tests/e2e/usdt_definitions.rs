@@ -21,6 +21,7 @@ tests! {
     a_definition_may_use_the_types_of_c_that_d_has
     a_type_that_no_record_can_hold_leaves_its_program_out
     raw_arguments_are_in_the_order_of_the_definition
+    raw_arguments_of_later_processes_are_in_the_order_of_their_definition
 }
 
 /// A definition: PROVIDER, the members of the struct behind its name, a factor.
@@ -167,10 +168,10 @@ fn raw_arguments_are_in_the_order_of_the_definition() -> Verdict {
     let programs = compiled!(Programs::new("order"));
     let (script, header) = (programs.path("order.d"), programs.path("order.h"));
     let definition = "provider order { probe turned(int i, int j) : (int j, int i, int i, int j); \
-                      probe last(int i, int j) : (int j); probe plain(int i, int j); };";
+                      probe last(int i, int j) : (int j); probe plain(int i, int j); probe none(); };";
     std::fs::write(&script, definition).unwrap();
     dtrace(&["-h", "-s", &script, "-o", &header]).code(0);
-    let text = "#include \"order.h\"\nint main(void) { ORDER_TURNED(10, 4); ORDER_LAST(10, 4); ORDER_PLAIN(10, 4); return 0; }\n";
+    let text = "#include \"order.h\"\nint main(void) { ORDER_TURNED(10, 4); ORDER_LAST(10, 4); ORDER_PLAIN(10, 4); ORDER_NONE(); return 0; }\n";
     let program = compiled!(programs.compile("order", text, &[]));
     let clauses = "order$target:::turned { printf(\"%d %d %d %d %d %d %d %d|\", arg0, arg1, arg2, arg3, arg4, args[0], args[2], args[3]); } \
                    order$target:::last { printf(\"%d %d|\", arg0, arg1); } order$target:::plain { printf(\"%d %d %d\\n\", arg0, arg1, arg2); } \
@@ -182,6 +183,72 @@ fn raw_arguments_are_in_the_order_of_the_definition() -> Verdict {
         "4 10 10 4 0 4 10 4|4 0|10 4 0\nlast 4 0 1\nplain 10 4 1\nturned 4 10 1",
         "{o:?}"
     );
+    // One description of several probes, by themselves and by an inline.
+    for clauses in [
+        "order$target::: { @[probename, arg0, arg1] = count(); }",
+        "inline int one = arg0; inline int two = arg1; order$target::: { @[probename, one, two] = count(); }",
+        "order$target:::plain, order$target::: { @[probename, arg0, arg1] = count(); }",
+        "order*::: /pid == $target/ { @[probename, arg0, arg1] = count(); }",
+    ] {
+        let text = format!("{clauses} END {{ printa(\"%s %d %d\\n\", @); }}");
+        let o = dtrace(&["-q", "-x", "aggsortkey", "-c", &program, "-n", &text]).code(0);
+        assert_eq!(o.out.trim(), "last 4 0\nnone 0 0\nplain 10 4\nturned 4 10", "{clauses} {o:?}");
+    }
+    Pass
+}
+
+/// What was compiled for the first of them does not serve the others.
+fn raw_arguments_of_later_processes_are_in_the_order_of_their_definition() -> Verdict {
+    let (programs, provider) = (compiled!(Programs::new("orders")), own("tstorder"));
+    let make = |name: &str, order: &str| {
+        let (script, header) = (programs.path(&format!("{name}.d")), programs.path(&format!("{provider}.h")));
+        std::fs::write(&script, format!("provider {provider} {{ probe hit(int i, int j){order}; }};"))
+            .unwrap();
+        dtrace(&["-h", "-s", &script, "-o", &header]).code(0);
+        let upper = provider.to_uppercase();
+        let text = format!(
+            "#include <stdio.h>
+#include \"{provider}.h\"
+int main(void)
+{{
+    while (getchar() == '?') {{
+        {upper}_HIT(10, 4);
+        puts(\"asked\");
+        fflush(stdout);
+    }}
+    return 0;
+}}
+"
+        );
+        programs.compile(name, &text, &[])
+    };
+    let all = [("plain", ""), ("turned", " : (int j, int i)"), ("last", " : (int j)")];
+    let rows = programs.path("rows");
+    let script = format!(
+        "{provider}*:::hit {{ printf(\"=%s %d %d\\n\", execname, arg0, arg1); }} BEGIN {{ printf(\"ready\\n\"); }}"
+    );
+    let mut files = Vec::new();
+    for (name, order) in all {
+        files.push(compiled!(make(name, order)));
+    }
+    let session = start(&["-Zqo", &rows, "-n", &script]);
+    let read = || std::fs::read_to_string(&rows).unwrap_or_default();
+    eventually("the beginning", LIMIT, || read().contains("ready"));
+    let mut processes = Vec::new();
+    for (file, (name, _)) in files.iter().zip(all) {
+        let mut process = wait(file);
+        eventually("a row of each program", LIMIT, || {
+            process.stdin.as_mut().unwrap().write_all(b"?").unwrap();
+            assert_eq!(line(&mut process), "asked");
+            read().contains(&format!("={name} "))
+        });
+        processes.push(process);
+    }
+    let mut o = end(session, processes);
+    o.out = read();
+    let mut found = marked(&o);
+    found.dedup();
+    assert_eq!(found, ["=last 4 0", "=plain 10 4", "=turned 4 10"], "{o:?}");
     Pass
 }
 

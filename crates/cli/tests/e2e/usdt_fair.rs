@@ -1,5 +1,6 @@
 //! USDT beside programs that describe more than their share: they hide the probes of nobody else.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -37,10 +38,10 @@ int main(void)
 /// How many probes a hostile program describes: as many as are read of one file.
 const MANY: usize = 1 << 15;
 
-/// A program that describes many probes and waits.
-fn many(programs: &Programs, name: &str, provider: &str) -> Result<String, Verdict> {
+/// The source of the descriptions of so many probes.
+fn descriptions(programs: &Programs, provider: &str, count: usize) {
     let mut notes = String::from(".pushsection .note.stapsdt,\"\",\"note\"\n");
-    for n in 0..MANY {
+    for n in 0..count {
         let _ = write!(
             notes,
             ".balign 4\n.4byte 8, 2f-1f, 3\n.asciz \"stapsdt\"\n1: .8byte main, 0, 0\n.asciz \"{provider}\"\n\
@@ -49,6 +50,11 @@ fn many(programs: &Programs, name: &str, provider: &str) -> Result<String, Verdi
     }
     notes.push_str(".popsection\n");
     std::fs::write(programs.path("notes.s"), notes).unwrap();
+}
+
+/// A program that describes many probes and waits.
+fn many(programs: &Programs, name: &str, provider: &str) -> Result<String, Verdict> {
+    descriptions(programs, provider, MANY);
     let text = "int main(void) { puts(\"waits\"); fflush(stdout); while (getchar() != EOF); return 0; }";
     programs.compile(name, text, &["-no-pie", "notes.s"])
 }
@@ -151,7 +157,7 @@ fn programs_with_many_probes_that_start_later_hide_no_other_program() -> Verdict
     let (programs, provider, program, good) = compiled!(crowd("crowdlater"));
     let mut session = start(&["-Zn", &script(&provider)]);
     printed(&mut session);
-    let mut hostile = copies(&programs, &program, NOBODY, 10);
+    let mut hostile = copies(&programs, &program, NOBODY, 11);
     let mut mine = wait(&good);
     let seen = format!("seen {}", mine.id());
     // Those before are looked at first.
@@ -163,7 +169,9 @@ fn programs_with_many_probes_that_start_later_hide_no_other_program() -> Verdict
     hostile.push(mine);
     end(hostile);
     let said = format!("of user {NOBODY}");
-    assert!(o.err.lines().any(|l| l.contains("are not enabled: ") && l.contains(&said)), "{o:?}");
+    let told: Vec<&str> = o.err.lines().filter(|l| l.contains("are not enabled: ")).collect();
+    assert!(told.len() == 8 && told.iter().all(|l| l.contains(&said)), "{o:?}");
+    assert!(o.err.lines().any(|l| l.contains("of 3 more files are left out")), "{o:?}");
     Pass
 }
 
@@ -202,10 +210,13 @@ fn what_a_list_leaves_out_is_said() -> Verdict {
     let (programs, provider, program, good) = compiled!(crowd("crowdlist"));
     let mut all = copies(&programs, &program, NOBODY, 4);
     all.push(wait(&good));
-    let o = dtrace(&["-ln", &format!("{provider}*:::")]).code(0);
+    let o = dtrace(&["-ln", &format!("{provider}*:::p*"), "-n", &format!("{provider}*:::")]).code(0);
     let listed = format!("{provider}{}", all.last().unwrap().id());
     end(all);
     assert_eq!(o.out.lines().filter(|l| l.split_whitespace().nth(1) == Some(&listed)).count(), 1);
     assert!(o.err.contains("left out: ") && o.err.contains(&format!("of user {NOBODY}")), "{}", o.err);
+    // Once for both descriptions.
+    let told: Vec<&str> = o.err.lines().filter(|line| line.contains("left out: ")).collect();
+    assert_eq!(told.iter().collect::<HashSet<_>>().len(), told.len(), "{}", o.err);
     Pass
 }

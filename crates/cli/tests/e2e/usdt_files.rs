@@ -260,7 +260,7 @@ fn a_process_that_makes_probes_without_end_has_a_limit_that_is_its_own() -> Verd
     expected.sort_unstable();
     assert_eq!(found, expected, "{o:?}");
     let message = format!(
-        "dtrace: probes of dtrace_{name} in process {pid} are not enabled: it brought {MOST} while tracing, which is the most"
+        "dtrace: probes of dtrace_{name} in process {pid} of user 0 are not enabled: a process brings at most {MOST} while tracing"
     );
     assert_eq!(o.err.lines().filter(|l| **l == message).count(), 1, "{o:?}");
     Pass

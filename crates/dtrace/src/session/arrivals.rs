@@ -26,7 +26,7 @@ use providers::{Change, Follow, ProbesChanged};
 
 use super::enable::layouts;
 use super::shapes::{Group, Kind, Lowered, Matched, NameAndArgs, Shape, ShapeClause, lowered};
-use super::{Notice, Session};
+use super::{Notice, Session, more_left_out};
 use crate::assemble::{NO_IDS, ProbeUse, names_used, provider_pid};
 use crate::compile::{ListedClause, Program};
 use crate::engine::{Arrival, Firings, NewProbe};
@@ -121,7 +121,9 @@ impl<S: Sink> Session<S> {
         for warning in registry.take_warnings() {
             self.report(&Notice::Unavailable(warning));
         }
-        for text in registry.take_left_out() {
+        let told = &mut self.shapes.told;
+        registry.take_left_out().into_iter().for_each(|text| told.add(text));
+        for text in told.take(more_left_out) {
             self.report(&Notice::Missed(text));
         }
         self.apply_changes(again)
@@ -204,10 +206,12 @@ impl<S: Sink> Session<S> {
             };
             let clauses = || listed.iter().enumerate().filter(selected);
             let Some(family) = self.program.registry.family(&probe.desc.provider) else { continue };
-            let by_probe = clauses().any(|(_, clause)| clause.by_probe);
+            let defined = clauses().any(|(_, clause)| clause.by_order)
+                && self.program.registry.definition(&probe.desc).is_some();
+            let by_probe = clauses().any(|(_, clause)| clause.depends_on_probe(defined));
             let only = by_probe.then(|| self.only(&probe.desc));
             let kind = |clause: &ListedClause| {
-                let only = only.clone().filter(|_| clause.by_probe);
+                let only = only.clone().filter(|_| clause.depends_on_probe(defined));
                 Kind { family: family.clone(), only }
             };
             let clauses: Vec<_> = clauses().map(|(n, clause)| (n, kind(clause))).collect();

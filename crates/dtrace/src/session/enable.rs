@@ -13,7 +13,7 @@ use probes::ProbeInfo;
 use providers::Role;
 
 use super::held::drain;
-use super::{Session, consumer_options, settings};
+use super::{Session, consumer_options, more_left_out, settings};
 use crate::advice::advice;
 use crate::compile::{Macros, Program, Source};
 use crate::engine::{Enabled, Engine, Firings, Loading};
@@ -116,8 +116,7 @@ impl<S: Sink> Session<S> {
     pub(super) fn report_left_out(&mut self, program: &Program) {
         let told = &mut self.shapes.told;
         program.checked.left_out.iter().for_each(|text| told.add(text.clone()));
-        let said = told
-            .take(|more| format!("probes or definitions of {more} more files are left out, as those before"));
+        let said = told.take(more_left_out);
         said.into_iter().for_each(|text| self.report(&Notice::Missed(text)));
     }
 }

@@ -3,7 +3,7 @@
 use events::{Event, Sink};
 use plane::control::Activity;
 
-use super::Session;
+use super::{Session, more_left_out};
 use crate::error::Error;
 use crate::session::Notice;
 
@@ -57,6 +57,11 @@ impl<S: Sink> Session<S> {
         self.engine.quiesce()?;
         self.report_suppressed();
         for text in self.program.registry.missed() {
+            self.report(&Notice::Missed(text));
+        }
+        let told = &mut self.shapes.told;
+        self.program.registry.take_left_out().into_iter().for_each(|text| told.add(text));
+        for text in told.take_all(more_left_out) {
             self.report(&Notice::Missed(text));
         }
         self.drain(true)?;

@@ -56,3 +56,8 @@ impl Notice {
         Event::Notice(events::Notice { kind, text, time })
     }
 }
+
+/// What is said of those that are left out beyond the first few.
+pub(crate) fn more_left_out(more: usize) -> String {
+    format!("probes or definitions of {more} more files are left out, as those before")
+}

@@ -32,11 +32,16 @@ pub(super) struct Shapes {
     /// The numbers of the interned strings, by text, as far as they are known.
     pub(super) numbers: HashMap<Arc<[u8]>, u32>,
     pub(super) numbered: usize,
-    /// What was said of definitions that are not used.
+    /// What was said of probes that are left out and of definitions that are not used.
     pub(super) told: Few,
 }
 
 impl Shapes {
+    /// None, after this was said.
+    pub(super) fn new(told: Few) -> Shapes {
+        Shapes { told, ..Shapes::default() }
+    }
+
     /// Clauses were added after the others. A probe that they do not match has the same clauses as
     /// before, and so the shape. Programs that were loaded before do not run added clauses of ERROR.
     pub(super) fn clauses_added(&mut self, of_error: bool) {
@@ -123,6 +128,13 @@ impl Group {
         all.sort_unstable();
         all.dedup();
         all
+    }
+}
+
+impl ListedClause {
+    /// True if the meaning of the clause can depend on a probe, which is `defined`: its file has a definition of it.
+    pub(super) fn depends_on_probe(&self, defined: bool) -> bool {
+        self.by_probe || self.by_order && defined
     }
 }
 
@@ -214,8 +226,9 @@ pub(super) fn lowered<'p>(
         let (Some((group, source)), Some(code)) = (tree, program.module.clauses.get(number)) else {
             continue;
         };
-        let by_probe = listed.get(*source).is_some_and(|c| c.by_probe);
-        let only = groups.get(*group).and_then(|g| g.only.clone()).filter(|_| by_probe);
+        let depends =
+            |only: &NameAndArgs| listed.get(*source).is_some_and(|c| c.depends_on_probe(only.2.is_some()));
+        let only = groups.get(*group).and_then(|g| g.only.clone()).filter(depends);
         let family = |p: &ProbeInfo| program.registry.family(&p.desc.provider).cloned();
         let families: HashSet<Family> = clause.probes.iter().filter_map(family).collect();
         // The kernel's types are compared and hashed by their address.

@@ -1,6 +1,6 @@
 //! The files that programs know by their inodes ([`plane::unwind`]), and those that they have met and do not know.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use plane::unwind::{Directory, FILE_KEY, FileRecord, UNKNOWN_FILE, UnknownFile, 
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The most inodes that are remembered of a file: an overlay's file may have several.
-const MAX_INODES: usize = 8;
+pub(super) const MAX_INODES: usize = 8;
 
 /// The key of a file.
 pub(super) type Inode = [u8; FILE_KEY as usize];
@@ -44,13 +44,15 @@ impl FileMaps {
 pub(super) struct FileMap<K> {
     maps: FileMaps,
     inodes: HashMap<K, Vec<Inode>>,
+    /// Those of which programs know an inode at least.
+    published: HashSet<K>,
     /// Files that are being looked for, and until when they are not looked for again.
     looked_for: HashMap<Inode, Option<Instant>>,
 }
 
 impl<K: Copy + Eq + Hash> FileMap<K> {
     pub(super) fn new(maps: FileMaps) -> FileMap<K> {
-        FileMap { maps, inodes: HashMap::new(), looked_for: HashMap::new() }
+        FileMap { maps, inodes: HashMap::new(), published: HashSet::new(), looked_for: HashMap::new() }
     }
 
     /// The files that programs ask for and that nobody looks for yet. Asks of before are forgotten when it is time to ask again.
@@ -74,13 +76,16 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
     }
 
     /// This file was asked for.
-    pub(super) fn found(&mut self, asked: &UnknownFile, source: K) {
+    pub(super) fn found(&mut self, asked: &UnknownFile, source: K, now: Instant) {
         let inode = file_key(asked.device, asked.inode);
         let inodes = self.inodes.entry(source).or_default();
         if !inodes.contains(&inode) {
             if inodes.len() >= MAX_INODES {
                 let oldest = inodes.remove(0);
                 let _ = self.maps.known.delete(&oldest);
+                // Its place among those that are asked for is given back then. At once, more inodes than are remembered would
+                // take turns without a pause.
+                self.looked_for.insert(oldest, Some(now + AGAIN));
             }
             inodes.push(inode);
         }
@@ -97,9 +102,9 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
         self.inodes.contains_key(&source)
     }
 
-    /// The files that programs have asked for.
-    pub(super) fn sources(&self) -> impl Iterator<Item = K> {
-        self.inodes.keys().copied()
+    /// The files that take places of the map.
+    pub(super) fn published(&self) -> impl Iterator<Item = K> {
+        self.published.iter().copied()
     }
 
     /// Tells programs what a file has. False if there is no space for it.
@@ -108,6 +113,7 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
         self.inodes.get(&source).into_iter().flatten().all(|inode| {
             let is_known = self.maps.known.update(inode, &value, Update::Any).is_ok();
             if is_known {
+                self.published.insert(source);
                 self.maps.answered(inode);
                 self.looked_for.remove(inode);
             }
@@ -124,8 +130,9 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
         }
     }
 
-    /// Programs do not find a file any more. True if they could.
+    /// Programs do not find a file any more. True if they have asked for it, so they may have found it.
     pub(super) fn remove(&mut self, source: K) -> bool {
+        self.published.remove(&source);
         let Some(inodes) = self.inodes.remove(&source) else { return false };
         for inode in &inodes {
             let _ = self.maps.known.delete(inode);
@@ -133,5 +140,54 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
             self.looked_for.remove(inode);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use bpf_sys::{MapSpec, SysError};
+    use plane::shares::OTHERS;
+    use plane::unwind::{DIRECTORY, FILE, SHARES_AT};
+
+    use super::*;
+
+    fn maps(places: u32) -> Result<FileMaps, SysError> {
+        let hash = |size, most| Map::create(&MapSpec::hash("files", FILE_KEY, size, most));
+        let directory = Map::create(&MapSpec::mmapable("directory", DIRECTORY, 1))?.mmap(true)?;
+        let (known, unknown) = (hash(FILE, places)?, hash(UNKNOWN_FILE, 64)?);
+        Ok(FileMaps { known: known.into(), unknown: unknown.into(), directory: directory.into() })
+    }
+
+    #[test]
+    fn what_is_not_remembered_of_a_file_gives_its_place_back_and_so_does_what_was_never_published() {
+        let maps = match maps(3) {
+            Ok(maps) => maps,
+            Err(e) if e.is_permission() => return testing::skipped!("{e}"),
+            Err(e) => panic!("{e}"),
+        };
+        let all = MAX_INODES as u64 + 1;
+        for inode in 0..all {
+            let value: Vec<u8> = [1, 0, OTHERS].into_iter().flat_map(u64::to_ne_bytes).collect();
+            maps.unknown.update(&file_key((8, 1), inode), &value, Update::Any).unwrap();
+        }
+        let others = &maps.directory.words()[(SHARES_AT / 8) as usize];
+        others.store(all, Ordering::SeqCst);
+        let (mut files, now) = (FileMap::new(maps.clone()), Instant::now());
+        let asked = files.unknown(now);
+        assert_eq!(asked.len() as u64, all);
+        asked.iter().for_each(|asked| files.found(asked, 's', now));
+        assert_eq!((files.unknown(now).len(), others.load(Ordering::SeqCst)), (0, all));
+        // The first one is not remembered.
+        assert_eq!(files.next(), Some(now + AGAIN));
+        assert_eq!((files.unknown(now + AGAIN).len(), others.load(Ordering::SeqCst)), (0, all - 1));
+        assert_eq!((files.next(), files.published().count()), (None, 0));
+        // Some of its inodes have no place.
+        assert!(!files.publish('s', &FileRecord::default()));
+        assert_eq!(files.published().collect::<Vec<char>>(), ['s']);
+        assert!(files.remove('s') && !files.remove('s'));
+        assert_eq!((files.published().count(), others.load(Ordering::SeqCst)), (0, 0));
+        assert!(maps.known.entries().unwrap().is_empty() && maps.unknown.entries().unwrap().is_empty());
     }
 }

@@ -20,16 +20,17 @@ use std::time::{Duration, Instant};
 
 use bpf_runtime::maps::unwind_chunk;
 use bpf_sys::{Map, Mmap};
+use plane::shares::OTHERS;
 use plane::unwind::{
     AMBIGUOUS, CHUNK_SHIFT, CHUNK_WORDS, CHUNKS, Directory, FIRST_RANGE, FileRecord, Load, MAX_LOADS,
     NO_TABLE, PAGE, PENDING, RANGES_END, RANGES_MAX, Range, UnknownFile, contents, key,
 };
-use proc::share::{Owner, Owners, Payer, heaviest};
+use proc::share::{Owner, Owners, Payer, goes, heaviest, in_turns};
 use proc::watcher::SharedWatcher;
 use symbols::{CodeLoad, CodeSource, FrameRequest, FrameTable, MappedCode, Processes};
 use unwind::Place;
 
-use super::file_map::{FileMap, FileMaps};
+use super::file_map::{FileMap, FileMaps, MAX_INODES};
 use super::memory::Free;
 
 /// The interval at which processes that have ended are looked for.
@@ -52,6 +53,13 @@ const FILES: usize = 1 << 16;
 
 /// The most files that are looked for before others are made.
 const ASKED: usize = 16;
+
+/// After this time of looking for files each user has one more at most before others are made. A file that is on
+/// another machine, or hidden, takes longer alone.
+const LOOKING: Duration = Duration::from_millis(100);
+
+/// The least time between looking for processes that have ended because there are too many address spaces: that reads each.
+const FULL: Duration = Duration::from_secs(1);
 
 /// The table of a file in the kernel.
 struct Loaded {
@@ -132,6 +140,8 @@ pub(super) struct Tables {
     owners: Owners,
     /// When the last table was made for a user, in requests.
     turns: HashMap<Payer, u64>,
+    /// When processes that have ended were looked for.
+    swept: Option<Instant>,
 }
 
 /// Root's is root's, whoever has it besides.
@@ -183,6 +193,7 @@ impl Tables {
             clock: 0,
             owners: Owners::default(),
             turns: HashMap::new(),
+            swept: None,
         }
     }
 
@@ -222,7 +233,9 @@ impl Tables {
             return None;
         }
         if self.spaces.len() >= SPACES && !self.spaces.contains_key(&key) {
-            self.sweep();
+            if self.swept.is_none_or(|at| at.elapsed() >= FULL) {
+                self.sweep();
+            }
             if self.spaces.len() >= SPACES {
                 self.remove_space(key);
             }
@@ -340,7 +353,7 @@ impl Tables {
             // Perhaps it can be read later.
             None => file.none_until = Some(Instant::now() + SWEEP),
             Some(None) => (file.none_until, file.has_none) = (Some(Instant::now() + 360 * SWEEP), true),
-            Some(Some(table)) => file.loaded = self.place(table, used),
+            Some(Some(table)) => file.loaded = self.place(table, &file.owner, used),
         }
         self.files.insert(source, file);
         self.publish_file(source);
@@ -354,11 +367,11 @@ impl Tables {
         self.spaces.iter().filter(|(_, space)| has(space)).map(|(key, _)| *key).collect()
     }
 
-    /// Writes a table to chunks. `None` if there is no space for it, and none of files that were asked for before.
-    fn place(&mut self, file: FrameTable, used: u64) -> Option<Loaded> {
+    /// Writes a table to chunks. `None` if there is no space for it, and [none that others leave](goes) to its owner.
+    fn place(&mut self, file: FrameTable, owner: &Owner, used: u64) -> Option<Loaded> {
         let mut places: Vec<Place> = Vec::new();
         for words in file.table.parts() {
-            match self.take(words, used) {
+            match self.take(words, owner, used) {
                 Some(word) => places.push(Place { word, words }),
                 None => {
                     self.give(&places);
@@ -379,15 +392,15 @@ impl Tables {
         Some(Loaded { places, base, pages, file })
     }
 
-    /// Takes words of a chunk, of a new one or of files that were used least recently if need be.
-    fn take(&mut self, words: u32, used: u64) -> Option<u32> {
+    /// Takes words of a chunk, of a new one or of files that [go](goes) if need be.
+    fn take(&mut self, words: u32, owner: &Owner, used: u64) -> Option<u32> {
         loop {
             for (number, (_, free)) in (0u32..).zip(&mut self.chunks) {
                 if let Some(at) = free.take(words) {
                     return Some(number * CHUNK_WORDS + at);
                 }
             }
-            if words > CHUNK_WORDS || !(self.add_chunk() || self.evict(used)) {
+            if words > CHUNK_WORDS || !(self.add_chunk() || self.evict(owner, used)) {
                 return None;
             }
         }
@@ -423,16 +436,11 @@ impl Tables {
         }
     }
 
-    /// Removes the table of who has the most that was asked for least recently, and before `used`. False if there is none.
-    fn evict(&mut self, used: u64) -> bool {
-        let loaded = || self.files.iter().filter(|(_, file)| file.loaded.is_some() && file.used < used);
-        let Some(most) = heaviest(loaded().map(|(_, file)| (&file.owner, file.words()))) else {
-            return false;
-        };
-        let of_most = loaded().filter(|(_, file)| file.owner.payer() == most);
-        let Some(source) = of_most.min_by_key(|(_, file)| file.used).map(|(source, _)| *source) else {
-            return false;
-        };
+    /// Removes the table that [goes](goes) for this owner, who asked for another at `used`. False if there is none.
+    fn evict(&mut self, owner: &Owner, used: u64) -> bool {
+        let loaded = self.files.iter().filter(|(_, file)| file.loaded.is_some());
+        let loaded = loaded.map(|(source, file)| (*source, &file.owner, file.words(), file.used));
+        let Some(source) = goes(loaded, owner, used) else { return false };
         let Some(loaded) = self.files.remove(&source).and_then(|file| file.loaded) else { return false };
         if self.inodes.remove(source) {
             // What was found without a range, and remembered.
@@ -454,25 +462,38 @@ impl Tables {
         let all = self.inodes.unknown(now);
         let mut by_process: HashMap<u32, Vec<UnknownFile>> = HashMap::new();
         all.iter().for_each(|asked| by_process.entry(asked.process).or_default().push(*asked));
-        let pids: Vec<u32> = by_process.keys().copied().collect();
-        let in_turns = self.owners.in_turns(&pids).into_iter();
-        let in_turns = in_turns.flat_map(|owner| {
+        // Root's may have ended, but the program knew it. A user's may have the number of one by now.
+        let is_root = |files: &[UnknownFile]| files.iter().all(|asked| asked.share & OTHERS == 0);
+        let owner = |(pid, files): (&u32, &Vec<UnknownFile>)| {
+            if is_root(files) { Owner::new(*pid, 0, "") } else { self.owners.of(*pid) }
+        };
+        let owners = in_turns(by_process.iter().map(owner).collect());
+        let in_turns = owners.into_iter().flat_map(|owner| {
             let files = by_process.remove(&owner.pid).unwrap_or_default();
             files.into_iter().map(move |asked| (asked, owner.clone()))
         });
-        for (asked, owner) in in_turns.take(ASKED) {
+        let (mut looked, mut had, begun) = (0, HashSet::new(), Instant::now());
+        for (asked, owner) in in_turns {
+            if looked >= ASKED {
+                break;
+            }
+            // Who has files that take long waits for the next time, and nobody else for them.
+            if !had.insert(owner.payer()) && begun.elapsed() >= LOOKING {
+                continue;
+            }
+            looked += 1;
             self.clock += 1;
             let Some((source, bytes)) = self.source_of(&asked) else {
-                self.inodes.not_found(&asked, now);
+                self.inodes.not_found(&asked, Instant::now());
                 continue;
             };
-            self.inodes.found(&asked, source);
+            self.inodes.found(&asked, source, Instant::now());
             self.wait_for(&MappedCode { start: 0, end: bytes, offset: 0, source }, &owner);
             if !self.waiting.contains_key(&source) {
                 self.publish_file(source);
             }
         }
-        all.len() > ASKED
+        all.len() > looked
     }
 
     /// The file that a program has met, and its size.
@@ -496,8 +517,15 @@ impl Tables {
             return;
         }
         let is_known = self.record(source).is_some_and(|record| {
-            self.inodes.publish(source, &record)
-                || self.remove_oldest(source) && self.inodes.publish(source, &record)
+            let mut is_known = self.inodes.publish(source, &record);
+            // Each one that goes leaves a place at least, and this file needs no more.
+            for _ in 0..MAX_INODES {
+                if is_known || !self.remove_oldest(source) {
+                    break;
+                }
+                is_known = self.inodes.publish(source, &record);
+            }
+            is_known
         });
         if !is_known {
             self.inodes.postpone(source, Instant::now());
@@ -506,7 +534,7 @@ impl Tables {
 
     /// Programs do not find the file of who has the most any more that was asked for least recently, but for one. They ask for it again.
     fn remove_oldest(&mut self, but: CodeSource) -> bool {
-        let others = || self.inodes.sources().filter(|source| *source != but);
+        let others = || self.inodes.published().filter(|source| *source != but);
         let known = || others().filter_map(|source| Some((source, self.files.get(&source)?)));
         let most = heaviest(known().map(|(_, file)| (&file.owner, 1)));
         let of_most = known().filter(|(_, file)| Some(file.owner.payer()) == most);
@@ -666,5 +694,6 @@ impl Tables {
             self.files.retain(|_, file| file.loaded.is_some());
         }
         self.turns.retain(|_, turn| *turn + SPACES as u64 > self.clock);
+        self.swept = Some(Instant::now());
     }
 }

@@ -16,7 +16,7 @@ use std::time::Instant;
 use probes::{Pattern, ProbeDesc, ProbeId};
 use proc::share::{Owner, Shares};
 
-use super::fair::MAX_PROBES;
+use super::fair::{MAX_PROBES, leave};
 use super::matching::Match;
 use super::source::{Reading, Target, UsdtProbes, held_process};
 use crate::lock;
@@ -209,6 +209,8 @@ impl UsdtProbes {
         let mut changes = Vec::new();
         if reading.followed.get(&pid).is_some_and(|f| f.process.has_ended() || !f.process.is_current()) {
             let ended = reading.followed.remove(&pid);
+            // Another process that has the number is not the one that a description named.
+            reading.named.remove(&pid);
             changes.extend(ended.into_iter().flat_map(|mut ended| ended.remove(|_| true)));
         }
         let is_wanted = |p: &&Pattern| self.family.pid(&p.provider) == Some(pid) || self.means_any(p);
@@ -242,8 +244,8 @@ impl UsdtProbes {
         let (of_this, of_all) = reading.brought.left(&owner);
         let mut left = of_this.min(of_all);
         let why = match of_this <= of_all {
-            true => format!("it brought {MAX_LATER} while tracing, which is the most"),
-            false => format!("{owner} has its share of the {MAX_PROBES} that come while tracing"),
+            true => format!("a process brings at most {MAX_LATER} while tracing"),
+            false => format!("it has its share of the {MAX_PROBES} that come while tracing"),
         };
         for object in objects {
             let (number, sites) = reading.sites(object);
@@ -287,9 +289,8 @@ impl UsdtProbes {
             };
             let follow = reading.followed.entry(pid).or_insert_with(new);
             if is_beyond && !std::mem::replace(&mut follow.is_full, true) {
-                lock(&self.known)
-                    .left_out
-                    .push(format!("probes of {} in process {pid} are not enabled: {why}", object.name));
+                let text = format!("probes of {} in {owner} are not enabled: {why}", object.name);
+                leave(&mut lock(&self.known).left_out, text);
             }
             let came: Vec<_> = found.into_iter().take(left).collect();
             left -= came.len();
@@ -302,7 +303,9 @@ impl UsdtProbes {
                 }
             }
         }
-        lock(&self.known).left_out.extend(reading.definitions.take_said());
+        let said = reading.definitions.take_said();
+        let mut known = lock(&self.known);
+        said.into_iter().for_each(|text| leave(&mut known.left_out, text));
         changes
     }
 

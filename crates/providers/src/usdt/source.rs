@@ -24,7 +24,7 @@ use symbols::{DescribedProbes, ProbeSite, Processes, Readers};
 use usdt::Source;
 
 use super::definitions::Definitions;
-use super::fair::{ALL, Fair, MAX_PROBES};
+use super::fair::{ALL, Fair, MAX_PROBES, leave};
 use super::follow::{Brought, Followed};
 use super::matching::Match;
 use super::shared::{Form, Shared, Sharing};
@@ -93,7 +93,7 @@ pub(super) struct Known {
     named: HashMap<Arc<ProbeDesc>, Vec<ProbeId>>,
     /// The probes of descriptions by other names than theirs, and of those that share probes.
     otherwise: HashMap<Pattern, Arc<HashSet<Arc<ProbeDesc>>>>,
-    /// What is to be said.
+    /// What is to be said, since the last call.
     pub(super) left_out: Vec<String>,
 }
 
@@ -164,7 +164,7 @@ pub(super) struct Reading {
     pub(super) followed: HashMap<u32, Followed>,
     pub(super) brought: Brought,
     /// Processes that descriptions name: what they describe, all of it is used.
-    named: HashSet<u32>,
+    pub(super) named: HashSet<u32>,
     pub(super) shared: Shared,
     /// What descriptions have matched first. A program that runs is checked again when probes come, and must then match what it matched before.
     pub(super) answers: HashMap<Pattern, Answer>,
@@ -408,7 +408,10 @@ impl UsdtProbes {
                 fair.leave_processes(&pattern.provider, others);
             }
         }
-        lock(&self.known).left_out.extend(fair.said().into_iter().chain(reading.definitions.take_said()));
+        let said = fair.said().into_iter().chain(reading.definitions.take_said());
+        let mut known = lock(&self.known);
+        said.for_each(|text| leave(&mut known.left_out, text));
+        drop(known);
         if matching.found.is_empty() {
             if one.is_none() && self.shares() {
                 try_aside();
