@@ -420,6 +420,70 @@ impl Builder {
         self.push(Inst::Br { cond, w32: true, a, b, to });
     }
 
+    /// Runs the code of `body` when `a cond b`.
+    pub fn if_(&mut self, cond: Jmp, a: V, b: impl Into<Operand>, body: impl FnOnce(&mut Builder)) {
+        let end = self.label();
+        self.br_unless(cond, a, b, end);
+        body(self);
+        self.bind(end);
+    }
+
+    /// Runs the code of `then` when `a cond b`, else that of `or`.
+    pub fn if_else(
+        &mut self,
+        cond: Jmp,
+        a: V,
+        b: impl Into<Operand>,
+        then: impl FnOnce(&mut Builder),
+        or: impl FnOnce(&mut Builder),
+    ) {
+        let (other, end) = (self.label(), self.label());
+        self.br_unless(cond, a, b, other);
+        then(self);
+        self.jmp(end);
+        self.bind(other);
+        or(self);
+        self.bind(end);
+    }
+
+    /// Jumps to the label of the arm whose number is `value`, if there is one.
+    pub fn match_<T: Into<Operand>>(&mut self, value: V, arms: impl IntoIterator<Item = (T, Label)>) {
+        for (number, to) in arms {
+            self.br(Jmp::Eq, value, number, to);
+        }
+    }
+
+    /// Emits a loop: a jump to the label that `body` is given begins the next turn, and the end of its code leaves the loop. The verifier
+    /// must see that it ends.
+    pub fn loop_(&mut self, body: impl FnOnce(&mut Builder, Label)) {
+        let again = self.label();
+        self.bind(again);
+        body(self, again);
+    }
+
+    /// Runs the code of `body` so many times, at least once. It may jump out of the loop.
+    pub fn repeat(&mut self, turns: impl Into<i64>, body: impl FnOnce(&mut Builder)) {
+        let left = self.copy(turns.into());
+        self.loop_(|b, again| {
+            body(b);
+            b.update(Alu::Sub, left, 1);
+            b.br(Jmp::Ne, left, 0, again);
+        });
+    }
+
+    /// Jumps unless `a cond b`.
+    fn br_unless(&mut self, cond: Jmp, a: V, b: impl Into<Operand>, to: Label) {
+        let Some(opposite) = cond.negate() else {
+            // The machine has no test that all of these bits are 0.
+            let then = self.label();
+            self.br(cond, a, b, then);
+            self.jmp(to);
+            self.bind(then);
+            return;
+        };
+        self.br(opposite, a, b, to);
+    }
+
     /// Returns.
     pub fn exit(&mut self, value: impl Into<Operand>) {
         let value = self.short(value);

@@ -145,7 +145,7 @@ fn slot_index(b: &mut Builder, shape: TableShape, hash: V) -> V {
 fn find_body(b: &mut Builder, of: &AggPlan, area: Area) {
     let shape = of.shape;
     let (table, hash, key) = (b.param(0), b.param(1), b.param(2));
-    let (none, again, compare, next) = (b.label(), b.label(), b.label(), b.label());
+    let (none, next) = (b.label(), b.label());
     let words = b.stack(8);
     b.br(Jmp::Ge, table, area.count, none);
     let mut base = element(b, Area { at: 0, ..area }, table, words, none);
@@ -161,45 +161,46 @@ fn find_body(b: &mut Builder, of: &AggPlan, area: Area) {
     let step = b.copy(0);
     let offset = b.var();
     let slot = b.var();
-    b.bind(again);
-    b.set(offset, index);
-    b.update(Alu::Mul, offset, shape.stride);
-    b.set(slot, base);
-    b.update(Alu::Add, slot, offset);
-    let at = |off: u32| (TABLE_HEADER + off) as i16;
-    let state = b.load(Size::B8, slot, at(STATE));
-    b.br(Jmp::Eq, state, tag, compare);
-    b.br(Jmp::Ne, state, 0, next);
-    let old = b.cmpxchg(slot, at(STATE), 0, BUSY);
-    b.br(Jmp::Ne, old, 0, next);
-    let to = b.add(slot, i32::from(at(KEY)));
-    copy_words(b, to, key, shape.key_size);
-    b.xchg(slot, at(STATE), tag);
-    b.atomic_add(base, CLAIMED as i16, 1);
-    b.exit(offset);
-    b.bind(compare);
-    if shape.key_size > KEY_INLINE {
-        let there = b.add(slot, i32::from(at(KEY)));
-        let args = [Arg::Memory(there, shape.key_size), Arg::Memory(key, shape.key_size)];
-        let same = b.call_global(&format!("dt_same{}", signature(&of.columns)), &args, |b| {
-            let (there, key, other) = (b.param(0), b.param(1), b.label());
-            compare_keys(b, &of.columns, there, key, other);
-            b.exit(1);
-            b.bind(other);
-            b.exit(0);
+    b.loop_(|b, again| {
+        b.set(offset, index);
+        b.update(Alu::Mul, offset, shape.stride);
+        b.set(slot, base);
+        b.update(Alu::Add, slot, offset);
+        let at = |off: u32| (TABLE_HEADER + off) as i16;
+        let state = b.load(Size::B8, slot, at(STATE));
+        b.if_(Jmp::Ne, state, tag, |b| {
+            b.br(Jmp::Ne, state, 0, next);
+            let old = b.cmpxchg(slot, at(STATE), 0, BUSY);
+            b.br(Jmp::Ne, old, 0, next);
+            let to = b.add(slot, i32::from(at(KEY)));
+            copy_words(b, to, key, shape.key_size);
+            b.xchg(slot, at(STATE), tag);
+            b.atomic_add(base, CLAIMED as i16, 1);
+            b.exit(offset);
         });
-        b.br(Jmp::Eq, same, 0, next);
-    } else {
-        let there = b.add(slot, i32::from(at(KEY)));
-        compare_keys(b, &of.columns, there, key, next);
-    }
-    b.exit(offset);
-    b.bind(next);
-    b.update(Alu::Add, step, 1);
-    b.br(Jmp::Eq, step, PROBES, none);
-    b.update(Alu::Add, index, step);
-    b.update(Alu::And, index, shape.slots() - 1);
-    b.jmp(again);
+        if shape.key_size > KEY_INLINE {
+            let there = b.add(slot, i32::from(at(KEY)));
+            let args = [Arg::Memory(there, shape.key_size), Arg::Memory(key, shape.key_size)];
+            let same = b.call_global(&format!("dt_same{}", signature(&of.columns)), &args, |b| {
+                let (there, key, other) = (b.param(0), b.param(1), b.label());
+                compare_keys(b, &of.columns, there, key, other);
+                b.exit(1);
+                b.bind(other);
+                b.exit(0);
+            });
+            b.br(Jmp::Eq, same, 0, next);
+        } else {
+            let there = b.add(slot, i32::from(at(KEY)));
+            compare_keys(b, &of.columns, there, key, next);
+        }
+        b.exit(offset);
+        b.bind(next);
+        b.update(Alu::Add, step, 1);
+        b.br(Jmp::Eq, step, PROBES, none);
+        b.update(Alu::Add, index, step);
+        b.update(Alu::And, index, shape.slots() - 1);
+        b.jmp(again);
+    });
     b.bind(none);
     b.exit(-1);
 }

@@ -100,21 +100,19 @@ fn extreme(b: &mut Builder, func: AggFunc, s: &Sample) {
     } else {
         b.xor(value, i64::MIN)
     };
-    let (better, again, done) = (b.label(), b.label(), b.label());
+    let (better, done) = (b.label(), b.label());
     let found = b.load(Size::B8, s.slot, s.offset);
     b.br(Jmp::Gt, stored, found, better);
     b.bind(done);
     b.out_of_line(|b| {
         b.bind(better);
-        let tries = b.copy(TRIES);
         let expected = b.copy(found);
-        b.bind(again);
-        let old = b.cmpxchg(s.slot, s.offset, expected, stored);
-        b.br(Jmp::Eq, old, expected, done);
-        b.set(expected, old);
-        b.br(Jmp::Le, stored, expected, done);
-        b.update(Alu::Sub, tries, 1);
-        b.br(Jmp::Ne, tries, 0, again);
+        b.repeat(TRIES, |b| {
+            let old = b.cmpxchg(s.slot, s.offset, expected, stored);
+            b.br(Jmp::Eq, old, expected, done);
+            b.set(expected, old);
+            b.br(Jmp::Le, stored, expected, done);
+        });
         b.jmp(s.drop);
     });
 }
@@ -134,10 +132,9 @@ fn square(b: &mut Builder, value: V) -> (V, V) {
     let high = b.copy(hh);
     let over = b.shr(hl, 31);
     b.update(Alu::Add, high, over);
-    let no_carry = b.label();
-    b.br(Jmp::Ge, low, ll, no_carry);
-    b.update(Alu::Add, high, 1);
-    b.bind(no_carry);
+    b.if_(Jmp::Lt, low, ll, |b| {
+        b.update(Alu::Add, high, 1);
+    });
     (low, high)
 }
 
@@ -146,10 +143,9 @@ fn add_wide(b: &mut Builder, base: V, at: i16, low: V, high: V) {
     let old = b.atomic_fetch(crate::mir::AtomicOp::Add, Size::B8, base, at, low);
     let sum = b.add(old, low);
     let carried = b.copy(high);
-    let no_carry = b.label();
-    b.br(Jmp::Ge, sum, old, no_carry);
-    b.update(Alu::Add, carried, 1);
-    b.bind(no_carry);
+    b.if_(Jmp::Lt, sum, old, |b| {
+        b.update(Alu::Add, carried, 1);
+    });
     b.atomic_add(base, at + 8, carried);
 }
 
@@ -158,34 +154,28 @@ fn add_wide(b: &mut Builder, base: V, at: i16, low: V, high: V) {
 /// number.
 fn quantize_body(b: &mut Builder) {
     let value = b.param(0);
-    let (zero, negative, log) = (b.label(), b.label(), b.label());
+    let zero = b.label();
     // bucket = origin + sign * log2(magnitude)
     let (origin, sign, magnitude) = (b.copy(QUANTIZE_ZERO + 1), b.copy(1), b.copy(value));
     b.br(Jmp::Eq, value, 0, zero);
-    b.br(Jmp::Slt, value, 0, negative);
-    b.bind(log);
+    b.if_(Jmp::Slt, value, 0, |b| {
+        b.set(origin, QUANTIZE_ZERO - 1);
+        b.set(sign, -1);
+        let minus = b.neg(value);
+        b.set(magnitude, minus);
+    });
     let n = b.copy(0);
     for shift in [32, 16, 8, 4, 2, 1] {
-        let less = b.label();
-        b.br(Jmp::Lt, magnitude, 1i64 << shift, less);
-        b.update(Alu::Rsh, magnitude, shift);
-        b.update(Alu::Add, n, shift);
-        b.bind(less);
+        b.if_(Jmp::Ge, magnitude, 1i64 << shift, |b| {
+            b.update(Alu::Rsh, magnitude, shift);
+            b.update(Alu::Add, n, shift);
+        });
     }
     // i64::MIN alone has bit 63. It shares the last bucket with -2^62.
-    let fits = b.label();
-    b.br(Jmp::Le, n, QUANTIZE_ZERO - 1, fits);
-    b.set(n, QUANTIZE_ZERO - 1);
-    b.bind(fits);
+    b.if_(Jmp::Gt, n, QUANTIZE_ZERO - 1, |b| b.set(n, QUANTIZE_ZERO - 1));
     b.update(Alu::Mul, n, sign);
     b.update(Alu::Add, n, origin);
     b.exit(n);
-    b.bind(negative);
-    b.set(origin, QUANTIZE_ZERO - 1);
-    b.set(sign, -1);
-    let minus = b.neg(value);
-    b.set(magnitude, minus);
-    b.jmp(log);
     b.bind(zero);
     b.exit(QUANTIZE_ZERO);
 }
@@ -195,18 +185,17 @@ fn llquantize_body(b: &mut Builder, func: AggFunc) {
     let value = b.param(0);
     let steps = llquantize_steps(func);
     for (i, step) in steps.iter().enumerate() {
-        let next = b.label();
-        b.br(Jmp::Sge, value, step.below, next);
-        if i == 0 {
-            b.exit(0);
-        } else {
-            let above = b.sub(value, step.from);
-            let width = b.reg(step.width);
-            let within = b.alu(Alu::Div, above, width);
-            let bucket = b.add(within, step.first);
-            b.exit(bucket);
-        }
-        b.bind(next);
+        b.if_(Jmp::Slt, value, step.below, |b| {
+            if i == 0 {
+                b.exit(0);
+            } else {
+                let above = b.sub(value, step.from);
+                let width = b.reg(step.width);
+                let within = b.alu(Alu::Div, above, width);
+                let bucket = b.add(within, step.first);
+                b.exit(bucket);
+            }
+        });
     }
     b.exit(steps.last().map_or(0, |s| s.after));
 }

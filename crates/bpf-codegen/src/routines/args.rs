@@ -15,14 +15,14 @@ pub(crate) fn args(b: &mut Builder, to: V, strsize: u32, start: V, end: V) -> V 
     let takes = [Arg::Memory(to, room), Arg::Word(start), Arg::Word(end)];
     b.call_global("dt_args", &takes, |b| {
         let (to, start, end) = (b.param(0), b.param(1), b.param(2));
-        let (done, short, bad) = (b.label(), b.label(), b.label());
+        let (done, bad) = (b.label(), b.label());
         zero(b, to, 0, room);
         b.br(Jmp::Ge, start, end, done);
         let length = b.sub(end, start);
         b.update(crate::mir::Alu::Sub, length, 1);
-        b.br(Jmp::Lt, length, strsize, short);
-        b.set(length, strsize - 1);
-        b.bind(short);
+        b.if_(Jmp::Ge, length, strsize, |b| {
+            b.set(length, strsize - 1);
+        });
         let failed = b.call(Helper::PROBE_READ_USER, &[to, length, start]);
         b.br(Jmp::Ne, failed, 0, bad);
         each_word(b, &[to], room, |b, p, at, passed| {
@@ -40,17 +40,16 @@ pub(crate) fn args(b: &mut Builder, to: V, strsize: u32, start: V, end: V) -> V 
             let some = b.or(some, LOW7);
             let none = b.xor(some, -1);
             let spaces = b.shr(none, 2);
-            let full = b.label();
-            b.br(Jmp::Sgt, left, 7, full);
-            let bits = b.shl(left, 3);
-            let one = b.imm(1);
-            let above = b.shl(one, bits);
-            let keep = b.sub(above, 1);
-            let few = b.and(spaces, keep);
-            let last = b.or(word, few);
-            b.store(Size::B8, p[0], at, last);
-            b.jmp(done);
-            b.bind(full);
+            b.if_(Jmp::Sle, left, 7, |b| {
+                let bits = b.shl(left, 3);
+                let one = b.imm(1);
+                let above = b.shl(one, bits);
+                let keep = b.sub(above, 1);
+                let few = b.and(spaces, keep);
+                let last = b.or(word, few);
+                b.store(Size::B8, p[0], at, last);
+                b.jmp(done);
+            });
             let word = b.or(word, spaces);
             b.store(Size::B8, p[0], at, word);
         });

@@ -15,7 +15,7 @@ use plane::control::DropKind;
 use super::agg::key_hash;
 use super::words::{copy_words, zero};
 use super::{Firing, InSlot, Key, count_drop, key_address, owned, slot_at};
-use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
+use crate::mir::{Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::plan::{AssocPlan, Plan, VarPlan};
 
 const EEXIST: i64 = -17;
@@ -288,11 +288,10 @@ pub fn assoc_delete(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, k
             let r = b.call(Helper::MAP_DELETE_ELEM, &[map, at.key]);
             match node {
                 Some(node) => {
-                    let failed = b.label();
-                    b.br(Jmp::Ne, r, 0, failed);
-                    owned::release(b, plan, var, node, done);
-                    b.jmp(done);
-                    b.bind(failed);
+                    b.if_(Jmp::Eq, r, 0, |b| {
+                        owned::release(b, plan, var, node, done);
+                        b.jmp(done);
+                    });
                 }
                 None => b.br(Jmp::Eq, r, 0, done),
             }
@@ -311,13 +310,11 @@ pub fn assoc_delete(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, k
 /// Emits `body` with a label that retries. Falls through with a counted dynamic drop when the
 /// retries are exhausted. `body` must end with a jump or fall into another retry.
 fn attempts(b: &mut Builder, plan: &Plan, body: impl FnOnce(&mut Builder, Label)) {
-    let (again, retry) = (b.label(), b.label());
-    let tries = b.copy(TRIES);
-    b.bind(again);
-    body(b, retry);
-    b.bind(retry);
-    b.update(Alu::Sub, tries, 1);
-    b.br(Jmp::Ne, tries, 0, again);
+    let retry = b.label();
+    b.repeat(TRIES, |b| {
+        body(b, retry);
+        b.bind(retry);
+    });
     count(b, plan);
 }
 

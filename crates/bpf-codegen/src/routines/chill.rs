@@ -15,15 +15,15 @@ const TURNS: i64 = 8192;
 
 /// Holds the CPU for so many nanoseconds. Jumps to `bad` at once when that exceeds the budget.
 pub fn chill(b: &mut Builder, firing: &Firing, nanoseconds: V, bad: Label) {
-    let (same, over) = (b.label(), b.label());
+    let over = b.label();
     b.br(Jmp::Gt, nanoseconds, CHILL_MOST as i64, bad);
     let start = b.call(Helper::KTIME_GET_NS, &[]);
     let mark = b.load(Size::B8, firing.percpu, CHILL_MARK as i16);
     let age = b.sub(start, mark);
-    b.br(Jmp::Le, age, CHILL_INTERVAL as i64, same);
-    b.store(Size::B8, firing.percpu, CHILL_MARK as i16, start);
-    b.store(Size::B8, firing.percpu, CHILLED as i16, 0);
-    b.bind(same);
+    b.if_(Jmp::Gt, age, CHILL_INTERVAL as i64, |b| {
+        b.store(Size::B8, firing.percpu, CHILL_MARK as i16, start);
+        b.store(Size::B8, firing.percpu, CHILLED as i16, 0);
+    });
     // Subtracted from the budget first, because another context may interrupt.
     let held = b.atomic_fetch(AtomicOp::Add, Size::B8, firing.percpu, CHILLED as i16, nanoseconds);
     let held = b.add(held, nanoseconds);
@@ -55,12 +55,8 @@ pub fn chill(b: &mut Builder, firing: &Firing, nanoseconds: V, bad: Label) {
 /// Emits a loop that repeats `turn` until it is done, and then returns 1. Returns 0 when the
 /// iterations are exhausted.
 fn turns(b: &mut Builder, turn: impl FnOnce(&mut Builder, Label)) {
-    let (again, done) = (b.label(), b.label());
-    let left = b.copy(TURNS);
-    b.bind(again);
-    turn(b, done);
-    b.update(crate::mir::Alu::Sub, left, 1);
-    b.br(Jmp::Ne, left, 0, again);
+    let done = b.label();
+    b.repeat(TURNS, |b| turn(b, done));
     b.exit(0);
     b.bind(done);
     b.exit(1);

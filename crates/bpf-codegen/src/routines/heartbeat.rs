@@ -13,7 +13,7 @@ use crate::plan::Plan;
 /// Emits the whole program. With `kills` an alarm ends the session, else the alarm is only
 /// reported.
 pub fn heartbeat(b: &mut Builder, plan: &Plan, limits: Limits, kills: bool) {
-    let (out, after, fresh, counted, in_time) = (b.label(), b.label(), b.label(), b.label(), b.label());
+    let (out, after) = (b.label(), b.label());
     gate(b, Activity::Active, out);
     let cpu = firing(b, plan).percpu;
     let now = b.call(Helper::KTIME_GET_NS, &[]);
@@ -28,39 +28,43 @@ pub fn heartbeat(b: &mut Builder, plan: &Plan, limits: Limits, kills: bool) {
     let before = b.load(Size::B8, cpu, HEARTBEAT_LATE as i16);
     let interval = b.imm(limits.interval as i64);
     let late = b.copy(0);
-    b.br(Jmp::Le, since, interval, in_time);
-    let over = b.sub(since, interval);
-    b.set(late, over);
-    b.bind(in_time);
+    b.if_(Jmp::Gt, since, interval, |b| {
+        let over = b.sub(since, interval);
+        b.set(late, over);
+    });
     b.store(Size::B8, cpu, HEARTBEAT_LATE as i16, late);
     let life = b.map_value(MapRef::Control, LIFE);
     let life = b.load(Size::B8, life, 0);
     let seen = b.load(Size::B8, cpu, HEARTBEAT_SEEN as i16);
     let silent = b.copy(0);
-    b.br(Jmp::Ne, life, seen, fresh);
-    let (most, counts) = (b.imm(limits.max_step() as i64), b.label());
-    b.br(Jmp::Le, since, most, counts);
-    b.set(since, most);
-    b.bind(counts);
-    let so_far = b.load(Size::B8, cpu, HEARTBEAT_SILENT as i16);
-    b.set(silent, so_far);
-    b.update(Alu::Add, silent, since);
-    b.jmp(counted);
-    b.bind(fresh);
-    b.store(Size::B8, cpu, HEARTBEAT_SEEN as i16, life);
-    b.bind(counted);
+    b.if_else(
+        Jmp::Eq,
+        life,
+        seen,
+        |b| {
+            let most = b.imm(limits.max_step() as i64);
+            b.if_(Jmp::Gt, since, most, |b| {
+                b.set(since, most);
+            });
+            let so_far = b.load(Size::B8, cpu, HEARTBEAT_SILENT as i16);
+            b.set(silent, so_far);
+            b.update(Alu::Add, silent, since);
+        },
+        |b| {
+            b.store(Size::B8, cpu, HEARTBEAT_SEEN as i16, life);
+        },
+    );
     b.store(Size::B8, cpu, HEARTBEAT_SILENT as i16, silent);
     show(b, cpu, SHOWN_SILENT, silent);
     // On some kernels a CPU that was idle is late although the consumer was alive.
-    let lived = b.label();
-    b.br(Jmp::Eq, silent, 0, lived);
-    show(b, cpu, SHOWN_LATE, late);
-    b.bind(lived);
+    b.if_(Jmp::Ne, silent, 0, |b| {
+        show(b, cpu, SHOWN_LATE, late);
+    });
     if limits.silent != 0 {
-        let (limit, no) = (b.imm(limits.silent as i64), b.label());
-        b.br(Jmp::Lt, silent, limit, no);
-        alarm(b, Reason::Silent, kills, out);
-        b.bind(no);
+        let limit = b.imm(limits.silent as i64);
+        b.if_(Jmp::Ge, silent, limit, |b| {
+            alarm(b, Reason::Silent, kills, out);
+        });
     }
     if limits.late != 0 {
         let limit = b.imm(limits.late as i64);
@@ -75,11 +79,10 @@ pub fn heartbeat(b: &mut Builder, plan: &Plan, limits: Limits, kills: bool) {
 
 /// Keeps the maximum, for the consumer.
 fn show(b: &mut Builder, cpu: V, at: u32, value: V) {
-    let less = b.label();
     let shown = b.load(Size::B8, cpu, at as i16);
-    b.br(Jmp::Le, value, shown, less);
-    b.store(Size::B8, cpu, at as i16, value);
-    b.bind(less);
+    b.if_(Jmp::Gt, value, shown, |b| {
+        b.store(Size::B8, cpu, at as i16, value);
+    });
 }
 
 fn alarm(b: &mut Builder, why: Reason, kills: bool, out: Label) {

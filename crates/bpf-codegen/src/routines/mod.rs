@@ -194,14 +194,13 @@ pub fn gate(b: &mut Builder, expect: Activity, inactive: Label) {
 
 /// Counts a firing of a clock in [`MapRef::Served`], which has `words` words.
 pub fn count_served(b: &mut Builder, words: u32) {
-    let done = b.label();
     let cpu = b.call(Helper::GET_SMP_PROCESSOR_ID, &[]);
-    b.br(Jmp::Ge, cpu, words, done);
-    let base = b.map_value(MapRef::Served, 0);
-    let offset = b.shl(cpu, 3);
-    let word = b.add(base, offset);
-    b.atomic_add(word, 0, 1);
-    b.bind(done);
+    b.if_(Jmp::Lt, cpu, words, |b| {
+        let base = b.map_value(MapRef::Served, 0);
+        let offset = b.shl(cpu, 3);
+        let word = b.add(base, offset);
+        b.atomic_add(word, 0, 1);
+    });
 }
 
 /// `exit(status)`: changes WARMUP or ACTIVE to DRAINING with this status, and wakes the consumer.

@@ -10,7 +10,7 @@ use plane::thread::LEVELS_MAX;
 use super::thread::storage;
 use super::words::copy_words;
 use super::{context_level, count_drop, element};
-use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
+use crate::mir::{Arg, AtomicOp, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::plan::{Heads, Plan, VarPlan};
 
 /// Maximum number of elements that one call deletes.
@@ -55,22 +55,18 @@ fn node(b: &mut Builder, plan: &Plan, var: VarId, number: impl Into<Operand>, no
 fn take(b: &mut Builder, plan: &Plan, var: VarId) -> V {
     b.call_global(&format!("dt_node_take_{}", var.0), &[], |b| {
         let count = plan.nodes(var.0).count;
-        let (again, lost, fresh, none) = (b.label(), b.label(), b.label(), b.label());
+        let (fresh, none) = (b.label(), b.label());
         let first = node(b, plan, var, 0, none);
-        let tries = b.copy(TRIES);
-        b.bind(again);
-        let word = b.load(Size::B8, first, FREE as i16);
-        let number = b.low32(word);
-        b.br(Jmp::Eq, number, 0, fresh);
-        let free = node(b, plan, var, number, none);
-        let next = b.load(Size::B8, free, NEXT as i16);
-        let changed = tagged(b, word, next);
-        let old = b.cmpxchg(first, FREE as i16, word, changed);
-        b.br(Jmp::Ne, old, word, lost);
-        b.exit(number);
-        b.bind(lost);
-        b.update(Alu::Sub, tries, 1);
-        b.br(Jmp::Ne, tries, 0, again);
+        b.repeat(TRIES, |b| {
+            let word = b.load(Size::B8, first, FREE as i16);
+            let number = b.low32(word);
+            b.br(Jmp::Eq, number, 0, fresh);
+            let free = node(b, plan, var, number, none);
+            let next = b.load(Size::B8, free, NEXT as i16);
+            let changed = tagged(b, word, next);
+            let old = b.cmpxchg(first, FREE as i16, word, changed);
+            b.if_(Jmp::Eq, old, word, |b| b.exit(number));
+        });
         b.bind(fresh);
         // Tested first, so that the counter does not grow for ever.
         let taken = b.load(Size::B8, first, FRESH as i16);
@@ -98,23 +94,20 @@ fn tagged(b: &mut Builder, word: V, number: V) -> V {
 fn give(b: &mut Builder, plan: &Plan, var: VarId, number: V) {
     b.call_global(&format!("dt_node_give_{}", var.0), &[Arg::Word(number)], |b| {
         let number = b.param(0);
-        let (again, none, done) = (b.label(), b.label(), b.label());
+        let none = b.label();
         b.br(Jmp::Eq, number, 0, none);
         let first = node(b, plan, var, 0, none);
         let mine = node(b, plan, var, number, none);
-        let tries = b.copy(TRIES);
-        b.bind(again);
-        let word = b.load(Size::B8, first, FREE as i16);
-        let next = b.low32(word);
-        b.store(Size::B8, mine, NEXT as i16, next);
-        let changed = tagged(b, word, number);
-        let old = b.cmpxchg(first, FREE as i16, word, changed);
-        b.br(Jmp::Eq, old, word, done);
-        b.update(Alu::Sub, tries, 1);
-        b.br(Jmp::Ne, tries, 0, again);
+        b.repeat(TRIES, |b| {
+            let word = b.load(Size::B8, first, FREE as i16);
+            let next = b.low32(word);
+            b.store(Size::B8, mine, NEXT as i16, next);
+            let changed = tagged(b, word, number);
+            let old = b.cmpxchg(first, FREE as i16, word, changed);
+            b.br(Jmp::Eq, old, word, none);
+        });
         let firing = super::firing(b, plan);
         count_drop(b, &firing, DropKind::Dynamic);
-        b.bind(done);
         b.bind(none);
         b.exit(0);
     });
@@ -175,33 +168,36 @@ pub(super) fn release(b: &mut Builder, plan: &Plan, var: VarId, number: V, none:
     let mine = node(b, plan, var, number, none);
     let next = b.load(Size::B8, mine, NEXT as i16);
     let prev = b.load(Size::B8, mine, PREV as i16);
-    let (is_first, joined, last) = (b.label(), b.label(), b.label());
-    b.br(Jmp::Eq, prev, 0, is_first);
-    let before = node(b, plan, var, prev, none);
-    b.store(Size::B8, before, NEXT as i16, next);
-    b.jmp(joined);
-    b.bind(is_first);
-    b.store(Size::B8, head, 0, next);
-    b.bind(joined);
-    b.br(Jmp::Eq, next, 0, last);
-    let after = node(b, plan, var, next, none);
-    b.store(Size::B8, after, PREV as i16, prev);
-    b.bind(last);
+    b.if_else(
+        Jmp::Ne,
+        prev,
+        0,
+        |b| {
+            let before = node(b, plan, var, prev, none);
+            b.store(Size::B8, before, NEXT as i16, next);
+        },
+        |b| {
+            b.store(Size::B8, head, 0, next);
+        },
+    );
+    b.if_(Jmp::Ne, next, 0, |b| {
+        let after = node(b, plan, var, next, none);
+        b.store(Size::B8, after, PREV as i16, prev);
+    });
     give(b, plan, var, number);
 }
 
 /// The program for the last `sched_switch` of a thread. Deletes the thread's elements of the
 /// `self->` arrays from variable `first` on. `state` is the offset of `__state` in the task.
 pub fn end_of_thread(b: &mut Builder, plan: &Plan, first: u32, state: i16) {
-    let out = b.label();
     let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
     let state = b.load(Size::B4, task, state);
     let dead = b.and(state, TASK_DEAD);
-    b.br(Jmp::Eq, dead, 0, out);
-    for (var, _) in plan.owned(first) {
-        b.call_global(&format!("dt_end_{var}"), &[], |b| each_level(b, plan, VarId(var)));
-    }
-    b.bind(out);
+    b.if_(Jmp::Ne, dead, 0, |b| {
+        for (var, _) in plan.owned(first) {
+            b.call_global(&format!("dt_end_{var}"), &[], |b| each_level(b, plan, VarId(var)));
+        }
+    });
     b.exit(0);
 }
 
@@ -217,35 +213,32 @@ fn each_level(b: &mut Builder, plan: &Plan, var: VarId) {
 /// Deletes the elements of a level. The verifier processes every iteration of a loop, but not the
 /// functions that the loop calls.
 fn whole_level(b: &mut Builder, plan: &Plan, var: VarId) {
-    let (again, done) = (b.label(), b.label());
+    let done = b.label();
     let level = b.param(0);
-    let times = b.copy(BATCHES);
-    b.bind(again);
-    let more = b.call_global(&format!("dt_end_some_{}", var.0), &[Arg::Word(level)], |b| some(b, plan, var));
-    b.br(Jmp::Eq, more, 0, done);
-    b.update(Alu::Sub, times, 1);
-    b.br(Jmp::Ne, times, 0, again);
+    b.repeat(BATCHES, |b| {
+        let more =
+            b.call_global(&format!("dt_end_some_{}", var.0), &[Arg::Word(level)], |b| some(b, plan, var));
+        b.br(Jmp::Eq, more, 0, done);
+    });
     b.bind(done);
     b.exit(0);
 }
 
 /// Deletes some elements of a level. Returns 1 where there are more.
 fn some(b: &mut Builder, plan: &Plan, var: VarId) {
-    let (again, none) = (b.label(), b.label());
+    let none = b.label();
     let level = b.param(0);
     let head = head(b, plan, var, (level, false), none);
-    let left = b.copy(BATCH);
-    b.bind(again);
-    let number = b.load(Size::B8, head, 0);
-    b.br(Jmp::Eq, number, 0, none);
-    let first = node(b, plan, var, number, none);
-    let (map, key) = (b.map(MapRef::Var(var.0)), b.add(first, KEY));
-    b.call(Helper::MAP_DELETE_ELEM, &[map, key]);
-    let next = b.load(Size::B8, first, NEXT as i16);
-    b.store(Size::B8, head, 0, next);
-    give(b, plan, var, number);
-    b.update(Alu::Sub, left, 1);
-    b.br(Jmp::Ne, left, 0, again);
+    b.repeat(BATCH, |b| {
+        let number = b.load(Size::B8, head, 0);
+        b.br(Jmp::Eq, number, 0, none);
+        let first = node(b, plan, var, number, none);
+        let (map, key) = (b.map(MapRef::Var(var.0)), b.add(first, KEY));
+        b.call(Helper::MAP_DELETE_ELEM, &[map, key]);
+        let next = b.load(Size::B8, first, NEXT as i16);
+        b.store(Size::B8, head, 0, next);
+        give(b, plan, var, number);
+    });
     b.exit(1);
     b.bind(none);
     b.exit(0);

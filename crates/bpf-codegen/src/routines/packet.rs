@@ -42,7 +42,7 @@ pub(crate) fn packet(b: &mut Builder, o: &PacketOffsets, buffer: V, size: u32, s
         let (buffer, skb) = (b.param(0), b.param(1));
         let longest = limit(size);
         let state = b.stack(STATE);
-        let (bad, fits, done) = (b.label(), b.label(), b.label());
+        let (bad, done) = (b.label(), b.label());
         for word in (0..STATE as i16).step_by(8) {
             b.slot_store(Size::B8, state, word, 0);
         }
@@ -52,9 +52,9 @@ pub(crate) fn packet(b: &mut Builder, o: &PacketOffsets, buffer: V, size: u32, s
         let data = read(b, state, skb, o.data, Size::B8, bad);
         let linear = b.sub(length, paged);
         let count = b.copy(linear);
-        b.br(Jmp::Le, count, longest, fits);
-        b.set(count, i64::from(longest));
-        b.bind(fits);
+        b.if_(Jmp::Gt, count, longest, |b| {
+            b.set(count, i64::from(longest));
+        });
         let to = b.add(buffer, HEAD);
         let failed = b.call(Helper::PROBE_READ_KERNEL, &[to, count, data]);
         b.br(Jmp::Ne, failed, 0, bad);
@@ -96,7 +96,7 @@ fn read(b: &mut Builder, state: StackSlot, addr: V, off: i16, size: Size, bad: L
 /// Copies a chunk: `step(number, state)`, which returns 1 to stop.
 fn step(b: &mut Builder, o: &PageOffsets, longest: u32) {
     let state = b.param(1);
-    let (stop, next, whole, fits, inside) = (b.label(), b.label(), b.label(), b.label(), b.label());
+    let stop = b.label();
     let left = b.load(Size::B8, state, LEFT);
     b.br(Jmp::Eq, left, 0, stop);
     let copied = b.load(Size::B8, state, COPIED);
@@ -123,14 +123,14 @@ fn step(b: &mut Builder, o: &PageOffsets, longest: u32) {
     let rest = b.sub(size, within);
     // No more than a chunk, and no more than the record takes.
     let count = b.copy(rest);
-    b.br(Jmp::Le, count, CHUNK, whole);
-    b.set(count, i64::from(CHUNK));
-    b.bind(whole);
+    b.if_(Jmp::Gt, count, CHUNK, |b| {
+        b.set(count, i64::from(CHUNK));
+    });
     let full = b.imm(i64::from(longest));
     let space = b.sub(full, copied);
-    b.br(Jmp::Le, count, space, fits);
-    b.set(count, space);
-    b.bind(fits);
+    b.if_(Jmp::Gt, count, space, |b| {
+        b.set(count, space);
+    });
     // The verifier does not know that the space is less than a chunk.
     b.br(Jmp::Gt, count, CHUNK, stop);
     let shifted = b.shl(page, o.map.shift);
@@ -147,17 +147,22 @@ fn step(b: &mut Builder, o: &PageOffsets, longest: u32) {
     let sum = b.add(sum, origin);
     b.store(Size::B8, state, COPIED, sum);
     let within = b.add(within, count);
-    b.br(Jmp::Lt, within, size, inside);
-    let frag = b.add(frag, i32::from(o.frags.stride));
-    b.store(Size::B8, state, FRAG, frag);
-    let left = b.sub(left, 1);
-    b.store(Size::B8, state, LEFT, left);
-    b.store(Size::B8, state, WITHIN, origin);
-    b.jmp(next);
-    b.bind(inside);
-    let within = b.add(within, origin);
-    b.store(Size::B8, state, WITHIN, within);
-    b.bind(next);
+    b.if_else(
+        Jmp::Ge,
+        within,
+        size,
+        |b| {
+            let frag = b.add(frag, i32::from(o.frags.stride));
+            b.store(Size::B8, state, FRAG, frag);
+            let left = b.sub(left, 1);
+            b.store(Size::B8, state, LEFT, left);
+            b.store(Size::B8, state, WITHIN, origin);
+        },
+        |b| {
+            let within = b.add(within, origin);
+            b.store(Size::B8, state, WITHIN, within);
+        },
+    );
     b.exit(0);
     b.bind(stop);
     b.exit(1);

@@ -92,11 +92,10 @@ pub(crate) fn path(
         let length = b.slot_load(Size::B8, state, LENGTH);
         let length = b.sub(length, origin);
         b.slot_store(Size::B8, state, LENGTH, length);
-        let some = b.label();
-        b.br(Jmp::Ne, length, 0, some);
-        b.store(Size::B1, buffer, 0, b'/');
-        b.exit(0);
-        b.bind(some);
+        b.if_(Jmp::Eq, length, 0, |b| {
+            b.store(Size::B1, buffer, 0, b'/');
+            b.exit(0);
+        });
         start(b, o, state, path, mount, of, bad);
         walk(b, o, state, Some(room));
         let wrong = b.slot_load(Size::B8, state, FAILED);
@@ -204,7 +203,7 @@ fn walk(b: &mut Builder, o: &PathOffsets, state: StackSlot, write: Option<u32>) 
 /// One step: `step(number, state)`, which returns 1 to stop.
 fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
     let state = b.param(1);
-    let (wrong, stop, next, cross) = (b.label(), b.label(), b.label(), b.label());
+    let (wrong, stop) = (b.label(), b.label());
     // Reaching the last step means that the path has too many.
     let number = b.param(0);
     b.br(Jmp::Ge, number, STEPS - 1, wrong);
@@ -214,57 +213,60 @@ fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
         b.load(Size::B8, state, to)
     };
     let dentry = b.load(Size::B8, state, DENTRY);
-    let inside = b.label();
     let top = b.load(Size::B8, state, TOP);
-    b.br(Jmp::Ne, dentry, top, inside);
-    let mount = b.load(Size::B8, state, MOUNT);
-    let top = b.load(Size::B8, state, TOP_MOUNT);
-    b.br(Jmp::Eq, mount, top, stop);
-    b.bind(inside);
+    b.if_(Jmp::Eq, dentry, top, |b| {
+        let mount = b.load(Size::B8, state, MOUNT);
+        let top = b.load(Size::B8, state, TOP_MOUNT);
+        b.br(Jmp::Eq, mount, top, stop);
+    });
     let root = b.load(Size::B8, state, ROOT);
-    b.br(Jmp::Eq, dentry, root, cross);
-    // The two words of the name: hash and length, and the name's address.
-    let length = field(b, SCRATCH, dentry, o.name_len, wrong);
-    let length = b.and(length, 0xff);
-    let whole = b.load(Size::B8, state, LENGTH);
-    if let Some(room) = write {
-        let name = field(b, SCRATCH, dentry, o.name, wrong);
-        let left = b.sub(whole, length);
-        let left = b.sub(left, 1);
-        b.store(Size::B8, state, LENGTH, left);
-        // Computed again. The verifier would transfer its knowledge of a copy to the stored value,
-        // and the loop would not converge.
-        let at = b.add(length, 1);
-        let at = b.sub(whole, at);
-        // A name that does not fit is left out. So is one whose offset became negative because of a
-        // rename.
-        let beyond = b.label();
-        b.br(Jmp::Ge, at, room, beyond);
-        let buffer = b.load(Size::B8, state, BUFFER);
-        let dst = b.add(buffer, at);
-        b.store(Size::B1, dst, 0, b'/');
-        let dst = b.add(dst, 1);
-        let failed = b.call(Helper::PROBE_READ_KERNEL, &[dst, length, name]);
-        b.br(Jmp::Ne, failed, 0, wrong);
-        b.bind(beyond);
-    } else {
-        let sum = b.add(whole, length);
-        let sum = b.add(sum, 1);
-        b.store(Size::B8, state, LENGTH, sum);
-    }
-    let parent = field(b, SCRATCH, dentry, o.parent, wrong);
-    // The root of a file system that is not mounted.
-    b.br(Jmp::Eq, parent, dentry, stop);
-    b.store(Size::B8, state, DENTRY, parent);
-    b.jmp(next);
-    b.bind(cross);
-    let mount = b.load(Size::B8, state, MOUNT);
-    let above = field(b, SCRATCH, mount, o.mnt_parent, wrong);
-    b.br(Jmp::Eq, above, mount, stop);
-    field(b, DENTRY, mount, o.mountpoint, wrong);
-    b.store(Size::B8, state, MOUNT, above);
-    field(b, ROOT, above, o.vfsmount + o.mnt_root, wrong);
-    b.bind(next);
+    b.if_else(
+        Jmp::Ne,
+        dentry,
+        root,
+        |b| {
+            // The two words of the name: hash and length, and the name's address.
+            let length = field(b, SCRATCH, dentry, o.name_len, wrong);
+            let length = b.and(length, 0xff);
+            let whole = b.load(Size::B8, state, LENGTH);
+            if let Some(room) = write {
+                let name = field(b, SCRATCH, dentry, o.name, wrong);
+                let left = b.sub(whole, length);
+                let left = b.sub(left, 1);
+                b.store(Size::B8, state, LENGTH, left);
+                // Computed again. The verifier would transfer its knowledge of a copy to the stored value,
+                // and the loop would not converge.
+                let at = b.add(length, 1);
+                let at = b.sub(whole, at);
+                // A name that does not fit is left out. So is one whose offset became negative because of a
+                // rename.
+                b.if_(Jmp::Lt, at, room, |b| {
+                    let buffer = b.load(Size::B8, state, BUFFER);
+                    let dst = b.add(buffer, at);
+                    b.store(Size::B1, dst, 0, b'/');
+                    let dst = b.add(dst, 1);
+                    let failed = b.call(Helper::PROBE_READ_KERNEL, &[dst, length, name]);
+                    b.br(Jmp::Ne, failed, 0, wrong);
+                });
+            } else {
+                let sum = b.add(whole, length);
+                let sum = b.add(sum, 1);
+                b.store(Size::B8, state, LENGTH, sum);
+            }
+            let parent = field(b, SCRATCH, dentry, o.parent, wrong);
+            // The root of a file system that is not mounted.
+            b.br(Jmp::Eq, parent, dentry, stop);
+            b.store(Size::B8, state, DENTRY, parent);
+        },
+        |b| {
+            let mount = b.load(Size::B8, state, MOUNT);
+            let above = field(b, SCRATCH, mount, o.mnt_parent, wrong);
+            b.br(Jmp::Eq, above, mount, stop);
+            field(b, DENTRY, mount, o.mountpoint, wrong);
+            b.store(Size::B8, state, MOUNT, above);
+            field(b, ROOT, above, o.vfsmount + o.mnt_root, wrong);
+        },
+    );
     b.exit(0);
     b.bind(wrong);
     b.store(Size::B8, state, FAILED, 1);

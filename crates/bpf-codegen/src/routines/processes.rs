@@ -25,11 +25,11 @@ pub fn require_member(b: &mut Builder, at: ProcessOffsets, sets: u64, out: Label
 fn find(b: &mut Builder, process: V, none: Label) -> V {
     let key = b.stack(8);
     b.slot_store(Size::B4, key, 0, process);
-    let (map, key, there) = (b.map(MapRef::Processes), b.slot_addr(key, 0), b.label());
+    let (map, key) = (b.map(MapRef::Processes), b.slot_addr(key, 0));
     let found = b.call(Helper::MAP_LOOKUP_ELEM, &[map, key]);
-    b.br(Jmp::Ne, found, 0, there);
-    b.jmp(none);
-    b.bind(there);
+    b.if_(Jmp::Eq, found, 0, |b| {
+        b.jmp(none);
+    });
     found
 }
 
@@ -100,17 +100,17 @@ pub fn enter(b: &mut Builder, at: ProcessOffsets) {
 
 /// The typed program for `sched_process_exit(task)`: takes a process out when its last thread ends.
 pub fn leave(b: &mut Builder, at: ProcessOffsets) {
-    let (ctx, out) = (b.param(0), b.label());
+    let ctx = b.param(0);
     let task = b.load(Size::B8, ctx, 0);
     let signal = b.load(Size::B8, task, at.signal);
     // The kernel has subtracted this thread.
     let live = b.load(Size::B4, signal, at.live);
-    b.br(Jmp::Ne, live, 0, out);
-    let process = b.load(Size::B4, task, at.tgid);
-    let key = b.stack(8);
-    b.slot_store(Size::B4, key, 0, process);
-    let (map, key) = (b.map(MapRef::Processes), b.slot_addr(key, 0));
-    b.call(Helper::MAP_DELETE_ELEM, &[map, key]);
-    b.bind(out);
+    b.if_(Jmp::Eq, live, 0, |b| {
+        let process = b.load(Size::B4, task, at.tgid);
+        let key = b.stack(8);
+        b.slot_store(Size::B4, key, 0, process);
+        let (map, key) = (b.map(MapRef::Processes), b.slot_addr(key, 0));
+        b.call(Helper::MAP_DELETE_ELEM, &[map, key]);
+    });
     b.exit(0);
 }

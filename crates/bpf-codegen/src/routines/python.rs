@@ -125,13 +125,13 @@ pub(super) struct Interpreter {
 /// its frames.
 pub(super) fn walk(b: &mut Builder, plan: &Plan, place: V, area: CallArea, of: &Interpreter) {
     let state = |at: i16| area.state() as i16 + at;
-    let (none, known) = (b.label(), b.label());
+    let none = b.label();
     let low = b.load(Size::B8, place, state(LOW));
     // The storage of a thread is above its stack, that of the first one elsewhere.
     let high = b.copy(of.thread);
-    b.br(Jmp::Gt, high, low, known);
-    b.set(high, of.start_stack);
-    b.bind(known);
+    b.if_(Jmp::Le, high, low, |b| {
+        b.set(high, of.start_stack);
+    });
     let args = [Arg::Word(of.runtime), Arg::Word(of.thread), Arg::Word(low), Arg::Word(high)];
     let cframe = b.call_global("dt_python_struct", &args, find_struct);
     b.br(Jmp::Eq, cframe, 0, none);
@@ -165,7 +165,7 @@ pub(super) fn walk(b: &mut Builder, plan: &Plan, place: V, area: CallArea, of: &
 /// One turn: a frame of Python is stored, or the next frame of the stack is looked at.
 fn step(b: &mut Builder, plan: &Plan, place: V, area: CallArea, window: u32) {
     let state = |at: i16| area.state() as i16 + at;
-    let (stop, here, same, torn) = (b.label(), b.label(), b.label(), b.label());
+    let (stop, same, torn) = (b.label(), b.label(), b.label());
     let frame = b.load(Size::B8, place, state(FRAME));
     b.br(Jmp::Eq, frame, 0, stop);
     let (count, number) = (b.load(Size::B8, place, 0), b.load(Size::B8, place, state(NUMBER)));
@@ -175,12 +175,11 @@ fn step(b: &mut Builder, plan: &Plan, place: V, area: CallArea, window: u32) {
     let there = b.add(place, offset);
     let end = b.load(Size::B8, there, area.ends() as i16);
     let cframe = b.load(Size::B8, place, state(STRUCT));
-    b.br(Jmp::Gt, end, cframe, here);
-    let next = b.add(number, 1);
-    b.store(Size::B8, place, state(NUMBER), next);
-    b.exit(0);
-
-    b.bind(here);
+    b.if_(Jmp::Le, end, cframe, |b| {
+        let next = b.add(number, 1);
+        b.store(Size::B8, place, state(NUMBER), next);
+        b.exit(0);
+    });
     let calls = b.load(Size::B8, place, area.at as i16);
     b.br(Jmp::Ge, calls, i64::from(area.most), stop);
     let given = b.add(place, area.state() + GIVEN);
@@ -256,7 +255,7 @@ const S_FOUND: i16 = 32;
 /// The struct of the thread that has it on this stack, from the state of the interpreter; 0 if there is none.
 fn find_struct(b: &mut Builder) {
     let (runtime, id, low, high) = (b.param(0), b.param(1), b.param(2), b.param(3));
-    let (none, other, several, found) = (b.label(), b.label(), b.label(), b.label());
+    let (none, other, several) = (b.label(), b.label(), b.label());
     let running = read_word(b, runtime, RUNNING, none);
     b.br(Jmp::Eq, running, 0, other);
     let cframe = struct_of(b, running, (low, high), other);
@@ -282,9 +281,9 @@ fn find_struct(b: &mut Builder) {
     let (turns, to, flags) = (b.imm(THREADS_MAX), b.slot_addr(given, 0), b.imm(0));
     b.call(Helper::LOOP, &[turns, search, to, flags]);
     let best = b.slot_load(Size::B8, given, S_FOUND);
-    b.br(Jmp::Ne, best, 0, found);
-    b.exit(specific);
-    b.bind(found);
+    b.if_(Jmp::Eq, best, 0, |b| {
+        b.exit(specific);
+    });
     b.exit(best);
     b.bind(none);
     b.exit(0);
@@ -310,18 +309,18 @@ fn specific(b: &mut Builder) {
 /// One step of the search: a thread, or the next interpreter. Of several on one stack the innermost is found.
 fn search(b: &mut Builder) {
     let given = b.param(1);
-    let (stop, list, other) = (b.label(), b.label(), b.label());
+    let (stop, other) = (b.label(), b.label());
     let thread = b.load(Size::B8, given, S_THREAD);
-    b.br(Jmp::Eq, thread, 0, list);
-    let (low, high) = (b.load(Size::B8, given, S_LOW), b.load(Size::B8, given, S_HIGH));
-    let cframe = struct_of(b, thread, (low, high), other);
-    b.store(Size::B8, given, S_FOUND, cframe);
-    b.store(Size::B8, given, S_HIGH, cframe);
-    b.bind(other);
-    let next = read_word(b, thread, NEXT_THREAD, stop);
-    b.store(Size::B8, given, S_THREAD, next);
-    b.exit(0);
-    b.bind(list);
+    b.if_(Jmp::Ne, thread, 0, |b| {
+        let (low, high) = (b.load(Size::B8, given, S_LOW), b.load(Size::B8, given, S_HIGH));
+        let cframe = struct_of(b, thread, (low, high), other);
+        b.store(Size::B8, given, S_FOUND, cframe);
+        b.store(Size::B8, given, S_HIGH, cframe);
+        b.bind(other);
+        let next = read_word(b, thread, NEXT_THREAD, stop);
+        b.store(Size::B8, given, S_THREAD, next);
+        b.exit(0);
+    });
     let interpreter = b.load(Size::B8, given, S_INTERPRETER);
     b.br(Jmp::Eq, interpreter, 0, stop);
     let first = read_word(b, interpreter, THREADS, stop);

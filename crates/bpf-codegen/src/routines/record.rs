@@ -235,16 +235,15 @@ pub(super) fn reserve_in(
             return;
         }
         b.bind(full);
-        let ends = b.label();
-        b.br(Jmp::Ge, position, target.most, ends);
-        let old = b.cmpxchg(positions, target.reserve, position, target.most);
-        b.br(Jmp::Ne, old, position, lost);
-        let address = b.add(base, offset);
-        let whole = b.imm(i64::from(target.most));
-        let rest = b.sub(whole, position);
-        let rest = b.shr(rest, 3);
-        write_pad(b, address, position, 21, rest);
-        b.bind(ends);
+        b.if_(Jmp::Lt, position, target.most, |b| {
+            let old = b.cmpxchg(positions, target.reserve, position, target.most);
+            b.br(Jmp::Ne, old, position, lost);
+            let address = b.add(base, offset);
+            let whole = b.imm(i64::from(target.most));
+            let rest = b.sub(whole, position);
+            let rest = b.shr(rest, 3);
+            write_pad(b, address, position, 21, rest);
+        });
         let status = b.imm(0);
         super::exit(b, firing, status, false);
         b.jmp(drop);

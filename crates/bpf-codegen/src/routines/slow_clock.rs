@@ -30,9 +30,8 @@ pub fn slow_clock(b: &mut Builder, ctx: V, clock: u32, period: u64, chance: u64,
     let last = b.load(Size::B8, word, 0);
     b.br(Jmp::Eq, last, now, miss);
     b.store(Size::B8, word, 0, now);
-    let fires = b.label();
-    b.br(Jmp::Ne, last, 0, fires);
-    // Periods that passed while other probes were being enabled do not count.
-    b.br(Jmp::Gt, now, 1, miss);
-    b.bind(fires);
+    b.if_(Jmp::Eq, last, 0, |b| {
+        // Periods that passed while other probes were being enabled do not count.
+        b.br(Jmp::Gt, now, 1, miss);
+    });
 }

@@ -149,7 +149,7 @@ pub(super) fn storage(b: &mut Builder, map: MapRef, level: V, create: bool) -> V
 /// and the level. The thread's value must exist. A store creates the value by [`self_vars`].
 /// Without a value, a load finds no element.
 pub fn self_key_word(b: &mut Builder, thread: &ThreadRef) -> V {
-    let (fresh, known, mine) = (b.label(), b.label(), b.label());
+    let (fresh, known) = (b.label(), b.label());
     let id = b.load(Size::B8, thread.value, THREAD_ID as i16);
     b.br(Jmp::Eq, id, 0, fresh);
     b.bind(known);
@@ -161,9 +161,9 @@ pub fn self_key_word(b: &mut Builder, thread: &ThreadRef) -> V {
         // An interrupt may assign the id in between.
         let old = b.cmpxchg(thread.value, THREAD_ID as i16, 0, next);
         b.set(id, old);
-        b.br(Jmp::Eq, old, 0, mine);
-        b.jmp(known);
-        b.bind(mine);
+        b.if_(Jmp::Ne, old, 0, |b| {
+            b.jmp(known);
+        });
         b.set(id, next);
         b.jmp(known);
     });

@@ -147,7 +147,7 @@ impl Frames {
 pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Plan, other: Label) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let (place, offsets) = (frames.place, frames.offsets);
-    let (done, known, walk, stable) = (b.label(), b.label(), b.label(), b.label());
+    let (done, walk, stable) = (b.label(), b.label(), b.label());
     b.store(Size::B8, place, 0, 0);
     b.store(Size::B8, place, at(STATUS), WHOLE);
     let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
@@ -158,11 +158,11 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     let key = key(b, mm, stack, offsets);
     let saved = b.call(Helper::TASK_PT_REGS, &[task]);
     let code = b.load(Size::B2, saved, regs::CS);
-    let (sized, word) = (b.label(), b.copy(8));
-    b.br(Jmp::Eq, code, arch::USER_CS, sized);
-    b.br(Jmp::Ne, code, arch::USER32_CS, other);
-    b.set(word, 4);
-    b.bind(sized);
+    let word = b.copy(8);
+    b.if_(Jmp::Ne, code, arch::USER_CS, |b| {
+        b.br(Jmp::Ne, code, arch::USER32_CS, other);
+        b.set(word, 4);
+    });
     b.store(Size::B8, place, at(WORD), word);
     for (register, to) in [(regs::IP, PC), (regs::SP, SP), (regs::BP, BP)] {
         let value = b.load(Size::B8, saved, register);
@@ -197,19 +197,19 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     b.store(Size::B8, place, at(REMOVED), removed);
     let most_asks = if offsets.mappings.is_some() { MOST_ASKS } else { 0 };
     b.store(Size::B8, place, at(ASKS), most_asks);
-    b.br(Jmp::Ne, found, 0, known);
-    if offsets.mappings.is_some() {
-        let process = current_number(b, target, Numbered::Process);
-        b.call_global("dt_unwind_want", &[Arg::Word(key), Arg::Word(process)], want);
-        // What a process has mapped without a slot may be something else in its next walk: rows are those of this walk.
-        let now = b.call(Helper::KTIME_GET_NS, &[]);
-        b.set(space, now);
-    } else {
-        b.store(Size::B8, place, at(STATUS), WANTING);
-        b.set(space, key);
-    }
-    b.jmp(walk);
-    b.bind(known);
+    b.if_(Jmp::Eq, found, 0, |b| {
+        if offsets.mappings.is_some() {
+            let process = current_number(b, target, Numbered::Process);
+            b.call_global("dt_unwind_want", &[Arg::Word(key), Arg::Word(process)], want);
+            // What a process has mapped without a slot may be something else in its next walk: rows are those of this walk.
+            let now = b.call(Helper::KTIME_GET_NS, &[]);
+            b.set(space, now);
+        } else {
+            b.store(Size::B8, place, at(STATUS), WANTING);
+            b.set(space, key);
+        }
+        b.jmp(walk);
+    });
     let offset = b.and(found, i64::from((SLOTS - 1) * SLOT));
     let there = b.add(directory, offset);
     b.set(slot, there);
@@ -260,16 +260,15 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     let [whole, ask, settled] = [(); 3].map(|()| b.label());
     let status = b.load(Size::B8, place, at(STATUS));
     b.br(Jmp::Eq, status, WHOLE, whole);
-    let marked = b.label();
     let count = b.load(Size::B8, place, 0);
-    b.br(Jmp::Ge, count, frames.most, marked);
-    let offset = b.shl(count, 3);
-    let end = b.add(place, offset);
-    b.store(Size::B8, end, frames.pcs as i16, INCOMPLETE);
-    ends_at(b, frames, end, UNKNOWN_END);
-    b.update(Alu::Add, count, 1);
-    b.store(Size::B8, place, 0, count);
-    b.bind(marked);
+    b.if_(Jmp::Lt, count, frames.most, |b| {
+        let offset = b.shl(count, 3);
+        let end = b.add(place, offset);
+        b.store(Size::B8, end, frames.pcs as i16, INCOMPLETE);
+        ends_at(b, frames, end, UNKNOWN_END);
+        b.update(Alu::Add, count, 1);
+        b.store(Size::B8, place, 0, count);
+    });
     b.br(Jmp::Eq, status, WANTING, ask);
     b.bind(whole);
     // What the kernel was asked for is asked of the consumer, too: its ranges are found faster.
@@ -393,9 +392,7 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     look_up_range(b, frames, target, unlisted);
     b.bind(has_range);
     let table = b.load(Size::B8, place, at(TABLE));
-    b.br(Jmp::Eq, table, PENDING, wanting);
-    b.br(Jmp::Eq, table, NO_TABLE, no_row);
-    b.br(Jmp::Eq, table, AMBIGUOUS, broken);
+    b.match_(table, [(PENDING, wanting), (NO_TABLE, no_row), (AMBIGUOUS, broken)]);
     let delta = b.load(Size::B8, place, at(DELTA));
     let into = b.add(target, delta);
     let page = b.shr(into, i64::from(PAGE_SHIFT));
@@ -477,14 +474,14 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let words = b.shl(row, 64 - 8 - i64::from(BP_SHIFT));
     let words = b.sar(words, 64 - 8);
     let words = b.shl(words, frames.word_shift());
-    let (from_bp, has_place) = (b.label(), b.label());
+    let has_place = b.label();
     b.set(bp_at, 0);
     b.br(Jmp::Eq, mode, 0, has_place);
-    b.br(Jmp::Ne, mode, BP_AT_CFA, from_bp);
-    let there = b.add(cfa, words);
-    b.set(bp_at, there);
-    b.jmp(has_place);
-    b.bind(from_bp);
+    b.if_(Jmp::Eq, mode, BP_AT_CFA, |b| {
+        let there = b.add(cfa, words);
+        b.set(bp_at, there);
+        b.jmp(has_place);
+    });
     let there = b.add(bp, words);
     b.set(bp_at, there);
     b.bind(has_place);
@@ -623,7 +620,6 @@ fn next(
 ) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let place = frames.place;
-    let kept = b.label();
     b.br(Jmp::Le, cfa, sp, broken);
     ends_at(b, frames, frame, cfa);
     let there = b.sub(cfa, frames.word());
@@ -637,10 +633,10 @@ fn next(
     if frames.entry {
         b.store(Size::B8, place, at(ENTRY), 0);
     }
-    b.br(Jmp::Eq, bp_at, 0, kept);
-    let bp = address(b, frames, bp_at, false, broken);
-    b.store(Size::B8, place, at(BP), bp);
-    b.bind(kept);
+    b.if_(Jmp::Ne, bp_at, 0, |b| {
+        let bp = address(b, frames, bp_at, false, broken);
+        b.store(Size::B8, place, at(BP), bp);
+    });
     b.br(Jmp::Eq, pc, 0, stop);
     b.br(Jmp::Lt, pc, LOWEST, broken);
     b.exit(0);

@@ -25,14 +25,14 @@ fn raw(b: &mut Builder, account: V) -> V {
     let now = b.call(Helper::KTIME_GET_NS, &[]);
     let total = b.load(Size::B8, account, TOTAL as i16);
     let since = b.load(Size::B8, account, SINCE as i16);
-    let (sum, done, begun) = (b.copy(total), b.label(), b.label());
-    b.br(Jmp::Ne, since, 0, begun);
-    // The start of this stay on the CPU was not observed, so the stay begins now. If a switch is in
-    // progress and the stay is already over, the next switch finds a stay without an end, and
-    // counts no more of it than was shown.
-    b.store(Size::B8, account, SINCE as i16, now);
-    b.jmp(done);
-    b.bind(begun);
+    let (sum, done) = (b.copy(total), b.label());
+    b.if_(Jmp::Eq, since, 0, |b| {
+        // The start of this stay on the CPU was not observed, so the stay begins now. If a switch is in
+        // progress and the stay is already over, the next switch finds a stay without an end, and
+        // counts no more of it than was shown.
+        b.store(Size::B8, account, SINCE as i16, now);
+        b.jmp(done);
+    });
     // The clocks of two CPUs may differ.
     b.br(Jmp::Lt, now, since, done);
     let stay = b.sub(now, since);
@@ -49,7 +49,7 @@ pub fn vtime_begin(b: &mut Builder, firing: &Firing, runtime: Option<i16>) -> Ac
     let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
     let found = account(b, task, runtime.is_some());
     let (frozen, value) = (b.copy(0), b.copy(0));
-    let (none, made, nested, done) = (b.label(), b.label(), b.label(), b.label());
+    let (none, made, done) = (b.label(), b.label(), b.label());
     b.br(Jmp::Eq, found, 0, none);
     if runtime.is_none() {
         // The context that creates the account was interrupted.
@@ -57,35 +57,34 @@ pub fn vtime_begin(b: &mut Builder, firing: &Firing, runtime: Option<i16>) -> Ac
         b.br(Jmp::Eq, stands, 0, done);
     }
     let state = b.cmpxchg(found, STATE as i16, 0, BEGINS);
-    b.br(Jmp::Ne, state, 0, nested);
-    if let Some(at) = runtime {
-        let stands = b.load(Size::B8, found, MADE as i16);
-        b.br(Jmp::Ne, stands, 0, made);
-        let before = b.load(Size::B8, task, at);
-        b.store(Size::B8, found, TOTAL as i16, before);
-        b.store(Size::B8, found, LAST as i16, before);
-        let now = b.call(Helper::KTIME_GET_NS, &[]);
-        b.store(Size::B8, found, SINCE as i16, now);
-        b.store(Size::B8, found, MADE as i16, 1);
-    }
-    b.bind(made);
-    let raw = raw(b, found);
-    b.store(Size::B8, found, RAW as i16, raw);
-    let ours = b.load(Size::B8, found, OURS as i16);
-    let last = b.load(Size::B8, found, LAST as i16);
-    let difference = b.sub(raw, ours);
-    let net = b.copy(difference);
-    let onward = b.label();
-    b.br(Jmp::Sge, net, last, onward);
-    // During a switch, the stay that ends may be missing from both terms.
-    b.set(net, last);
-    b.bind(onward);
-    b.set(value, net);
-    let word = b.add(net, FROZEN);
-    b.xchg(found, STATE as i16, word);
-    b.set(frozen, found);
-    b.jmp(done);
-    b.bind(nested);
+    b.if_(Jmp::Eq, state, 0, |b| {
+        if let Some(at) = runtime {
+            let stands = b.load(Size::B8, found, MADE as i16);
+            b.br(Jmp::Ne, stands, 0, made);
+            let before = b.load(Size::B8, task, at);
+            b.store(Size::B8, found, TOTAL as i16, before);
+            b.store(Size::B8, found, LAST as i16, before);
+            let now = b.call(Helper::KTIME_GET_NS, &[]);
+            b.store(Size::B8, found, SINCE as i16, now);
+            b.store(Size::B8, found, MADE as i16, 1);
+        }
+        b.bind(made);
+        let raw = raw(b, found);
+        b.store(Size::B8, found, RAW as i16, raw);
+        let ours = b.load(Size::B8, found, OURS as i16);
+        let last = b.load(Size::B8, found, LAST as i16);
+        let difference = b.sub(raw, ours);
+        let net = b.copy(difference);
+        b.if_(Jmp::Slt, net, last, |b| {
+            // During a switch, the stay that ends may be missing from both terms.
+            b.set(net, last);
+        });
+        b.set(value, net);
+        let word = b.add(net, FROZEN);
+        b.xchg(found, STATE as i16, word);
+        b.set(frozen, found);
+        b.jmp(done);
+    });
     take_frozen(b, found, state, value, done);
     b.out_of_line(|b| {
         b.bind(none);
@@ -100,17 +99,16 @@ pub fn vtime_begin(b: &mut Builder, firing: &Firing, runtime: Option<i16>) -> Ac
 /// Unfreezes the account, as the last operation of such a program. The time since [`vtime_begin`]
 /// belongs to the tracer.
 pub fn vtime_end(b: &mut Builder, account: &Account) {
-    let done = b.label();
-    b.br(Jmp::Eq, account.frozen, 0, done);
-    let raw = raw(b, account.frozen);
-    let before = b.load(Size::B8, account.frozen, RAW as i16);
-    let took = b.sub(raw, before);
-    let ours = b.load(Size::B8, account.frozen, OURS as i16);
-    let ours = b.add(ours, took);
-    b.store(Size::B8, account.frozen, LAST as i16, account.value);
-    b.store(Size::B8, account.frozen, OURS as i16, ours);
-    b.xchg(account.frozen, STATE as i16, 0);
-    b.bind(done);
+    b.if_(Jmp::Ne, account.frozen, 0, |b| {
+        let raw = raw(b, account.frozen);
+        let before = b.load(Size::B8, account.frozen, RAW as i16);
+        let took = b.sub(raw, before);
+        let ours = b.load(Size::B8, account.frozen, OURS as i16);
+        let ours = b.add(ours, took);
+        b.store(Size::B8, account.frozen, LAST as i16, account.value);
+        b.store(Size::B8, account.frozen, OURS as i16, ours);
+        b.xchg(account.frozen, STATE as i16, 0);
+    });
 }
 
 /// The frozen value, in a function of a program that froze the account.
@@ -127,12 +125,11 @@ pub fn vtime_frozen(b: &mut Builder) -> V {
 /// Sets `value` to that of an account in this state: the frozen one, or while it is being frozen the
 /// last one that was shown. Binds `done`.
 fn take_frozen(b: &mut Builder, account: V, state: V, value: V, done: Label) {
-    let begins = b.label();
-    b.br(Jmp::Le, state, BEGINS, begins);
-    let net = b.sub(state, FROZEN);
-    b.set(value, net);
-    b.jmp(done);
-    b.bind(begins);
+    b.if_(Jmp::Gt, state, BEGINS, |b| {
+        let net = b.sub(state, FROZEN);
+        b.set(value, net);
+        b.jmp(done);
+    });
     let last = b.load(Size::B8, account, LAST as i16);
     b.set(value, last);
     b.bind(done);
@@ -141,13 +138,11 @@ fn take_frozen(b: &mut Builder, account: V, state: V, value: V, done: Label) {
 /// The typed program for `sched_switch(preempt, prev, next)`: ends one stay and begins another.
 pub fn vtime_switch(b: &mut Builder) {
     let ctx = b.param(0);
-    let (from, to, next, begins, out) = (b.label(), b.label(), b.label(), b.label(), b.label());
+    let (next, begins, out) = (b.label(), b.label(), b.label());
     let now = b.call(Helper::KTIME_GET_NS, &[]);
     let task = b.load(Size::B8, ctx, 8);
     let found = account(b, task, false);
-    b.br(Jmp::Ne, found, 0, from);
-    b.jmp(next);
-    b.bind(from);
+    b.br(Jmp::Eq, found, 0, next);
     let since = b.load(Size::B8, found, SINCE as i16);
     b.br(Jmp::Eq, since, 0, next);
     // First, so that an interrupting context does not count the stay twice.
@@ -160,9 +155,7 @@ pub fn vtime_switch(b: &mut Builder) {
     b.bind(next);
     let task = b.load(Size::B8, ctx, 16);
     let found = account(b, task, false);
-    b.br(Jmp::Ne, found, 0, to);
-    b.jmp(out);
-    b.bind(to);
+    b.br(Jmp::Eq, found, 0, out);
     // The end of the last stay was not observed (the account was created, or a stay begun, after
     // this program ran). When the thread left the CPU is unknown, so only the time that was shown
     // counts.

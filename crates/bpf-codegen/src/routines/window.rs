@@ -63,18 +63,18 @@ fn read_one(b: &mut Builder) -> V {
 /// The same, after moving the window to the word.
 fn move_window(b: &mut Builder) {
     let (window, addr) = (b.param(0), b.param(1));
-    let (one, sized) = (b.label(), b.label());
+    let one = b.label();
     let into = b.and(addr, FIRST_WINDOW as i64 - 1);
     b.br(Jmp::Gt, into, FIRST_WINDOW as i64 - 8, one);
     let begin = b.sub(addr, into);
     let size = b.copy(FIRST_WINDOW as i64);
     let before = b.load(Size::B8, window, WORDS_END);
-    b.br(Jmp::Eq, before, 0, sized);
-    let low = b.and(begin, (PAGE - FIRST_WINDOW) as i64);
-    let rest = b.imm(PAGE as i64);
-    let rest = b.sub(rest, low);
-    b.set(size, rest);
-    b.bind(sized);
+    b.if_(Jmp::Ne, before, 0, |b| {
+        let low = b.and(begin, (PAGE - FIRST_WINDOW) as i64);
+        let rest = b.imm(PAGE as i64);
+        let rest = b.sub(rest, low);
+        b.set(size, rest);
+    });
     // What a failed read leaves is nobody's memory.
     b.store(Size::B8, window, WORDS_END, 0);
     let to = b.add(window, i32::from(BYTES));

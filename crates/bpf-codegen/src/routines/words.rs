@@ -49,14 +49,15 @@ pub(crate) fn each_word(
         return;
     }
     let moving: Vec<V> = pointers.iter().map(|p| b.copy(*p)).collect();
-    let (passed, again) = (b.copy(0), b.label());
-    b.bind(again);
-    (0..RUN as i16).step_by(8).for_each(|at| f(b, &moving, at, Operand::V(passed)));
-    for p in &moving {
-        b.update(Alu::Add, *p, RUN);
-    }
-    b.update(Alu::Add, passed, RUN);
-    b.br(Jmp::Ne, passed, bytes / RUN * RUN, again);
+    let passed = b.copy(0);
+    b.loop_(|b, again| {
+        (0..RUN as i16).step_by(8).for_each(|at| f(b, &moving, at, Operand::V(passed)));
+        for p in &moving {
+            b.update(Alu::Add, *p, RUN);
+        }
+        b.update(Alu::Add, passed, RUN);
+        b.br(Jmp::Ne, passed, bytes / RUN * RUN, again);
+    });
     (0..(bytes % RUN) as i16).step_by(8).for_each(|at| f(b, &moving, at, Operand::V(passed)));
 }
 
@@ -117,10 +118,9 @@ pub(crate) fn compare(b: &mut Builder, p: V, q: V, bytes: u32) -> V {
         let both = b.or(x, y);
         b.br(Jmp::Eq, both, NULL, equal);
         let (x, y) = (b.to_be64(x), b.to_be64(y));
-        let less = b.label();
-        b.br(Jmp::Lt, x, y, less);
-        b.exit(1);
-        b.bind(less);
+        b.if_(Jmp::Ge, x, y, |b| {
+            b.exit(1);
+        });
         b.exit(-1);
     })
 }

@@ -58,19 +58,19 @@ const NAME: Text = Text { address: G_CODE + C_NAME, at: G_NAME, bytes: NAME_BYTE
 /// words that this CPU remembers, the window, and what tells the program from others.
 pub(super) fn frame_name(b: &mut Builder, plan: &Plan) {
     let (given, remembered, window, who) = (b.param(0), b.param(1), b.param(2), b.param(3));
-    let (none, new, inside, is_known) = (b.label(), b.label(), b.label(), b.label());
+    let none = b.label();
     let code = b.load(Size::B8, given, G_FRAME + F_CODE);
     let kept = b.load(Size::B8, given, KEPT_CODE);
-    b.br(Jmp::Eq, kept, code, is_known);
-    read_code(b, given, code, none);
-    b.bind(is_known);
+    b.if_(Jmp::Ne, kept, code, |b| {
+        read_code(b, given, code, none);
+    });
     let at = b.load(Size::B8, given, G_FRAME + F_INSTRUCTION);
     let instruction = b.sub(at, code);
     b.update(Alu::Sub, instruction, INSTRUCTIONS);
     b.update(Alu::Arsh, instruction, 1);
-    b.br(Jmp::Sge, instruction, 0, inside);
-    b.set(instruction, line::BEFORE);
-    b.bind(inside);
+    b.if_(Jmp::Slt, instruction, 0, |b| {
+        b.set(instruction, line::BEFORE);
+    });
     b.store(Size::B8, given, TARGET, instruction);
     let tag = b.imm(plan.stack_key[0] as i64);
     for word in [who, code, instruction] {
@@ -93,10 +93,9 @@ pub(super) fn frame_name(b: &mut Builder, plan: &Plan) {
     let value = b.load(Size::B8, memory, FOUND_VALUE as i16);
     let mark = b.load(Size::B8, memory, 0);
     let mark = b.xor(mark, value);
-    b.br(Jmp::Ne, mark, tag, new);
-    b.exit(value);
-
-    b.bind(new);
+    b.if_(Jmp::Eq, mark, tag, |b| {
+        b.exit(value);
+    });
     let args = [Arg::Memory(given, GIVEN_SIZE), Arg::Memory(window, WINDOW_SIZE)];
     let place = b.call_global("dt_python_code", &args, |b| place_of_code(b, plan));
     b.br(Jmp::Eq, place, 0, none);
@@ -114,7 +113,6 @@ pub(super) fn frame_name(b: &mut Builder, plan: &Plan) {
 
 /// Reads a code object and its strings.
 fn read_code(b: &mut Builder, given: V, code: V, none: Label) {
-    let same = b.label();
     b.store(Size::B8, given, KEPT_CODE, 0);
     let (from, size) = (b.add(code, CODE_AT), b.imm(i64::from(CODE_BYTES)));
     let to = b.add(given, i32::from(G_CODE));
@@ -122,11 +120,11 @@ fn read_code(b: &mut Builder, given: V, code: V, none: Label) {
     b.br(Jmp::Ne, failed, 0, none);
     let file = b.load(Size::B8, given, FILE.address);
     let kept = b.load(Size::B8, given, KEPT_FILE);
-    b.br(Jmp::Eq, kept, file, same);
-    b.store(Size::B8, given, KEPT_FILE, 0);
-    read_text(b, given, FILE, none);
-    b.store(Size::B8, given, KEPT_FILE, file);
-    b.bind(same);
+    b.if_(Jmp::Ne, kept, file, |b| {
+        b.store(Size::B8, given, KEPT_FILE, 0);
+        read_text(b, given, FILE, none);
+        b.store(Size::B8, given, KEPT_FILE, file);
+    });
     read_text(b, given, NAME, none);
     b.store(Size::B8, given, KEPT_CODE, code);
 }
@@ -142,27 +140,26 @@ fn mix(b: &mut Builder, tag: V, word: V) {
 
 /// Reads a string from its length on.
 fn read_text(b: &mut Builder, given: V, text: Text, none: Label) {
-    let (done, few) = (b.label(), b.label());
     let string = b.load(Size::B8, given, text.address);
     let from = b.add(string, LENGTH);
     let to = b.add(given, i32::from(text.at));
     let size = b.imm(i64::from(text.bytes));
     let failed = b.call(Helper::PROBE_READ_USER, &[to, size, from]);
-    b.br(Jmp::Eq, failed, 0, done);
-    // What is behind it may not be there.
-    let head = b.imm(i64::from(S_TEXT));
-    let failed = b.call(Helper::PROBE_READ_USER, &[to, head, from]);
-    b.br(Jmp::Ne, failed, 0, none);
-    let Shape { size, more, .. } = shape(b, given, text, none);
-    let size = b.add(size, more);
-    let most = i64::from(text.bytes) - i64::from(S_TEXT);
-    b.br(Jmp::Le, size, most, few);
-    b.set(size, most);
-    b.bind(few);
-    let (to, from) = (b.add(to, i32::from(S_TEXT)), b.add(from, i32::from(S_TEXT)));
-    let failed = b.call(Helper::PROBE_READ_USER, &[to, size, from]);
-    b.br(Jmp::Ne, failed, 0, none);
-    b.bind(done);
+    b.if_(Jmp::Ne, failed, 0, |b| {
+        // What is behind it may not be there.
+        let head = b.imm(i64::from(S_TEXT));
+        let failed = b.call(Helper::PROBE_READ_USER, &[to, head, from]);
+        b.br(Jmp::Ne, failed, 0, none);
+        let Shape { size, more, .. } = shape(b, given, text, none);
+        let size = b.add(size, more);
+        let most = i64::from(text.bytes) - i64::from(S_TEXT);
+        b.if_(Jmp::Gt, size, most, |b| {
+            b.set(size, most);
+        });
+        let (to, from) = (b.add(to, i32::from(S_TEXT)), b.add(from, i32::from(S_TEXT)));
+        let failed = b.call(Helper::PROBE_READ_USER, &[to, size, from]);
+        b.br(Jmp::Ne, failed, 0, none);
+    });
 }
 
 /// What a string says of itself.
@@ -176,7 +173,6 @@ struct Shape {
 }
 
 fn shape(b: &mut Builder, given: V, text: Text, none: Label) -> Shape {
-    let (short, fits) = (b.label(), b.label());
     let length = b.load(Size::B8, given, text.at);
     let state = b.load(Size::B4, given, text.at + S_STATE);
     let compact = b.shr(state, COMPACT_BIT);
@@ -184,13 +180,13 @@ fn shape(b: &mut Builder, given: V, text: Text, none: Label) -> Shape {
     b.br(Jmp::Eq, compact, 0, none);
     let width = b.shr(state, KIND_SHIFT);
     let width = b.and(width, 7);
-    b.br(Jmp::Le, length, i64::from(NAME_MAX), short);
-    b.set(length, i64::from(NAME_MAX));
-    b.bind(short);
+    b.if_(Jmp::Gt, length, i64::from(NAME_MAX), |b| {
+        b.set(length, i64::from(NAME_MAX));
+    });
     let size = b.mul(length, width);
-    b.br(Jmp::Le, size, i64::from(NAME_MAX), fits);
-    b.set(size, i64::from(NAME_MAX));
-    b.bind(fits);
+    b.if_(Jmp::Gt, size, i64::from(NAME_MAX), |b| {
+        b.set(size, i64::from(NAME_MAX));
+    });
     let ascii = b.shr(state, ASCII_BIT);
     let other = b.and(ascii, 1);
     let other = b.xor(other, 1);
@@ -269,11 +265,11 @@ fn place_of_code(b: &mut Builder, plan: &Plan) {
     exit_with_place(b, key, new);
 
     b.bind(new);
-    let (least, store) = (b.label(), b.map_value(MapRef::PythonStore, 0));
+    let store = b.map_value(MapRef::PythonStore, 0);
     let taken = b.copy(words);
-    b.br(Jmp::Ge, taken, i64::from(ENTRY_LEAST), least);
-    b.set(taken, i64::from(ENTRY_LEAST));
-    b.bind(least);
+    b.if_(Jmp::Lt, taken, i64::from(ENTRY_LEAST), |b| {
+        b.set(taken, i64::from(ENTRY_LEAST));
+    });
     let counters = b.map_value(MapRef::PythonStore, SHARES_AT);
     shares::take(b, shares::Table { counters, most: WORDS, key: plan.stack_key }, taken, full);
     let before = b.atomic_fetch(AtomicOp::Add, Size::B8, store, 0, taken);

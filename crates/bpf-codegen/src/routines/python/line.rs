@@ -26,13 +26,13 @@ const LINES: i64 = (1 << 24) - 1;
 /// The line of the instruction, 0 if it has none.
 pub(super) fn find(b: &mut Builder) {
     let given = b.param(0);
-    let (inside, none) = (b.label(), b.label());
+    let none = b.label();
     let first = b.load(Size::B4, given, G_FIRST_LINE);
     let target = b.load(Size::B8, given, TARGET);
-    b.br(Jmp::Ne, target, BEFORE, inside);
-    let line = b.and(first, LINES);
-    b.exit(line);
-    b.bind(inside);
+    b.if_(Jmp::Eq, target, BEFORE, |b| {
+        let line = b.and(first, LINES);
+        b.exit(line);
+    });
     let table = b.load(Size::B8, given, G_LINES);
     let size = read_word(b, table, LENGTH, none);
     let bytes = b.add(table, LENGTH + 16);

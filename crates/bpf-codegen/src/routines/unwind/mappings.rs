@@ -103,15 +103,14 @@ pub(super) fn find(
     let moved = b.var();
     for load in 0..MAX_LOADS {
         let at = |word: u32| (FILE_LOADS + load * FILE_LOAD + 8 * word) as i16;
-        let next = b.label();
         let first = b.load(Size::B8, file, at(0));
         let bytes = b.load(Size::B8, file, at(1));
         let into = b.sub(offset, first);
-        b.br(Jmp::Ge, into, bytes, next);
-        let value = b.load(Size::B8, file, at(2));
-        b.set(moved, value);
-        b.jmp(found);
-        b.bind(next);
+        b.if_(Jmp::Lt, into, bytes, |b| {
+            let value = b.load(Size::B8, file, at(2));
+            b.set(moved, value);
+            b.jmp(found);
+        });
     }
     // The process has mapped it in a way of its own.
     b.store(Size::B8, result, TABLE, NO_TABLE as i64);

@@ -1,7 +1,7 @@
 //! True return addresses of functions whose return the kernel probes.
 
 use super::super::window::{RETURNS, VALUE};
-use crate::mir::{Alu, Builder, Helper, Jmp, Size, V};
+use crate::mir::{Builder, Helper, Jmp, Size, V};
 use crate::target::ReturnOffsets;
 
 /// The most returns that the kernel probes in a thread at once.
@@ -11,7 +11,7 @@ const RETURNS_MAX: i64 = 64;
 /// Returns 0 if the kernel knows it.
 pub(super) fn find_return(b: &mut Builder, offsets: ReturnOffsets) {
     let (window, addr) = (b.param(0), b.param(1));
-    let (again, found, none) = (b.label(), b.label(), b.label());
+    let (found, none) = (b.label(), b.label());
     let word = b.stack(8);
     let member = |b: &mut Builder, instance: V, offset: i16| {
         b.slot_store(Size::B8, word, 0, 0);
@@ -21,15 +21,13 @@ pub(super) fn find_return(b: &mut Builder, offsets: ReturnOffsets) {
         b.slot_load(Size::B8, word, 0)
     };
     let instance = b.load(Size::B8, window, RETURNS);
-    let turn = b.copy(0);
-    b.bind(again);
-    b.br(Jmp::Eq, instance, 0, none);
-    let place = member(b, instance, offsets.stack);
-    b.br(Jmp::Eq, place, addr, found);
-    let outer = member(b, instance, offsets.next);
-    b.set(instance, outer);
-    b.update(Alu::Add, turn, 1);
-    b.br(Jmp::Lt, turn, RETURNS_MAX, again);
+    b.repeat(RETURNS_MAX, |b| {
+        b.br(Jmp::Eq, instance, 0, none);
+        let place = member(b, instance, offsets.stack);
+        b.br(Jmp::Eq, place, addr, found);
+        let outer = member(b, instance, offsets.next);
+        b.set(instance, outer);
+    });
     b.bind(none);
     b.exit(1);
     b.bind(found);

@@ -52,12 +52,12 @@ pub(super) fn find_row(b: &mut Builder) {
     let (first, count) = (b.low32(page), b.shr(page, 32));
     b.br(Jmp::Eq, count, 0, none);
     // Mostly the rows are in the chunk of the pages.
-    let (rows, same) = (b.copy(pages), b.label());
+    let rows = b.copy(pages);
     let differs = b.xor(first, word);
-    b.br(Jmp::Lt, differs, i64::from(CHUNK_WORDS), same);
-    let other = chunk(b, first, none);
-    b.set(rows, other);
-    b.bind(same);
+    b.if_(Jmp::Ge, differs, i64::from(CHUNK_WORDS), |b| {
+        let other = chunk(b, first, none);
+        b.set(rows, other);
+    });
     let low = b.and(into, PAGE as i64 - 1);
     search(b, low, first, count, 1, |b, number| {
         let row = place(b, rows, number);

@@ -27,11 +27,11 @@ pub(super) fn find_slot(b: &mut Builder) {
         let offset = b.mul(at, i64::from(SLOT));
         let offset = b.and(offset, i64::from((SLOTS - 1) * SLOT));
         let slot = b.add(directory, offset);
-        let (found, next) = (b.load(Size::B8, slot, 0), b.label());
-        b.br(Jmp::Ne, found, b.param(0), next);
-        let result = b.or(offset, 1);
-        b.exit(result);
-        b.bind(next);
+        let found = b.load(Size::B8, slot, 0);
+        b.if_(Jmp::Eq, found, b.param(0), |b| {
+            let result = b.or(offset, 1);
+            b.exit(result);
+        });
         b.update(Alu::Add, at, 1);
     }
     b.exit(0);

@@ -30,23 +30,23 @@ fn dotted(b: &mut Builder, work: V, at: i16) {
     let start = b.add(work, i32::from(at));
     each(b, &format!("dt_dotted_{at}"), 4, &[start, work], |b, turn, addresses| {
         let &[start, work] = addresses else { return };
-        let (end, first, tens, ones) = (b.label(), b.label(), b.label(), b.label());
+        let end = b.label();
         let value = byte(b, start, turn, 4, end);
-        b.br(Jmp::Eq, turn, 0, first);
-        append(b, work, b'.');
-        b.bind(first);
+        b.if_(Jmp::Ne, turn, 0, |b| {
+            append(b, work, b'.');
+        });
         let hundred = b.alu(Alu::Div, value, 100);
         let rest = b.alu(Alu::Mod, value, 100);
         let ten = b.alu(Alu::Div, rest, 10);
         let one = b.alu(Alu::Mod, rest, 10);
-        b.br(Jmp::Lt, value, 10, ones);
-        b.br(Jmp::Lt, value, 100, tens);
-        let c = b.add(hundred, i32::from(b'0'));
-        append(b, work, c);
-        b.bind(tens);
-        let c = b.add(ten, i32::from(b'0'));
-        append(b, work, c);
-        b.bind(ones);
+        b.if_(Jmp::Ge, value, 10, |b| {
+            b.if_(Jmp::Ge, value, 100, |b| {
+                let c = b.add(hundred, i32::from(b'0'));
+                append(b, work, c);
+            });
+            let c = b.add(ten, i32::from(b'0'));
+            append(b, work, c);
+        });
         let c = b.add(one, i32::from(b'0'));
         append(b, work, c);
         next(b);
@@ -106,16 +106,15 @@ pub(super) fn inet6(b: &mut Builder, strsize: u32) {
         b.bind(end);
         stop(b);
     });
-    let some = b.label();
     let best = b.load(Size::B8, work, BEST);
-    b.br(Jmp::Ge, best, 2, some);
-    // A run of one group is not abbreviated: it is moved behind the end.
-    b.store(Size::B8, work, BEST, 0);
-    b.store(Size::B8, work, BEST_START, 8);
-    b.bind(some);
+    b.if_(Jmp::Lt, best, 2, |b| {
+        // A run of one group is not abbreviated: it is moved behind the end.
+        b.store(Size::B8, work, BEST, 0);
+        b.store(Size::B8, work, BEST_START, 8);
+    });
     each(b, "dt_groups", 8, &[work], |b, turn, addresses| {
         let &[work] = addresses else { return };
-        let (end, on, shown, joined, colon) = (b.label(), b.label(), b.label(), b.label(), b.label());
+        let (end, on, shown, joined) = (b.label(), b.label(), b.label(), b.label());
         b.br(Jmp::Ge, turn, 8, end);
         let start = b.load(Size::B8, work, BEST_START);
         let count = b.load(Size::B8, work, BEST);
@@ -129,9 +128,9 @@ pub(super) fn inet6(b: &mut Builder, strsize: u32) {
         next(b);
         b.bind(shown);
         b.br(Jmp::Eq, turn, 0, joined);
-        b.br(Jmp::Ne, turn, behind, colon);
-        b.br(Jmp::Ne, count, 0, joined);
-        b.bind(colon);
+        b.if_(Jmp::Eq, turn, behind, |b| {
+            b.br(Jmp::Ne, count, 0, joined);
+        });
         append(b, work, b':');
         b.bind(joined);
         let offset = b.shl(turn, 1);
@@ -179,21 +178,20 @@ pub(super) fn link(b: &mut Builder, strsize: u32) {
     b.store(Size::B8, work, LENGTH, 0);
     each(b, "dt_link", count, &[work], |b, turn, addresses| {
         let &[work] = addresses else { return };
-        let (end, first) = (b.label(), b.label());
-        b.br(Jmp::Ge, turn, 20, end);
-        b.br(Jmp::Eq, turn, 0, first);
-        append(b, work, b':');
-        b.bind(first);
-        let p = b.add(work, turn);
-        let value = b.load(Size::B1, p, ADDRESS);
-        for shift in [4, 0] {
-            let upper = b.shr(value, shift);
-            let figure = b.and(upper, 15);
-            let c = hex(b, figure);
-            append(b, work, c);
-        }
-        next(b);
-        b.bind(end);
+        b.if_(Jmp::Lt, turn, 20, |b| {
+            b.if_(Jmp::Ne, turn, 0, |b| {
+                append(b, work, b':');
+            });
+            let p = b.add(work, turn);
+            let value = b.load(Size::B1, p, ADDRESS);
+            for shift in [4, 0] {
+                let upper = b.shr(value, shift);
+                let figure = b.and(upper, 15);
+                let c = hex(b, figure);
+                append(b, work, c);
+            }
+            next(b);
+        });
         stop(b);
     });
     put_appended(b, strsize, target, work);

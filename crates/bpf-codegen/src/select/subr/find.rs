@@ -76,10 +76,10 @@ pub(super) fn index(b: &mut Builder, room: u32, backward: bool) {
     let (s, sub, pos, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
     let pos = b.copy(pos);
     let len = super::text::length(b, room, s);
-    let (short, positive, look) = (b.label(), b.label(), b.label());
-    b.br(Jmp::Sle, pos, len, short);
-    b.set(pos, len);
-    b.bind(short);
+    let (positive, look) = (b.label(), b.label());
+    b.if_(Jmp::Sgt, pos, len, |b| {
+        b.set(pos, len);
+    });
     let first = b.load(Size::B1, sub, 0);
     if backward {
         b.br(Jmp::Ne, first, 0, look);
@@ -104,12 +104,11 @@ pub(super) fn index(b: &mut Builder, room: u32, backward: bool) {
 pub(super) fn strstr(b: &mut Builder, room: u32) {
     let (s, sub, target, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
     let at = b.copy(0);
-    let known = b.label();
     let first = b.load(Size::B1, sub, 0);
-    b.br(Jmp::Eq, first, 0, known);
-    let found = place(b, room, false, (s, sub, at, work));
-    b.set(at, found);
-    b.bind(known);
+    b.if_(Jmp::Ne, first, 0, |b| {
+        let found = place(b, room, false, (s, sub, at, work));
+        b.set(at, found);
+    });
     suffix(b, room, target, s, at);
     b.exit(0);
 }

@@ -51,23 +51,21 @@ pub(super) fn json(b: &mut Builder, room: u32) {
     for at in (0..=PHASE).step_by(8) {
         b.store(Size::B8, work, at, 0);
     }
-    let begin = b.label();
     let c = b.load(Size::B1, path, 0);
-    b.br(Jmp::Ne, c, b'[', begin);
-    b.store(Size::B8, work, START, 1);
-    b.bind(begin);
+    b.if_(Jmp::Eq, c, b'[', |b| {
+        b.store(Size::B8, work, START, 1);
+    });
     element(b, room, path, work);
     each(b, "dt_json_byte", room, &[doc, path, work], |b, turn, addresses| {
         let &[doc, path, work] = addresses else { return };
         turn_of(b, room, turn, (doc, path, work));
     });
     let (from, to) = (b.load(Size::B8, work, FROM), b.load(Size::B8, work, TO));
-    let none = b.label();
-    b.br(Jmp::Eq, to, 0, none);
-    let count = b.sub(to, from);
-    put(b, room, target, doc, from, count);
-    b.exit(0);
-    b.bind(none);
+    b.if_(Jmp::Ne, to, 0, |b| {
+        let count = b.sub(to, from);
+        put(b, room, target, doc, from, count);
+        b.exit(0);
+    });
     b.store(Size::B8, target, 0, NULL);
     b.exit(0);
 }
@@ -83,17 +81,12 @@ fn element(b: &mut Builder, room: u32, path: V, work: V) {
         let start = b.load(Size::B8, work, START);
         let at = b.add(start, turn);
         let c = byte(b, path, at, room, end);
-        b.br(Jmp::Eq, c, 0, ends);
-        for separator in [b'.', b'[', b']'] {
-            b.br(Jmp::Eq, c, separator, ends);
-        }
+        b.match_(c, [0, b'.', b'[', b']'].map(|separator| (separator, ends)));
         // Phases of the number: blanks and sign, digits, the rest.
         let (minus, plus, digits, over) = (b.label(), b.label(), b.label(), b.label());
         let phase = b.load(Size::B8, work, PHASE);
-        b.br(Jmp::Eq, phase, 1, digits);
-        b.br(Jmp::Eq, phase, 2, on);
-        b.br(Jmp::Eq, c, b' ', on);
-        b.br(Jmp::Eq, c, b'\t', on);
+        b.match_(phase, [(1, digits), (2, on)]);
+        b.match_(c, [(b' ', on), (b'\t', on)]);
         b.store(Size::B8, work, PHASE, 1);
         b.br(Jmp::Eq, c, b'-', minus);
         b.br(Jmp::Ne, c, b'+', digits);
@@ -114,12 +107,12 @@ fn element(b: &mut Builder, room: u32, path: V, work: V) {
         b.store(Size::B8, work, END, at);
         b.br(Jmp::Eq, c, 0, end);
         let behind = b.add(at, 1);
-        let (single, double) = (b.label(), b.label());
+        let single = b.label();
         b.br(Jmp::Ne, c, b']', single);
         let c = byte(b, path, behind, room, end);
-        b.br(Jmp::Eq, c, b'.', double);
-        b.br(Jmp::Ne, c, b'[', single);
-        b.bind(double);
+        b.if_(Jmp::Ne, c, b'.', |b| {
+            b.br(Jmp::Ne, c, b'[', single);
+        });
         b.update(Alu::Add, behind, 1);
         b.bind(single);
         let c = byte(b, path, behind, room, end);
@@ -128,13 +121,12 @@ fn element(b: &mut Builder, room: u32, path: V, work: V) {
         b.bind(end);
         stop(b);
     });
-    let positive = b.label();
     let negative = b.load(Size::B8, work, NEGATIVE);
-    b.br(Jmp::Eq, negative, 0, positive);
-    let value = b.load(Size::B8, work, NUMERAL);
-    let minus = b.neg(value);
-    b.store(Size::B8, work, NUMERAL, minus);
-    b.bind(positive);
+    b.if_(Jmp::Ne, negative, 0, |b| {
+        let value = b.load(Size::B8, work, NUMERAL);
+        let minus = b.neg(value);
+        b.store(Size::B8, work, NUMERAL, minus);
+    });
 }
 
 /// Sets the state for the next byte.
@@ -143,65 +135,82 @@ fn set_state(b: &mut Builder, work: V, at: i32) {
     next(b);
 }
 
+/// What the code of all states uses.
+struct Turn {
+    room: u32,
+    /// The number of the byte.
+    turn: V,
+    path: V,
+    work: V,
+    /// The byte.
+    c: V,
+    /// The state.
+    at: V,
+    /// Where a byte between values is handled.
+    between: Label,
+    /// Where a byte of an object or array that is skipped is handled, unless it is a quote.
+    skipped: Label,
+    /// Keeps the state for the next byte.
+    on: Label,
+    /// Ends the loop.
+    end: Label,
+}
+
 fn turn_of(b: &mut Builder, room: u32, turn: V, (doc, path, work): (V, V, V)) {
-    let end = b.label();
+    let [between, skipped, on, end, text, whole, scalar] = [(); 7].map(|()| b.label());
     let c = byte(b, doc, turn, room, end);
     b.br(Jmp::Eq, c, 0, end);
     let at = b.load(Size::B8, work, AT);
-    let (text, whole, scalar, comma, inner) = (b.label(), b.label(), b.label(), b.label(), b.label());
-    let on = b.label();
-    for state in [KEY, TEXT, WHOLE_TEXT] {
-        b.br(Jmp::Eq, at, state, text);
-    }
-    b.br(Jmp::Eq, at, WHOLE, whole);
-    for state in [WORD, NUMBER, FRACTION, EXPONENT] {
-        b.br(Jmp::Eq, at, state, scalar);
-    }
-
-    // Blanks, and the characters between values.
-    let between = b.label();
+    let t = Turn { room, turn, path, work, c, at, between, skipped, on, end };
+    b.match_(at, [(KEY, text), (TEXT, text), (WHOLE_TEXT, text), (WHOLE, whole)]);
+    b.match_(at, [WORD, NUMBER, FRACTION, EXPONENT].map(|state| (state, scalar)));
     b.bind(between);
-    b.br(Jmp::Eq, c, b' ', on);
-    let control = b.sub(c, i32::from(b'\t'));
-    b.br(Jmp::Lt, control, 5, on);
-    let (object, colon, value) = (b.label(), b.label(), b.label());
-    b.br(Jmp::Eq, at, OBJECT, object);
-    b.br(Jmp::Eq, at, COLON, colon);
-    b.br(Jmp::Eq, at, VALUE, value);
-    b.br(Jmp::Eq, at, COMMA, comma);
-    b.br(Jmp::Eq, c, b'{', inner);
-    b.br(Jmp::Eq, c, b'[', inner);
+    between_values(b, &t);
+    b.bind(whole);
+    whole_value(b, &t);
+    b.bind(scalar);
+    word_or_number(b, &t);
+    b.bind(text);
+    string(b, &t);
+    b.bind(on);
+    next(b);
     b.bind(end);
     stop(b);
+}
+
+/// Blanks, the characters between values, and the first character of a value.
+fn between_values(b: &mut Builder, t: &Turn) {
+    let Turn { turn, work, c, at, .. } = *t;
+    b.br(Jmp::Eq, c, b' ', t.on);
+    let control = b.sub(c, i32::from(b'\t'));
+    b.br(Jmp::Lt, control, 5, t.on);
+    let [object, colon, value, comma, inner] = [(); 5].map(|()| b.label());
+    b.match_(at, [(OBJECT, object), (COLON, colon), (VALUE, value), (COMMA, comma)]);
+    b.match_(c, [(b'{', inner), (b'[', inner)]);
+    b.jmp(t.end);
     b.bind(object);
-    b.br(Jmp::Ne, c, b'"', end);
+    b.br(Jmp::Ne, c, b'"', t.end);
     b.store(Size::B8, work, SAME, 0);
     set_state(b, work, KEY);
     b.bind(colon);
-    b.br(Jmp::Ne, c, b':', end);
+    b.br(Jmp::Ne, c, b':', t.end);
     set_state(b, work, VALUE);
     b.bind(comma);
-    b.br(Jmp::Ne, c, b',', end);
-    let another = b.label();
+    b.br(Jmp::Ne, c, b',', t.end);
     let array = b.load(Size::B8, work, ARRAY);
-    b.br(Jmp::Ne, array, 0, another);
-    set_state(b, work, OBJECT);
-    b.bind(another);
+    b.if_(Jmp::Eq, array, 0, |b| set_state(b, work, OBJECT));
     let position = step(b, work, POSITION, 1);
     begin_item(b, work, position);
 
     // A value starts.
     b.bind(value);
-    let (nested, in_braces, quoted, number) = (b.label(), b.label(), b.label(), b.label());
+    let [nested, quoted, number] = [(); 3].map(|()| b.label());
     b.store(Size::B8, work, FROM, turn);
-    b.br(Jmp::Eq, c, b'{', nested);
-    b.br(Jmp::Eq, c, b'[', nested);
-    b.br(Jmp::Eq, c, b'"', quoted);
-    b.br(Jmp::Eq, c, b'-', number);
+    b.match_(c, [(b'{', nested), (b'[', nested), (b'"', quoted), (b'-', number)]);
     let figure = b.sub(c, i32::from(b'0'));
     b.br(Jmp::Lt, figure, 10, number);
     let letter = b.sub(c, i32::from(b'a'));
-    b.br(Jmp::Ge, letter, 26, end);
+    b.br(Jmp::Ge, letter, 26, t.end);
     b.store(Size::B8, work, LETTERS, c);
     set_state(b, work, WORD);
     b.bind(number);
@@ -217,15 +226,14 @@ fn turn_of(b: &mut Builder, room: u32, turn: V, (doc, path, work): (V, V, V)) {
     let following = b.load(Size::B8, work, NEXT);
     b.br(Jmp::Eq, following, 0, passed);
     b.store(Size::B8, work, START, following);
-    element(b, room, path, work);
+    element(b, t.room, t.path, work);
     // The path leads into this object or array.
     b.bind(inner);
-    let list = b.label();
-    b.br(Jmp::Eq, c, b'[', list);
-    b.store(Size::B8, work, ARRAY, 0);
-    b.store(Size::B8, work, FOUND, 0);
-    set_state(b, work, OBJECT);
-    b.bind(list);
+    b.if_(Jmp::Ne, c, b'[', |b| {
+        b.store(Size::B8, work, ARRAY, 0);
+        b.store(Size::B8, work, FOUND, 0);
+        set_state(b, work, OBJECT);
+    });
     b.store(Size::B8, work, ARRAY, 1);
     b.store(Size::B8, work, POSITION, 0);
     let zero = b.imm(0);
@@ -233,19 +241,16 @@ fn turn_of(b: &mut Builder, room: u32, turn: V, (doc, path, work): (V, V, V)) {
     b.bind(passed);
     b.store(Size::B8, work, BRACES, 0);
     b.store(Size::B8, work, BRACKETS, 0);
-    let count = b.label();
-    b.jmp(count);
+    b.jmp(t.skipped);
+}
 
-    // An object or array that is skipped as a whole.
-    b.bind(whole);
-    let quote = b.label();
-    b.br(Jmp::Eq, c, b'"', quote);
-    b.bind(count);
-    b.br(Jmp::Eq, c, b'{', in_braces);
-    let (in_brackets, out_brace, out_bracket, counted) = (b.label(), b.label(), b.label(), b.label());
-    b.br(Jmp::Eq, c, b'[', in_brackets);
-    b.br(Jmp::Eq, c, b'}', out_brace);
-    b.br(Jmp::Eq, c, b']', out_bracket);
+/// An object or array that is skipped as a whole.
+fn whole_value(b: &mut Builder, t: &Turn) {
+    let Turn { turn, work, c, .. } = *t;
+    b.if_(Jmp::Eq, c, b'"', |b| set_state(b, work, WHOLE_TEXT));
+    b.bind(t.skipped);
+    let [in_braces, in_brackets, out_brace, out_bracket, counted] = [(); 5].map(|()| b.label());
+    b.match_(c, [(b'{', in_braces), (b'[', in_brackets), (b'}', out_brace), (b']', out_bracket)]);
     b.jmp(counted);
     b.bind(in_braces);
     step(b, work, BRACES, 1);
@@ -253,123 +258,104 @@ fn turn_of(b: &mut Builder, room: u32, turn: V, (doc, path, work): (V, V, V)) {
     b.bind(in_brackets);
     step(b, work, BRACKETS, 1);
     set_state(b, work, WHOLE);
-    b.bind(quote);
-    set_state(b, work, WHOLE_TEXT);
     b.bind(out_brace);
     let left = step(b, work, BRACES, -1);
-    b.br(Jmp::Slt, left, 0, end);
+    b.br(Jmp::Slt, left, 0, t.end);
     b.jmp(counted);
     b.bind(out_bracket);
     let left = step(b, work, BRACKETS, -1);
-    b.br(Jmp::Slt, left, 0, end);
+    b.br(Jmp::Slt, left, 0, t.end);
     b.bind(counted);
     let (braces, brackets) = (b.load(Size::B8, work, BRACES), b.load(Size::B8, work, BRACKETS));
     let open = b.or(braces, brackets);
-    b.br(Jmp::Ne, open, 0, on);
+    b.br(Jmp::Ne, open, 0, t.on);
     let found = b.load(Size::B8, work, FOUND);
-    let missed = b.label();
-    b.br(Jmp::Eq, found, 0, missed);
-    let to = b.add(turn, 1);
-    b.store(Size::B8, work, TO, to);
-    stop(b);
-    b.bind(missed);
+    b.if_(Jmp::Ne, found, 0, |b| {
+        let to = b.add(turn, 1);
+        b.store(Size::B8, work, TO, to);
+        stop(b);
+    });
     set_state(b, work, COMMA);
+}
 
-    // Words and numbers.
-    b.bind(scalar);
-    let (word, ends, figures, no_number) = (b.label(), b.label(), b.label(), b.label());
-    b.br(Jmp::Eq, at, WORD, word);
+fn word_or_number(b: &mut Builder, t: &Turn) {
+    let Turn { turn, work, c, at, .. } = *t;
+    let [sign, ends, exponent] = [(); 3].map(|()| b.label());
+    b.if_(Jmp::Eq, at, WORD, |b| {
+        let letter = b.sub(c, i32::from(b'a'));
+        b.if_(Jmp::Lt, letter, 26, |b| {
+            let letters = b.load(Size::B8, work, LETTERS);
+            // A word that is too long stays too long.
+            b.br(Jmp::Gt, letters, 0xff_ffff_ffff_i64, t.on);
+            let letters = b.shl(letters, 8);
+            let letters = b.or(letters, c);
+            b.store(Size::B8, work, LETTERS, letters);
+            next(b);
+        });
+        let letters = b.load(Size::B8, work, LETTERS);
+        b.match_(letters, [0x7472_7565_i64, 0x66_616c_7365, 0x6e75_6c6c].map(|known| (known, ends)));
+        stop(b);
+    });
     let figure = b.sub(c, i32::from(b'0'));
-    b.br(Jmp::Lt, figure, 10, on);
-    let sign = b.label();
-    b.br(Jmp::Eq, c, b'+', sign);
-    b.br(Jmp::Eq, c, b'-', sign);
+    b.br(Jmp::Lt, figure, 10, t.on);
+    b.match_(c, [(b'+', sign), (b'-', sign)]);
     b.br(Jmp::Eq, at, EXPONENT, ends);
     let lower = b.or(c, 0x20);
-    b.br(Jmp::Eq, lower, b'e', figures);
+    b.br(Jmp::Eq, lower, b'e', exponent);
     b.br(Jmp::Eq, at, FRACTION, ends);
-    b.br(Jmp::Eq, lower, b'x', no_number);
+    b.br(Jmp::Eq, lower, b'x', t.end);
     b.br(Jmp::Ne, c, b'.', ends);
     set_state(b, work, FRACTION);
-    b.bind(figures);
+    b.bind(exponent);
     set_state(b, work, EXPONENT);
     b.bind(sign);
-    b.br(Jmp::Eq, at, EXPONENT, on);
-    b.bind(no_number);
-    stop(b);
-    b.bind(word);
-    let letter = b.sub(c, i32::from(b'a'));
-    let over = b.label();
-    b.br(Jmp::Ge, letter, 26, over);
-    let letters = b.load(Size::B8, work, LETTERS);
-    // A word that is too long stays too long.
-    b.br(Jmp::Gt, letters, 0xff_ffff_ffff_i64, on);
-    let letters = b.shl(letters, 8);
-    let letters = b.or(letters, c);
-    b.store(Size::B8, work, LETTERS, letters);
-    b.bind(on);
-    next(b);
-    b.bind(over);
-    let letters = b.load(Size::B8, work, LETTERS);
-    for known in [0x7472_7565_i64, 0x66_616c_7365, 0x6e75_6c6c] {
-        b.br(Jmp::Eq, letters, known, ends);
-    }
+    b.br(Jmp::Eq, at, EXPONENT, t.on);
     stop(b);
     b.bind(ends);
-    result(b, work, turn, between, at);
+    result(b, work, turn, t.between, at);
+}
 
-    // Strings.
-    b.bind(text);
-    let (escape, plain) = (b.label(), b.label());
+/// A key, or a value between quotes.
+fn string(b: &mut Builder, t: &Turn) {
+    let Turn { turn, work, c, at, .. } = *t;
+    let [plain, compare, closes] = [(); 3].map(|()| b.label());
     let escaped = b.load(Size::B8, work, ESCAPE);
-    b.br(Jmp::Ne, escaped, 0, escape);
-    b.br(Jmp::Ne, c, b'\\', plain);
-    b.store(Size::B8, work, ESCAPE, 5);
-    let compare = b.label();
-    b.jmp(compare);
-    b.bind(escape);
-    let (first, hex) = (b.label(), b.label());
-    b.br(Jmp::Eq, escaped, 5, first);
-    let figure = b.sub(c, i32::from(b'0'));
-    b.br(Jmp::Lt, figure, 10, hex);
-    let lower = b.or(c, 0x20);
-    let letter = b.sub(lower, i32::from(b'a'));
-    b.br(Jmp::Ge, letter, 6, no_number);
-    b.bind(hex);
-    step(b, work, ESCAPE, -1);
-    b.jmp(compare);
-    b.bind(first);
-    let unicode = b.label();
-    b.br(Jmp::Eq, c, b'u', unicode);
-    b.store(Size::B8, work, ESCAPE, 0);
-    b.jmp(compare);
-    b.bind(unicode);
-    b.store(Size::B8, work, ESCAPE, 4);
+    b.if_(Jmp::Eq, escaped, 0, |b| {
+        b.br(Jmp::Ne, c, b'\\', plain);
+        b.store(Size::B8, work, ESCAPE, 5);
+        b.jmp(compare);
+    });
+    b.if_(Jmp::Ne, escaped, 5, |b| {
+        let figure = b.sub(c, i32::from(b'0'));
+        b.if_(Jmp::Ge, figure, 10, |b| {
+            let lower = b.or(c, 0x20);
+            let letter = b.sub(lower, i32::from(b'a'));
+            b.br(Jmp::Ge, letter, 6, t.end);
+        });
+        step(b, work, ESCAPE, -1);
+        b.jmp(compare);
+    });
+    b.if_else(
+        Jmp::Ne,
+        c,
+        b'u',
+        |b| b.store(Size::B8, work, ESCAPE, 0),
+        |b| b.store(Size::B8, work, ESCAPE, 4),
+    );
     b.jmp(compare);
     b.bind(plain);
-    let (closes, key_ends, text_ends) = (b.label(), b.label(), b.label());
     b.br(Jmp::Eq, c, b'"', closes);
     b.bind(compare);
-    b.br(Jmp::Ne, at, KEY, on);
-    let differs = b.label();
-    let same = b.load(Size::B8, work, SAME);
-    b.br(Jmp::Slt, same, 0, on);
-    let start = b.load(Size::B8, work, START);
-    let place = b.add(start, same);
-    let stops = b.load(Size::B8, work, END);
-    b.br(Jmp::Ge, place, stops, differs);
-    let wanted = byte(b, path, place, room, differs);
-    b.br(Jmp::Ne, wanted, c, differs);
-    step(b, work, SAME, 1);
-    next(b);
-    b.bind(differs);
-    b.store(Size::B8, work, SAME, -1);
-    next(b);
+    compare_key(b, t);
+
     b.bind(closes);
-    b.br(Jmp::Eq, at, KEY, key_ends);
-    b.br(Jmp::Eq, at, TEXT, text_ends);
-    set_state(b, work, WHOLE);
-    b.bind(key_ends);
+    b.if_(Jmp::Eq, at, TEXT, |b| {
+        let behind = b.label();
+        result(b, work, turn, behind, at);
+        b.bind(behind);
+        set_state(b, work, COMMA);
+    });
+    b.if_(Jmp::Ne, at, KEY, |b| set_state(b, work, WHOLE));
     let same = b.load(Size::B8, work, SAME);
     let start = b.load(Size::B8, work, START);
     let stops = b.load(Size::B8, work, END);
@@ -381,21 +367,35 @@ fn turn_of(b: &mut Builder, room: u32, turn: V, (doc, path, work): (V, V, V)) {
     b.store(Size::B8, work, FOUND, 1);
     b.bind(unequal);
     set_state(b, work, COLON);
-    b.bind(text_ends);
-    let behind = b.label();
-    result(b, work, turn, behind, at);
-    b.bind(behind);
-    set_state(b, work, COMMA);
+}
+
+/// Compares a character of a key with the element.
+fn compare_key(b: &mut Builder, t: &Turn) {
+    let Turn { work, c, at, .. } = *t;
+    b.br(Jmp::Ne, at, KEY, t.on);
+    let differs = b.label();
+    let same = b.load(Size::B8, work, SAME);
+    b.br(Jmp::Slt, same, 0, t.on);
+    let start = b.load(Size::B8, work, START);
+    let place = b.add(start, same);
+    let stops = b.load(Size::B8, work, END);
+    b.br(Jmp::Ge, place, stops, differs);
+    let wanted = byte(b, t.path, place, t.room, differs);
+    b.br(Jmp::Ne, wanted, c, differs);
+    step(b, work, SAME, 1);
+    next(b);
+    b.bind(differs);
+    b.store(Size::B8, work, SAME, -1);
+    next(b);
 }
 
 /// Starts an item of an array, which may be the element.
 fn begin_item(b: &mut Builder, work: V, position: V) {
-    let other = b.label();
     let wanted = b.load(Size::B8, work, NUMERAL);
     b.store(Size::B8, work, FOUND, 0);
-    b.br(Jmp::Ne, position, wanted, other);
-    b.store(Size::B8, work, FOUND, 1);
-    b.bind(other);
+    b.if_(Jmp::Eq, position, wanted, |b| {
+        b.store(Size::B8, work, FOUND, 1);
+    });
     set_state(b, work, VALUE);
 }
 
@@ -403,15 +403,14 @@ fn begin_item(b: &mut Builder, work: V, position: V) {
 /// unless the path continues. Otherwise the code at `behind` handles the byte, with `at` as a
 /// comma.
 fn result(b: &mut Builder, work: V, turn: V, behind: Label, at: V) {
-    let (missed, leads_on) = (b.label(), b.label());
     let found = b.load(Size::B8, work, FOUND);
-    b.br(Jmp::Eq, found, 0, missed);
-    let following = b.load(Size::B8, work, NEXT);
-    b.br(Jmp::Ne, following, 0, leads_on);
-    b.store(Size::B8, work, TO, turn);
-    b.bind(leads_on);
-    stop(b);
-    b.bind(missed);
+    b.if_(Jmp::Ne, found, 0, |b| {
+        let following = b.load(Size::B8, work, NEXT);
+        b.if_(Jmp::Eq, following, 0, |b| {
+            b.store(Size::B8, work, TO, turn);
+        });
+        stop(b);
+    });
     b.store(Size::B8, work, AT, COMMA);
     b.set(at, COMMA);
     b.jmp(behind);

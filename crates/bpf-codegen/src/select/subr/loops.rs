@@ -128,8 +128,7 @@ pub(super) fn put_prepended(b: &mut Builder, strsize: u32, target: V, work: V) {
 
 /// Truncates a length to what a string can hold.
 fn shorten(b: &mut Builder, strsize: u32, count: V) {
-    let fits = b.label();
-    b.br(Jmp::Lt, count, strsize, fits);
-    b.set(count, i64::from(strsize) - 1);
-    b.bind(fits);
+    b.if_(Jmp::Ge, count, strsize, |b| {
+        b.set(count, i64::from(strsize) - 1);
+    });
 }

@@ -164,14 +164,14 @@ impl Clause<'_, '_> {
                 words::zero(self.b, at, 0, size);
                 let b = &mut *self.b;
                 // One less, like the original. At most what a string holds.
-                let (len, some, fits) = (b.copy(given), b.label(), b.label());
-                b.br(Jmp::Ne, len, 0, some);
-                b.set(len, 1);
-                b.bind(some);
+                let len = b.copy(given);
+                b.if_(Jmp::Eq, len, 0, |b| {
+                    b.set(len, 1);
+                });
                 b.update(Alu::Sub, len, 1);
-                b.br(Jmp::Lt, len, strsize, fits);
-                b.set(len, i64::from(strsize) - 1);
-                b.bind(fits);
+                b.if_(Jmp::Ge, len, strsize, |b| {
+                    b.set(len, i64::from(strsize) - 1);
+                });
                 self.read_some(at, args[0], len);
                 let given = [target, separator, Arg::Word(len), self.work()];
                 self.function("dt_memstr", &given, text::memstr);

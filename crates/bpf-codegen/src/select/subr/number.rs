@@ -67,7 +67,7 @@ pub(super) fn lltostr(b: &mut Builder, strsize: u32) {
     b.store(Size::B8, work, LEFT, left);
     each(b, "dt_digits", 64, &[work], |b, _, addresses| {
         let &[work] = addresses else { return };
-        let (end, digit) = (b.label(), b.label());
+        let end = b.label();
         let left = b.load(Size::B8, work, LEFT);
         let base = b.load(Size::B8, work, BASE);
         b.br(Jmp::Eq, left, 0, end);
@@ -75,29 +75,29 @@ pub(super) fn lltostr(b: &mut Builder, strsize: u32) {
         let rest = b.alu(Alu::Div, left, base);
         b.store(Size::B8, work, LEFT, rest);
         let c = b.add(value, i32::from(b'0'));
-        b.br(Jmp::Lt, value, 10, digit);
-        b.update(Alu::Add, c, i32::from(b'a' - b'0' - 10));
-        b.bind(digit);
+        b.if_(Jmp::Ge, value, 10, |b| {
+            b.update(Alu::Add, c, i32::from(b'a' - b'0' - 10));
+        });
         prepend(b, work, c);
         next(b);
         b.bind(end);
         stop(b);
     });
-    let (plain, octal, zero, hex) = (b.label(), b.label(), b.label(), b.label());
-    b.br(Jmp::Eq, base, 8, octal);
-    b.br(Jmp::Ne, base, 16, plain);
-    b.br(Jmp::Ne, value, 0, hex);
-    prepend(b, work, b'0');
-    b.bind(hex);
-    prepend(b, work, b'x');
-    b.bind(octal);
+    let plain = b.label();
+    b.if_(Jmp::Ne, base, 8, |b| {
+        b.br(Jmp::Ne, base, 16, plain);
+        b.if_(Jmp::Eq, value, 0, |b| {
+            prepend(b, work, b'0');
+        });
+        prepend(b, work, b'x');
+    });
     prepend(b, work, b'0');
     b.jmp(done);
     b.bind(plain);
-    b.br(Jmp::Eq, value, 0, zero);
-    b.br(Jmp::Eq, base, 10, sign);
-    b.jmp(done);
-    b.bind(zero);
+    b.if_(Jmp::Ne, value, 0, |b| {
+        b.br(Jmp::Eq, base, 10, sign);
+        b.jmp(done);
+    });
     prepend(b, work, b'0');
     b.jmp(done);
     b.bind(sign);
@@ -122,13 +122,9 @@ pub(super) fn strtoll(b: &mut Builder, room: u32) {
         let c = byte(b, s, turn, room, end);
         let base = b.load(Size::B8, work, BASE);
         let phase = b.load(Size::B8, work, PHASE);
-        b.br(Jmp::Eq, phase, 1, zero);
-        b.br(Jmp::Eq, phase, 2, x);
-        b.br(Jmp::Eq, phase, 3, digits);
+        b.match_(phase, [(1, zero), (2, x), (3, digits)]);
         let (minus, plus) = (b.label(), b.label());
-        b.br(Jmp::Eq, c, b' ', on);
-        b.br(Jmp::Eq, c, b'\t', on);
-        b.br(Jmp::Eq, c, b'-', minus);
+        b.match_(c, [(b' ', on), (b'\t', on), (b'-', minus)]);
         b.br(Jmp::Ne, c, b'+', zero);
         b.jmp(plus);
         b.bind(minus);
@@ -155,11 +151,10 @@ pub(super) fn strtoll(b: &mut Builder, room: u32) {
     });
     let value = b.load(Size::B8, work, LEFT);
     let negative = b.load(Size::B8, work, NEGATIVE);
-    let positive = b.label();
-    b.br(Jmp::Eq, negative, 0, positive);
-    let minus = b.neg(value);
-    b.exit(minus);
-    b.bind(positive);
+    b.if_(Jmp::Ne, negative, 0, |b| {
+        let minus = b.neg(value);
+        b.exit(minus);
+    });
     b.exit(value);
 }
 
@@ -173,16 +168,15 @@ pub(super) fn digit(
     end: crate::mir::Label,
 ) {
     let base = b.reg(base);
-    let known = b.label();
     let value = b.sub(c, i32::from(b'0'));
-    b.br(Jmp::Lt, value, 10, known);
-    // A letter. Unsigned, so all characters before 'a' become large.
-    let lower = b.or(c, 0x20);
-    let letter = b.sub(lower, i32::from(b'a'));
-    b.br(Jmp::Ge, letter, 26, end);
-    let letter = b.add(letter, 10);
-    b.set(value, letter);
-    b.bind(known);
+    b.if_(Jmp::Ge, value, 10, |b| {
+        // A letter. Unsigned, so all characters before 'a' become large.
+        let lower = b.or(c, 0x20);
+        let letter = b.sub(lower, i32::from(b'a'));
+        b.br(Jmp::Ge, letter, 26, end);
+        let letter = b.add(letter, 10);
+        b.set(value, letter);
+    });
     b.br(Jmp::Ge, value, base, end);
     let sum = b.load(Size::B8, work, at);
     let sum = b.mul(sum, base);

@@ -22,45 +22,45 @@ pub(super) fn component(b: &mut Builder, strsize: u32, directory: bool) {
     // The last component: its start, its end, and the end of the component before it.
     each(b, "dt_components", room, &[s, work], |b, turn, addresses| {
         let &[s, work] = addresses else { return };
-        let (end, slash, more) = (b.label(), b.label(), b.label());
+        let end = b.label();
         let c = byte(b, s, turn, room, end);
         b.br(Jmp::Eq, c, 0, end);
-        b.br(Jmp::Eq, c, b'/', slash);
-        let within = b.load(Size::B8, work, WITHIN);
-        b.br(Jmp::Ne, within, 0, more);
-        let before = b.load(Size::B8, work, END);
-        b.store(Size::B8, work, BEFORE, before);
-        b.store(Size::B8, work, START, turn);
-        b.store(Size::B8, work, WITHIN, 1);
-        b.bind(more);
-        let behind = b.add(turn, 1);
-        b.store(Size::B8, work, END, behind);
-        next(b);
-        b.bind(slash);
+        b.if_(Jmp::Ne, c, b'/', |b| {
+            let within = b.load(Size::B8, work, WITHIN);
+            b.if_(Jmp::Eq, within, 0, |b| {
+                let before = b.load(Size::B8, work, END);
+                b.store(Size::B8, work, BEFORE, before);
+                b.store(Size::B8, work, START, turn);
+                b.store(Size::B8, work, WITHIN, 1);
+            });
+            let behind = b.add(turn, 1);
+            b.store(Size::B8, work, END, behind);
+            next(b);
+        });
         b.store(Size::B8, work, WITHIN, 0);
         next(b);
         b.bind(end);
         stop(b);
     });
-    let (bare, dot, root, single) = (b.label(), b.label(), b.label(), b.label());
+    let (dot, root) = (b.label(), b.label());
     let end = b.load(Size::B8, work, END);
-    b.br(Jmp::Eq, end, 0, bare);
-    let start = b.load(Size::B8, work, START);
-    if directory {
-        let before = b.load(Size::B8, work, BEFORE);
-        b.br(Jmp::Eq, before, 0, single);
-        let from = b.imm(0);
-        put(b, room, target, s, from, before);
-        b.exit(0);
-        b.bind(single);
-        b.br(Jmp::Eq, start, 0, dot);
-        b.jmp(root);
-    } else {
-        let count = b.sub(end, start);
-        put(b, room, target, s, start, count);
-        b.exit(0);
-    }
-    b.bind(bare);
+    b.if_(Jmp::Ne, end, 0, |b| {
+        let start = b.load(Size::B8, work, START);
+        if directory {
+            let before = b.load(Size::B8, work, BEFORE);
+            b.if_(Jmp::Ne, before, 0, |b| {
+                let from = b.imm(0);
+                put(b, room, target, s, from, before);
+                b.exit(0);
+            });
+            b.br(Jmp::Eq, start, 0, dot);
+            b.jmp(root);
+        } else {
+            let count = b.sub(end, start);
+            put(b, room, target, s, start, count);
+            b.exit(0);
+        }
+    });
     let c = b.load(Size::B1, s, 0);
     b.br(Jmp::Eq, c, 0, dot);
     b.bind(root);
@@ -101,8 +101,7 @@ pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
         let read = b.add(read, 1);
         b.store(Size::B8, work, READ, read);
         let held = b.load(Size::B8, work, HELD);
-        b.br(Jmp::Eq, held, 0, plain);
-        b.br(Jmp::Eq, held, 3, three);
+        b.match_(held, [(0, plain), (3, three)]);
         b.br(Jmp::Eq, c, b'/', plain);
         b.br(Jmp::Ne, c, b'.', flush);
         let held = b.add(held, 1);
@@ -111,17 +110,16 @@ pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
         next(b);
 
         b.bind(plain);
-        let slash = b.label();
         b.br(Jmp::Ge, written, strsize.saturating_sub(5), end);
         b.br(Jmp::Eq, c, 0, end);
-        b.br(Jmp::Eq, c, b'/', slash);
-        let p = b.add(target, written);
-        b.store(Size::B1, p, 0, c);
-        let written_now = b.add(written, 1);
-        b.store(Size::B8, work, WRITTEN, written_now);
-        b.store(Size::B8, work, HELD, 0);
-        next(b);
-        b.bind(slash);
+        b.if_(Jmp::Ne, c, b'/', |b| {
+            let p = b.add(target, written);
+            b.store(Size::B1, p, 0, c);
+            let written_now = b.add(written, 1);
+            b.store(Size::B8, work, WRITTEN, written_now);
+            b.store(Size::B8, work, HELD, 0);
+            next(b);
+        });
         b.store(Size::B8, work, HELD, 1);
         next(b);
 
@@ -149,36 +147,33 @@ pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
         stop(b);
 
         b.bind(three);
-        let parent = b.label();
-        b.br(Jmp::Eq, c, b'/', parent);
-        b.br(Jmp::Ne, c, 0, flush);
-        b.bind(parent);
+        b.if_(Jmp::Ne, c, b'/', |b| {
+            b.br(Jmp::Ne, c, 0, flush);
+        });
         b.store(Size::B8, work, LAST, c);
         b.store(Size::B8, work, BACK, 1);
         b.store(Size::B8, work, HELD, 0);
         next(b);
 
         b.bind(back);
-        let there = b.label();
         let at = b.copy(written);
-        b.br(Jmp::Eq, at, 0, there);
-        b.update(crate::mir::Alu::Sub, at, 1);
-        let c = byte(b, target, at, room, end);
-        let p = b.add(target, at);
-        b.store(Size::B1, p, 0, 0);
-        b.store(Size::B8, work, WRITTEN, at);
-        b.br(Jmp::Ne, c, b'/', on);
-        b.bind(there);
+        b.if_(Jmp::Ne, at, 0, |b| {
+            b.update(crate::mir::Alu::Sub, at, 1);
+            let c = byte(b, target, at, room, end);
+            let p = b.add(target, at);
+            b.store(Size::B1, p, 0, 0);
+            b.store(Size::B8, work, WRITTEN, at);
+            b.br(Jmp::Ne, c, b'/', on);
+        });
         b.store(Size::B8, work, BACK, 0);
         let last = b.load(Size::B8, work, LAST);
-        let ends = b.label();
-        b.br(Jmp::Eq, last, 0, ends);
-        // The slash is read again.
-        let read = b.load(Size::B8, work, READ);
-        let read = b.sub(read, 1);
-        b.store(Size::B8, work, READ, read);
-        next(b);
-        b.bind(ends);
+        b.if_(Jmp::Ne, last, 0, |b| {
+            // The slash is read again.
+            let read = b.load(Size::B8, work, READ);
+            let read = b.sub(read, 1);
+            b.store(Size::B8, work, READ, read);
+            next(b);
+        });
         let at = b.load(Size::B8, work, WRITTEN);
         b.br(Jmp::Ge, at, room, end);
         let p = b.add(target, at);

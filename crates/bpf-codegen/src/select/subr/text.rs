@@ -20,7 +20,7 @@ pub(super) fn substr(b: &mut Builder, room: u32) {
     let len = length(b, room, s);
     let (given_from, given_count) = (b.param(2), b.param(3));
     let (from, count) = (b.copy(given_from), b.copy(given_count));
-    let (placed, counted, fits, empty) = (b.label(), b.label(), b.label(), b.label());
+    let (placed, empty) = (b.label(), b.label());
     b.br(Jmp::Sge, from, 0, placed);
     b.update(Alu::Add, from, len);
     b.br(Jmp::Sge, from, 0, placed);
@@ -32,13 +32,13 @@ pub(super) fn substr(b: &mut Builder, room: u32) {
     b.bind(placed);
     b.br(Jmp::Sge, from, len, empty);
     let left = b.sub(len, from);
-    b.br(Jmp::Sge, count, 0, counted);
-    b.update(Alu::Add, count, left);
-    b.br(Jmp::Sle, count, 0, empty);
-    b.bind(counted);
-    b.br(Jmp::Sle, count, left, fits);
-    b.set(count, left);
-    b.bind(fits);
+    b.if_(Jmp::Slt, count, 0, |b| {
+        b.update(Alu::Add, count, left);
+        b.br(Jmp::Sle, count, 0, empty);
+    });
+    b.if_(Jmp::Sgt, count, left, |b| {
+        b.set(count, left);
+    });
     clear(b, room, target);
     put(b, room, target, s, from, count);
     b.exit(0);
@@ -53,24 +53,23 @@ pub(super) fn set_char(b: &mut Builder, strsize: u32) {
     let (s, target, given) = (b.param(0), b.param(1), b.param(2));
     let c = b.param(3);
     let (at, c) = (b.copy(given), b.and(c, 0xff));
-    let (ends, done) = (b.label(), b.label());
+    let done = b.label();
     let len = length(b, room, s);
-    b.br(Jmp::Eq, c, 0, ends);
-    words::copy_words(b, target, s, room);
-    b.br(Jmp::Gt, at, len, done);
-    // The last byte is a NUL.
-    b.br(Jmp::Ge, at, strsize - 1, done);
-    let place = b.add(target, at);
-    b.store(Size::B1, place, 0, c);
-    b.bind(done);
-    b.exit(0);
+    b.if_(Jmp::Ne, c, 0, |b| {
+        words::copy_words(b, target, s, room);
+        b.br(Jmp::Gt, at, len, done);
+        // The last byte is a NUL.
+        b.br(Jmp::Ge, at, strsize - 1, done);
+        let place = b.add(target, at);
+        b.store(Size::B1, place, 0, c);
+        b.bind(done);
+        b.exit(0);
+    });
     // The characters before it stay.
-    b.bind(ends);
     clear(b, room, target);
-    let shorter = b.label();
-    b.br(Jmp::Le, at, len, shorter);
-    b.set(at, len);
-    b.bind(shorter);
+    b.if_(Jmp::Gt, at, len, |b| {
+        b.set(at, len);
+    });
     let from = b.imm(0);
     put(b, room, target, s, from, at);
     b.exit(0);
@@ -138,10 +137,9 @@ fn last(b: &mut Builder, room: u32) {
         b.update(Alu::Mul, before, none);
         b.update(Alu::Add, before, here);
     });
-    let found = b.label();
-    b.br(Jmp::Ne, mask, 0, found);
-    b.exit(-1);
-    b.bind(found);
+    b.if_(Jmp::Eq, mask, 0, |b| {
+        b.exit(-1);
+    });
     let turned = b.to_be64(mask);
     let behind = words::length_in_word(b, turned);
     let end = b.add(before, 7);
@@ -164,17 +162,21 @@ pub(super) fn from_byte(b: &mut Builder, room: u32, backward: bool) {
 
 /// The string from position `at` on. NULL when `at` is negative.
 pub(super) fn suffix(b: &mut Builder, room: u32, target: V, s: V, at: V) {
-    let (none, done) = (b.label(), b.label());
     clear(b, room, target);
-    b.br(Jmp::Ge, at, room, none);
-    // At least the NUL is left, which is not copied.
-    let end = b.imm(i64::from(room) - 1);
-    let count = b.sub(end, at);
-    put(b, room, target, s, at, count);
-    b.jmp(done);
-    b.bind(none);
-    b.store(Size::B8, target, 0, NULL);
-    b.bind(done);
+    b.if_else(
+        Jmp::Lt,
+        at,
+        room,
+        |b| {
+            // At least the NUL is left, which is not copied.
+            let end = b.imm(i64::from(room) - 1);
+            let count = b.sub(end, at);
+            put(b, room, target, s, at, count);
+        },
+        |b| {
+            b.store(Size::B8, target, 0, NULL);
+        },
+    );
 }
 
 /// `strjoin(x, y)` to `target`, which must have space for a second string behind it. The second
@@ -183,19 +185,18 @@ pub(super) fn suffix(b: &mut Builder, room: u32, target: V, s: V, at: V) {
 pub(super) fn strjoin(b: &mut Builder, strsize: u32) {
     let room = string_room(strsize);
     let (x, y, target) = (b.param(0), b.param(1), b.param(2));
-    let (full, done) = (b.label(), b.label());
     let (lx, ly) = (length(b, room, x), length(b, room, y));
     let sum = b.add(lx, ly);
-    b.br(Jmp::Ge, sum, strsize, full);
-    let all = b.imm(i64::from(room));
-    b.call(Helper::PROBE_READ_KERNEL, &[target, all, x]);
-    b.br(Jmp::Ge, lx, room, done);
-    let rest = b.sub(all, lx);
-    let behind = b.add(target, lx);
-    b.call(Helper::PROBE_READ_KERNEL, &[behind, rest, y]);
-    b.bind(done);
-    b.exit(0);
-    b.bind(full);
+    b.if_(Jmp::Lt, sum, strsize, |b| {
+        let all = b.imm(i64::from(room));
+        b.call(Helper::PROBE_READ_KERNEL, &[target, all, x]);
+        b.if_(Jmp::Lt, lx, room, |b| {
+            let rest = b.sub(all, lx);
+            let behind = b.add(target, lx);
+            b.call(Helper::PROBE_READ_KERNEL, &[behind, rest, y]);
+        });
+        b.exit(0);
+    });
     b.exit(1);
 }
 
