@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bpf_sys::{ModuleChanges, ModuleEvents, Modules, modules};
 use probes::Pattern;
-use providers::{Change, ChangeSource, ProbesChanged, Registry};
+use providers::{Change, ChangeSource, ProbeStore, ProbesChanged};
 use types::btf::KernelBtf;
 
 use crate::compile::Program;
@@ -90,17 +90,17 @@ impl ChangeSource for ModuleWatcher {
         self.events.as_fd()
     }
 
-    fn changes(&mut self, registry: &Registry, patterns: &[Pattern]) -> Vec<Change> {
+    fn changes(&mut self, store: &dyn ProbeStore, patterns: &[Pattern]) -> Vec<Change> {
         let mut changes = Vec::new();
         let patterns: Vec<&Pattern> = patterns.iter().collect();
         let (unloaded, loaded) = self.seen.changes(self.events.take(), || modules().ok());
         unloaded.iter().chain(&loaded).for_each(|m| self.kernel.invalidate(m));
         if !unloaded.is_empty() {
-            let probes = registry.changed(&BTreeSet::new(), &unloaded, &patterns);
+            let probes = store.modules_changed(&BTreeSet::new(), &unloaded, &patterns);
             changes.push(change(&unloaded, ["was unloaded", "were unloaded"], probes));
         }
         if !loaded.is_empty() {
-            let probes = registry.changed(&loaded, &BTreeSet::new(), &patterns);
+            let probes = store.modules_changed(&loaded, &BTreeSet::new(), &patterns);
             changes.push(change(&loaded, ["was loaded", "were loaded"], probes));
         }
         changes

@@ -21,9 +21,9 @@ pub use probes::{
 };
 pub use proc::Selection;
 pub use providers::{
-    Change, ChangeSource, Cursor, EnabledProbe, Env, Follow, Found, IdRange, LoadedModules, MakeFn,
-    ProbeList, ProbeSource, ProbesChanged, Provider, ProviderProbes, Registry, Returns, Role, Unit,
-    UnloadedModules, method,
+    Change, ChangeSource, Cursor, EnabledProbe, Env, Follow, Found, IdRange, LoadedModules, MakeFn, Names,
+    OpenChanges, ProbeList, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider, Provider,
+    ProviderProbes, Registry, Returns, Role, Unit, UnloadedModules, method,
 };
 pub use symbols::Readers;
 pub use types;

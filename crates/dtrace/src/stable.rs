@@ -22,7 +22,7 @@ use probes::{
     ArgType, Args, Attributes, Catalog, Class, Family, MatchError, Pattern, ProbeDesc, ProbeInfo,
     ProviderFacts, ProviderStability, Stability, TypeRef, glob_matches,
 };
-use providers::{EnabledProbe, Env, Found, IdRange, ProbeSource, Provider, Registry, Unit};
+use providers::{EnabledProbe, Env, Found, IdRange, Names, ProbeSource, Provider, Registry, Unit};
 use syntax::ast::{Param, Program, ProviderProbe};
 use syntax::library::{Declared, probe_name};
 use syntax::{Libraries, derive};
@@ -362,8 +362,8 @@ impl Provider for StableProvider {
         }
     }
 
-    fn has_loose_names(&self) -> bool {
-        true
+    fn names(&self) -> Names {
+        Names { loose: true, ..Names::default() }
     }
 
     fn probes(&self) -> &dyn ProbeSource {
@@ -512,8 +512,8 @@ impl Provider for StableFamily {
         ProviderFacts { family: self.family.clone(), has_errno: true, stability: self.stability }
     }
 
-    fn has_loose_names(&self) -> bool {
-        true
+    fn names(&self) -> Names {
+        Names { loose: true, ..Names::default() }
     }
 
     fn probes(&self) -> &dyn ProbeSource {

@@ -11,7 +11,7 @@ use dtrace::events::{
 };
 use dtrace::interpreter::{Firing, GivenProbes, Interpreter, Memory};
 use dtrace::options::Options;
-use dtrace::provider::{ChangeSource, EnabledProbe, Env, ProbeSource, Provider, ProviderFacts, Unit};
+use dtrace::provider::{EnabledProbe, Env, OpenChanges, ProbeSource, Provider, ProviderFacts, Unit};
 use dtrace::{Field, Macros, Message, Program, Session, Sink, Source, Status, Text};
 
 use crate::given::{self, Given, without_ids, without_privileges};
@@ -434,12 +434,8 @@ impl Provider for Changing {
         self.0.probes()
     }
 
-    fn has_changes(&self) -> bool {
-        true
-    }
-
-    fn changes(&self) -> Option<Box<dyn ChangeSource>> {
-        panic!("a source of this system was opened");
+    fn changes(&self) -> Option<OpenChanges<'_>> {
+        Some(Box::new(|| panic!("a source of this system was opened")))
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {

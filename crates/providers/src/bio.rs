@@ -13,12 +13,9 @@ use bpf_sys::features::Facility;
 use probes::{ArgType, Args, Family, ProbeDesc, ProviderFacts};
 use types::btf::KernelBtf;
 
-use crate::manual::Manual;
-use crate::method::Tracepoints as RawTracepoints;
-use crate::provider::{EnabledProbe, Env, Provider};
-use crate::source::{ProbeList, ProbeSource};
+use crate::contract::method::Tracepoints as RawTracepoints;
+use crate::contract::{EnabledProbe, Env, Manual, Names, ProbeList, ProbeSource, Provider, Role, Unit};
 use crate::trace::{self, Tracepoints};
-use crate::unit::{Role, Unit};
 
 /// The tracepoint.
 const TRACEPOINT: &str = "block_rq_complete";
@@ -65,8 +62,8 @@ impl Provider for Bio {
         ProviderFacts { family: Family::one("bio"), has_errno: false, stability: trace::stability() }
     }
 
-    fn only_by_name(&self) -> bool {
-        true
+    fn names(&self) -> Names {
+        Names { only_by_provider: true, ..Names::default() }
     }
 
     fn probes(&self) -> &dyn ProbeSource {

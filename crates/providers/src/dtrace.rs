@@ -8,11 +8,8 @@ use std::sync::Arc;
 
 use probes::{Attributes, Class, Family, ProbeDesc, ProviderFacts, ProviderStability, Stability};
 
-use crate::manual::Manual;
-use crate::method::Run;
-use crate::provider::{EnabledProbe, Env, Provider};
-use crate::source::{ProbeList, ProbeSource};
-use crate::unit::{NoArguments, Role, Unit};
+use crate::contract::method::Run;
+use crate::contract::{EnabledProbe, Env, Manual, NoArguments, ProbeList, ProbeSource, Provider, Role, Unit};
 
 /// The provider.
 pub(crate) struct Dtrace(ProbeList);

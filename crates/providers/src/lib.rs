@@ -1,6 +1,8 @@
 //! The providers: one module each, with its probes, their arguments and how they are attached. Knows no D.
 //!
 //! ```text
+//!  contract          what a provider is: Provider, ProbeSource, Unit, Method, and what the registry offers
+//!  process, trace    what several providers share: processes and their files, tracepoints
 //!  Registry          all providers; the checker asks it what a description matches (probes::Catalog)
 //!  Provider::plan    enabled probes -> Units: one program shape and one way to attach each
 //!  Unit              what bpf needs to build the program (context), and how it is attached (method)
@@ -15,50 +17,57 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! method/process
-//! lib cpc/events fbt/args fbt/context fbt/functions kernel method pid/context source syscall/table trace/format usdt/context usdt/fair
-//! fbt/entries fbt/list method/custom method/functions method/perf method/tracepoint syscall/names trace/bare usdt/definitions
-//! method/uprobes trace/event
-//! pid/lists+pid/object syscall/args syscall/context trace/mapped
-//! pid/known pid/processes
-//! pid/matching
-//! pid/follow+pid/source pid/types
-//! pid/deep pid/first
-//! usdt/follow+usdt/matching+usdt/shared+usdt/source
-//! bio+changes+cpc+dtrace+fbt+fbt/method+manual+pid+pid/sides+profile+provider+rawtp+registry+registry/every+registry/ids+sdt+syscall+trace+trace/raw+trace/source+unit+usdt
+//! lib contract contract/changes contract/manual contract/method contract/method/process contract/source
+//! contract/method/custom contract/method/functions contract/method/perf contract/method/tracepoint
+//! contract/method/uprobes contract/env
+//! contract/process contract/unit
+//! contract/provider
+//! process process/kernel sample trace/format
+//! process/lists+process/object trace/bare trace/event
+//! process/read trace trace/mapped
+//! trace/source trace/raw
+//! cpc/events fbt/args fbt/context fbt/functions pid/context syscall/table usdt/context usdt/fair
+//! fbt/entries fbt/list pid/known syscall/names usdt/definitions usdt/sites
+//! fbt/method pid/matching pid/types syscall/args syscall/context usdt/shared
+//! pid/follow
+//! pid/deep pid/first pid/source usdt/follow+usdt/matching+usdt/source
+//! bio cpc dtrace fbt pid+pid/sides profile rawtp sdt syscall usdt
+//! registry+registry/ids+registry/own registry/manuals
+//! registry/every registry/processes registry/store
+//! ```
+//!
+//! Providers know nothing of each other:
+//!
+//! ```apart
+//! bio cpc dtrace fbt pid profile rawtp sdt syscall usdt
 //! ```
 
 mod bio;
-mod changes;
+mod contract;
 mod cpc;
 mod dtrace;
 mod fbt;
-mod kernel;
-mod manual;
-pub mod method;
 mod pid;
+mod process;
 mod profile;
-mod provider;
 mod rawtp;
 mod registry;
+mod sample;
 mod sdt;
-mod source;
 mod syscall;
 mod trace;
-mod unit;
 mod usdt;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use changes::{Change, ChangeSource, ProbesChanged};
-pub use manual::{MANUALS, Manual};
-pub use method::{AttachFn, CustomAttach, Method};
-pub use pid::Returns;
-pub use provider::{EnabledProbe, Env, Follow, Provider};
-pub use registry::{Cursor, ProviderProbes, Registry};
-pub use source::{Found, IdRange, LoadedModules, MakeFn, ProbeList, ProbeSource, UnloadedModules};
+pub use contract::method::{AttachFn, CustomAttach};
+pub use contract::{
+    Change, ChangeSource, EnabledProbe, Env, Follow, Found, IdRange, LoadedModules, MakeFn, Manual, Method,
+    Names, OpenChanges, ProbeList, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider, Provider,
+    Returns, Role, Unit, UnloadedModules, method,
+};
+pub use registry::{Cursor, MANUALS, ProviderProbes, Registry};
 pub use trace::{EventMember, event_format};
-pub use unit::{Role, Unit};
 
 /// Locks a provider's memory of what it was asked. A session may move to another thread, so this
 /// memory is shared safely; no firing takes a lock.

@@ -9,19 +9,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bpf_codegen::arch::regs;
-use bpf_codegen::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
 use bpf_sys::Counter;
 use bpf_sys::features::Facility;
 use probes::{Attributes, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability};
-
 use types::btf::KernelBtf;
 
-use crate::manual::Manual;
-use crate::method::Clock;
-use crate::provider::{EnabledProbe, Env, Provider};
-use crate::source::{ProbeList, ProbeSource};
-use crate::unit::{Role, Unit};
+use crate::contract::method::Clock;
+use crate::contract::{EnabledProbe, Env, Manual, ProbeList, ProbeSource, Provider, Role, Unit};
+use crate::sample::{Due, Sample, Slow};
 
 /// The provider.
 pub(crate) struct Profile {
@@ -185,99 +180,6 @@ impl Provider for Profile {
             });
         }
         Ok(units)
-    }
-}
-
-/// The offsets that lead to the time at which a perf event's timer was due.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Due {
-    /// Of the event in the program's context (`struct bpf_perf_event_data_kern`).
-    event: i16,
-    /// Of the time in the event.
-    expires: i32,
-}
-
-/// The context of a program on a perf event. It begins with the interrupted registers.
-pub(crate) struct Sample {
-    /// For `arg2`, if the event has a timer.
-    pub(crate) late: Option<Due>,
-    /// A clock whose program runs several times a period.
-    pub(crate) slow: Option<Slow>,
-    /// The program counts the firings that it serves.
-    pub(crate) counted: bool,
-}
-
-/// A slow clock.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slow {
-    clock: u32,
-    /// Nanoseconds of a period, and between two runs of the program.
-    period: u64,
-    chance: u64,
-}
-
-impl Sample {
-    /// Nanoseconds since the firing was due. The context as the verifier knows it has no such time. The structure that the kernel
-    /// passes points to the event, whose timer is set again only after the program has run.
-    fn late(&self, b: &mut Builder, ctx: V) -> V {
-        let late = b.copy(0);
-        let Some(due) = self.late else { return late };
-        let buffer = b.stack(8);
-        let done = b.label();
-        let read = |b: &mut Builder, base: V, at: i32| {
-            b.slot_store(Size::B8, buffer, 0, 0);
-            let from = b.add(base, at);
-            let (to, size) = (b.slot_addr(buffer, 0), b.imm(8));
-            let failed = b.call(Helper::PROBE_READ_KERNEL, &[to, size, from]);
-            b.br(Jmp::Ne, failed, 0, done);
-            b.slot_load(Size::B8, buffer, 0)
-        };
-        let event = read(b, ctx, i32::from(due.event));
-        let expires = read(b, event, due.expires);
-        let now = b.call(Helper::KTIME_GET_NS, &[]);
-        // The timer may have read the clock a little later than this program.
-        b.br(Jmp::Le, now, expires, done);
-        let by = b.alu(Alu::Sub, now, expires);
-        b.set(late, by);
-        b.bind(done);
-        late
-    }
-}
-
-impl bpf_codegen::context::Context for Sample {
-    fn first(&self, b: &mut Builder) {
-        if self.counted && self.slow.is_none() {
-            bpf_codegen::routines::count_served(b, bpf_sys::cpu_numbers_end());
-        }
-    }
-
-    fn index(&self, b: &mut Builder, ctx: V, miss: Label) -> bpf_codegen::context::Index {
-        if let Some(slow) = self.slow {
-            bpf_codegen::routines::slow_clock(b, ctx, slow.clock, slow.period, slow.chance, miss);
-            if self.counted {
-                // Not every run is a firing.
-                bpf_codegen::routines::count_served(b, bpf_sys::cpu_numbers_end());
-            }
-        }
-        bpf_codegen::context::Index::Const(0)
-    }
-
-    fn arg(&self, b: &mut Builder, ctx: V, _index: bpf_codegen::context::Index, n: u8) -> V {
-        match n {
-            0 | 1 => {}
-            2 => return self.late(b, ctx),
-            _ => return b.imm(0),
-        }
-        // Kernel code runs at privilege level 0. arg0 is the program counter there, arg1 that of user code; the other one is 0.
-        let done = b.label();
-        let value = b.copy(0);
-        let cs = b.load(Size::B8, ctx, regs::CS);
-        let level = b.alu(Alu::And, cs, 3);
-        b.br(if n == 0 { Jmp::Ne } else { Jmp::Eq }, level, 0, done);
-        let ip = b.load(Size::B8, ctx, regs::IP);
-        b.set(value, ip);
-        b.bind(done);
-        value
     }
 }
 

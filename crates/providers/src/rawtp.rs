@@ -7,11 +7,8 @@ use std::sync::Arc;
 
 use probes::{Args, Family, ProbeDesc, ProviderFacts};
 
-use crate::manual::Manual;
-use crate::provider::{EnabledProbe, Env, Provider};
-use crate::source::ProbeSource;
+use crate::contract::{EnabledProbe, Env, Manual, Names, ProbeSource, Provider, Unit};
 use crate::trace::{self, RawProbe, TracepointProbes, Tracepoints, raw_units};
-use crate::unit::Unit;
 
 /// The provider.
 pub(crate) struct Rawtp {
@@ -48,8 +45,8 @@ impl Provider for Rawtp {
         ProviderFacts { family: Family::one("rawtp"), has_errno: false, stability: trace::stability() }
     }
 
-    fn only_by_name(&self) -> bool {
-        true
+    fn names(&self) -> Names {
+        Names { only_by_provider: true, ..Names::default() }
     }
 
     fn probes(&self) -> &dyn ProbeSource {

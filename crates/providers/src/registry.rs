@@ -1,10 +1,12 @@
 //! The registry of providers: one source of probes, over those of all providers.
 //!
 //! ```text
+//!  own                the providers of this system
 //!  Catalog::matches   the probes that a description matches, and what is made for it; why there are none
 //!  Catalog::by_id     the probe of an id
 //!  Registry::each     all probes that exist now, in the order of ids, one at a time: see [`every`]
-//!  Registry::changed  the probes that came and went with modules
+//!  store              the probes that come and go: what sources of changes see of the registry
+//!  processes          what providers of probes in processes are told and asked
 //! ```
 //!
 //! It stores no probe that a provider can compute: only those that were made on demand and those that came later. Ids are made from
@@ -12,6 +14,10 @@
 
 mod every;
 mod ids;
+mod manuals;
+mod own;
+mod processes;
+mod store;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map};
@@ -22,35 +28,30 @@ use probes::{
     Args, Calls, Catalog, Definition, Family, FieldKind, MatchError, Matches, Pattern, ProbeDesc, ProbeId,
     ProbeInfo, ProviderFacts, UserObject,
 };
-use proc::Selection;
 use symbols::Readers;
 use types::btf::KernelBtf;
 
-use crate::changes::{Change, ChangeSource, ProbesChanged};
+use crate::contract::{ChangeSource, EnabledProbe, Env, Found, Names, Provider, Role, Unit};
 use crate::lock;
-use crate::method::{Detached, Members};
-use crate::provider::{EnabledProbe, Env, Provider};
-use crate::source::{Found, LoadedModules, UnloadedModules};
-use crate::trace::Tracepoints;
-use crate::unit::{Role, Unit};
-use crate::{bio, cpc, dtrace, fbt, pid, profile, rawtp, sdt, syscall, usdt};
 pub use every::Cursor;
 use ids::{OVERFLOW, Place};
+pub use manuals::MANUALS;
 
 struct Entry {
     provider: Box<dyn Provider>,
     family: Family,
+    names: Names,
     calls: Calls,
 }
 
 impl Entry {
     fn new(provider: Box<dyn Provider>) -> Entry {
-        Entry { family: provider.facts().family, calls: provider.calls(), provider }
+        Entry { family: provider.facts().family, names: provider.names(), calls: provider.calls(), provider }
     }
 
     /// True if the pattern's provider field selects this provider.
     fn is_selected(&self, pattern: &Pattern) -> bool {
-        self.family.matches(&pattern.provider) && (pattern.names_provider() || !self.provider.only_by_name())
+        self.family.matches(&pattern.provider) && (pattern.names_provider() || !self.names.only_by_provider)
     }
 
     /// True if probes of this provider can match the pattern.
@@ -59,7 +60,9 @@ impl Entry {
     }
 
     fn may_match_later(&self, pattern: &Pattern) -> bool {
-        (self.provider.probes().follows_modules() || self.provider.has_changes() || self.follows_processes())
+        (self.provider.probes().follows_modules()
+            || self.provider.changes().is_some()
+            || self.follows_processes())
             && self.may_match(pattern)
     }
 
@@ -182,51 +185,18 @@ impl ProviderProbes<'_> {
 impl Registry {
     /// The providers of this system.
     pub fn new(kernel: Arc<KernelBtf>) -> Registry {
-        Registry::of(Registry::own(kernel, Vec::new()))
+        Registry::of(own::providers(kernel, Vec::new()))
     }
 
     /// The providers of this system, and those of a user of the library. An error names two that answer for one name.
     pub fn with(kernel: Arc<KernelBtf>, others: Vec<Box<dyn Provider>>) -> Result<Registry, String> {
-        let registry = Registry::of(Registry::own(kernel, others));
+        let registry = Registry::of(own::providers(kernel, others));
         registry.check_families()?;
         Ok(registry)
     }
 
-    /// A provider of the user replaces those of this system that answer for one of its names. Its probes are the ends of the same
-    /// calls, unless it says of which.
-    fn own(kernel: Arc<KernelBtf>, others: Vec<Box<dyn Provider>>) -> Vec<Entry> {
-        let tracepoints = Arc::new(Tracepoints::new(kernel.clone()));
-        let replaced: Vec<_> = others.iter().filter(|p| p.replaces()).map(|p| p.facts().family).collect();
-        let mut gone: Vec<Entry> = Vec::new();
-        let mut kept = |all: Vec<Box<dyn Provider>>| {
-            let (out, all): (Vec<Entry>, Vec<Entry>) = (all.into_iter().map(Entry::new))
-                .partition(|entry| replaced.iter().any(|family| family.overlaps(&entry.family)));
-            gone.extend(out);
-            all
-        };
-        let mut all = kept(vec![
-            Box::new(dtrace::Dtrace::new()),
-            Box::new(profile::Profile::new(kernel.clone())),
-            Box::new(cpc::Cpc::new()),
-            Box::new(syscall::Syscall::new(kernel.clone())),
-        ]);
-        all.extend(others.into_iter().map(Entry::new));
-        all.extend(kept(vec![
-            Box::new(bio::Bio::new(kernel.clone(), tracepoints.clone())),
-            Box::new(usdt::Usdt::new()),
-            Box::new(sdt::Sdt::new(tracepoints.clone())),
-            Box::new(rawtp::Rawtp::new(tracepoints)),
-            Box::new(pid::Pid::new()),
-        ]));
-        all.extend(kept(fbt::both(&kernel).map(|p| Box::new(p) as Box<dyn Provider>).into()));
-        for entry in all.iter_mut().filter(|e| e.provider.replaces() && e.calls == Calls::None) {
-            let before = gone.iter().find(|other| other.family.overlaps(&entry.family));
-            entry.calls = before.map_or(Calls::None, |before| before.calls);
-        }
-        all
-    }
-
-    fn of(entries: Vec<Entry>) -> Registry {
+    fn of(mut entries: Vec<Entry>) -> Registry {
+        ids::sort(&mut entries);
         let (made, changes, adding) = Default::default();
         Registry { entries, made, changes, adding, later_base: OnceLock::new(), readers: OnceLock::new() }
     }
@@ -268,27 +238,6 @@ impl Registry {
         Some(self.entries[self.index_of(name)?].provider.as_ref())
     }
 
-    /// The probes that match are to be enabled: see [`Provider::will_enable`].
-    pub fn will_enable(&self) {
-        self.entries.iter().for_each(|entry| entry.provider.will_enable());
-    }
-
-    /// Says which processes a description can mean that does not name one.
-    pub fn select_processes(&self, selection: &Selection) {
-        self.entries.iter().for_each(|entry| entry.provider.select_processes(selection));
-    }
-
-    /// Reads files of processes by these, which a session shares with others. Before anything is matched.
-    pub fn use_readers(&self, readers: &Readers) {
-        self.entries.iter().for_each(|entry| entry.provider.use_readers(readers));
-        let _ = self.readers.set(readers.clone());
-    }
-
-    /// By what files of processes are read.
-    pub fn readers(&self) -> Readers {
-        self.readers.get_or_init(Readers::new).clone()
-    }
-
     /// When a probe fires.
     pub fn role(&self, probe: &ProbeDesc) -> Role {
         self.get(&probe.provider).map_or(Role::Probe, |p| p.role(probe))
@@ -323,9 +272,9 @@ impl Registry {
 
     /// A test of which probes a pattern selects: those whose names match, except of providers that it would have to name.
     pub fn selects<'a>(&self, pattern: &'a Pattern) -> impl Fn(&ProbeDesc) -> bool + use<'a> {
-        let excluded = self.entries.iter().filter(|e| e.provider.only_by_name() && !pattern.names_provider());
+        let excluded = self.entries.iter().filter(|e| e.names.only_by_provider && !pattern.names_provider());
         let excluded: Vec<Family> = excluded.map(|e| e.family.clone()).collect();
-        let loose = self.entries.iter().filter(|e| pattern.names_provider() && e.provider.has_loose_names());
+        let loose = self.entries.iter().filter(|e| pattern.names_provider() && e.names.loose);
         let loose: Vec<Family> = loose.map(|e| e.family.clone()).collect();
         let otherwise = self.entries.iter().filter(|e| e.family.matches(&pattern.provider));
         let otherwise: Vec<_> =
@@ -367,198 +316,14 @@ impl Registry {
 
     /// The sources of changes of the providers whose probes one of the patterns can match. Loaded modules are not among them.
     pub fn change_sources(&self, patterns: &[Pattern]) -> Vec<Box<dyn ChangeSource>> {
-        let wanted = |e: &&Entry| e.provider.has_changes() && patterns.iter().any(|p| e.may_match(p));
-        self.entries.iter().filter(wanted).filter_map(|e| e.provider.changes()).collect()
-    }
-
-    /// The processes whose changes are to be told to [`Registry::process_changed`], because one of the patterns can match probes of
-    /// what they map or execute later.
-    pub fn processes(&self, patterns: &[Pattern]) -> BTreeSet<u32> {
-        let wanted = |e: &&Entry| e.follows_processes() && patterns.iter().any(|p| e.may_match(p));
-        self.entries.iter().filter(wanted).filter_map(|e| e.provider.processes()).flatten().collect()
-    }
-
-    /// See [`Provider::follows_all`].
-    pub fn follows_all(&self, patterns: &[Pattern]) -> bool {
-        patterns.iter().any(|p| self.asked(p).any(|(_, e)| e.provider.follows_all(std::slice::from_ref(p))))
-    }
-
-    /// See [`Provider::running`].
-    pub fn running(&self, patterns: &[Pattern]) -> Vec<u32> {
-        let of = |(at, e): (usize, &Entry)| {
-            let is_mine = |p: &&Pattern| self.asked(p).any(|(n, _)| n == at);
-            let mine: Vec<Pattern> = patterns.iter().filter(is_mine).cloned().collect();
-            if mine.is_empty() { Vec::new() } else { e.provider.running(&mine) }
-        };
-        self.entries.iter().enumerate().flat_map(of).collect()
-    }
-
-    /// See [`Provider::follows_loading`].
-    pub fn follows_loading(&self, pid: u32) -> bool {
-        self.entries.iter().any(|e| e.provider.follows_loading(pid))
-    }
-
-    /// See [`Provider::members`].
-    pub fn members(&self, env: &Env<'_>) -> Vec<Members> {
-        self.entries.iter().flat_map(|e| e.provider.members(env)).collect()
-    }
-
-    /// A process, which is in these sets, has mapped or unmapped files, or executed another program, or ended: the probes that came and those that went.
-    pub fn process_changed(&self, process: (u32, u64), patterns: &[Pattern]) -> Vec<Change> {
-        let wanted = |e: &&Entry| patterns.iter().any(|p| e.may_match(p));
-        self.entries
-            .iter()
-            .filter(wanted)
-            .flat_map(|e| e.provider.process_changed(self, process, patterns))
-            .collect()
-    }
-
-    /// See [`Provider::settle`].
-    pub fn settle(&self) -> Vec<Change> {
-        self.entries.iter().flat_map(|e| e.provider.settle(self)).collect()
-    }
-
-    /// See [`Provider::take_detached`].
-    pub fn take_detached(&self) -> Vec<Detached> {
-        self.entries.iter().flat_map(|e| e.provider.take_detached()).collect()
-    }
-
-    /// See [`Provider::close_unmapped`].
-    pub fn close_unmapped(&self) {
-        self.entries.iter().for_each(|e| e.provider.close_unmapped());
-    }
-
-    /// See [`Provider::missed`].
-    pub fn missed(&self) -> Vec<String> {
-        self.entries.iter().flat_map(|e| e.provider.missed()).collect()
-    }
-
-    /// See [`Provider::take_left_out`].
-    pub fn take_left_out(&self) -> Vec<String> {
-        self.entries.iter().flat_map(|e| e.provider.take_left_out()).collect()
-    }
-
-    /// See [`Provider::take_warnings`].
-    pub fn take_warnings(&self) -> Vec<String> {
-        self.entries.iter().flat_map(|e| e.provider.take_warnings()).collect()
-    }
-
-    /// See [`Provider::take_unwinding`].
-    pub fn take_unwinding(&self) -> Vec<(u32, String)> {
-        self.entries.iter().flat_map(|e| e.provider.take_unwinding()).collect()
+        let may = |e: &Entry| patterns.iter().any(|p| e.may_match(p));
+        let open = |e: &Entry| e.provider.changes().filter(|_| may(e))?();
+        self.entries.iter().filter_map(open).collect()
     }
 
     /// The family of the provider that answers for a name.
     pub fn family(&self, name: &str) -> Option<&Family> {
         Some(&self.entries[self.index_of(name)?].family)
-    }
-
-    /// Adds probes that did not exist before. Gives them their ids. A probe of which there is no provider is left out.
-    pub fn add(&self, probes: impl IntoIterator<Item = ProbeDesc>) -> Vec<ProbeInfo> {
-        let base = *self.later_base.get_or_init(|| self.first_later_id());
-        let found = |desc: ProbeDesc| Some((self.index_of(&desc.provider)?, Arc::new(desc)));
-        self.entries.iter().for_each(|e| e.provider.probes().others_changed());
-        let adding = lock(&self.adding);
-        let mut changes = lock(&self.changes);
-        let most = OVERFLOW.saturating_sub(base + changes.came) as usize;
-        let probes = probes.into_iter().filter_map(found).take(most);
-        let add = |(provider, desc): (usize, Arc<ProbeDesc>)| {
-            let id = ProbeId(base + changes.add(provider, desc.clone()));
-            ProbeInfo { id, desc }
-        };
-        let added = probes.map(add).collect();
-        drop(adding);
-        added
-    }
-
-    /// Removes probes that were added: no pattern matches them any more.
-    pub fn remove(&self, probes: &[ProbeId]) {
-        let Some(base) = self.later_base.get() else { return };
-        let mut changes = lock(&self.changes);
-        probes.iter().filter_map(|id| id.0.checked_sub(*base)).for_each(|number| changes.remove(number));
-    }
-
-    /// Modules were loaded and unloaded. Gives the probes that came, of the providers that one of the patterns selects, and those
-    /// that no longer exist, of all providers that were asked for probes. No pattern matches the latter any more.
-    pub fn changed(
-        &self,
-        loaded: &BTreeSet<String>,
-        unloaded: &BTreeSet<String>,
-        patterns: &[&Pattern],
-    ) -> ProbesChanged {
-        let sequence = {
-            let mut changes = lock(&self.changes);
-            changes.sequence += 1;
-            changes.unloaded.extend(unloaded.iter().cloned());
-            changes.sequence
-        };
-        let mut changed = ProbesChanged::default();
-        if !unloaded.is_empty() {
-            let modules = UnloadedModules { modules: unloaded, sequence };
-            for (provider, entry) in self.entries.iter().enumerate() {
-                for pattern in entry.provider.probes().removed(&modules) {
-                    changed.removed.extend(self.remove_matching(provider, &pattern));
-                }
-            }
-        }
-        if !loaded.is_empty() {
-            self.later_base.get_or_init(|| self.first_later_id());
-            self.entries.iter().for_each(|e| e.provider.probes().others_changed());
-            let follows = |e: &Entry| e.provider.probes().follows_modules();
-            let selected = |e: &Entry| follows(e) && patterns.iter().any(|p| e.may_match(p));
-            for (provider, entry) in self.entries.iter().enumerate().filter(|(_, e)| selected(e)) {
-                changed.added.extend(self.add_of_modules(provider, entry, loaded, sequence));
-            }
-        }
-        changed
-    }
-
-    /// Removes the probes of a provider that a pattern matches, and gives their ids.
-    fn remove_matching(&self, provider: usize, pattern: &Pattern) -> Vec<ProbeId> {
-        let first = OnceCell::new();
-        let mut removed = Vec::new();
-        // What cannot be matched does not exist.
-        let _ = self.entries[provider].provider.probes().matches(pattern, &mut |found| {
-            if let Some(at) = found.position() {
-                let first = *first.get_or_init(|| self.base(provider));
-                removed.push(self.position_id(provider, first, at));
-            }
-        });
-        let base = self.later_ids().start;
-        let mut changes = lock(&self.changes);
-        removed.retain(|id| changes.removed.insert(*id));
-        let matches = |p: &LaterProbe| p.provider == provider && !p.removed && pattern.matches(&p.desc);
-        let later = changes.later.iter().filter(|(_, probe)| matches(probe));
-        let numbers: Vec<u32> = later.map(|(number, _)| *number).collect();
-        for number in numbers {
-            changes.remove(number);
-            removed.push(base + number);
-        }
-        removed.into_iter().map(ProbeId).collect()
-    }
-
-    /// Adds the probes of a provider in modules that were loaded.
-    fn add_of_modules(
-        &self,
-        provider: usize,
-        entry: &Entry,
-        modules: &BTreeSet<String>,
-        sequence: u32,
-    ) -> Vec<ProbeInfo> {
-        // The source learns the ids before the probes are added.
-        let _adding = lock(&self.adding);
-        let first_id = self.later_ids().end;
-        let unloaded = lock(&self.changes).unloaded.clone();
-        let modules = LoadedModules { modules, unloaded: &unloaded, sequence, first_id };
-        let found = entry.provider.probes().added(&modules).into_iter().map(Arc::new);
-        let added: Vec<ProbeInfo> =
-            (first_id..OVERFLOW).zip(found).map(|(id, desc)| ProbeInfo { id: ProbeId(id), desc }).collect();
-        let mut changes = lock(&self.changes);
-        for probe in &added {
-            changes.add(provider, probe.desc.clone());
-        }
-        drop(changes);
-        added
     }
 
     /// The ids of probes that came later.
@@ -684,7 +449,7 @@ impl Catalog for Registry {
     }
 
     fn object(&self, provider: &str, object: &str) -> Option<Result<Arc<dyn UserObject>, String>> {
-        self.get(provider)?.object(provider, object)
+        self.get(provider)?.processes()?.object(provider, object)
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {
@@ -692,7 +457,7 @@ impl Catalog for Registry {
     }
 
     fn definition(&self, probe: &ProbeDesc) -> Option<Arc<Definition>> {
-        self.get(&probe.provider)?.definition(probe)
+        self.get(&probe.provider)?.processes()?.definition(probe)
     }
 }
 

@@ -9,13 +9,10 @@ use std::sync::{Arc, Mutex};
 use bpf_sys::features::Facility;
 use probes::{ArgType, Args, Family, ProbeDesc, ProviderFacts};
 
+use crate::contract::method::{Event, Method, Tracepoints as RawTracepoints};
+use crate::contract::{EnabledProbe, Env, Manual, ProbeSource, Provider, Role, Unit};
 use crate::lock;
-use crate::manual::Manual;
-use crate::method::{Event, Method, Tracepoints as RawTracepoints};
-use crate::provider::{EnabledProbe, Env, Provider};
-use crate::source::ProbeSource;
 use crate::trace::{self, Format, Mapped, RawProbe, Record, TracepointProbes, Tracepoints, raw_units};
-use crate::unit::{Role, Unit};
 
 /// The greatest number of arguments that the language has.
 const ARGS_MAX: usize = 32;

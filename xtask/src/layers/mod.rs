@@ -16,6 +16,16 @@
 //! others, unless it is named. What a file only exports again (`pub use`) is not its import: whoever uses that name
 //! imports from the file that defines it.
 //!
+//! A block of words behind it says which folders know nothing of each other, wherever their files are:
+//!
+//! ```text
+//!  //! ```apart
+//!  //! pid usdt fbt
+//!  //! ```
+//! ```
+//!
+//! A unit has at most [`UNIT`] files: more know each other than a reader can keep in mind.
+//!
 //! `cargo xtask layers CRATE` prints the layers that the imports of a crate have, and its loops.
 
 mod scan;
@@ -26,6 +36,12 @@ use std::path::Path;
 
 use tree::{Edge, Tree};
 
+/// The most files of a unit.
+const UNIT: usize = 3;
+
+/// Units that are larger, by crate, with their numbers of files: they may shrink, and none may be added.
+const LARGE: [(&str, usize); 4] = [("check", 15), ("dif", 12), ("dtrace", 9), ("proc", 5)];
+
 /// The declaration at the head of a crate.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Declared {
@@ -33,6 +49,8 @@ struct Declared {
     line: usize,
     /// Its lines: units of joined entries.
     layers: Vec<Vec<Vec<String>>>,
+    /// Folders and files that know nothing of each other.
+    apart: Vec<String>,
 }
 
 impl Declared {
@@ -42,7 +60,18 @@ impl Declared {
         let rows = lines.map_while(|(_, l)| l.strip_prefix("//!").filter(|l| l.trim() != "```"));
         let unit = |word: &str| word.split('+').map(String::from).collect();
         let layers = rows.map(|row| row.split_whitespace().map(unit).collect()).collect();
-        Some(Declared { line: start + 1, layers })
+        let mut lines = root.lines().take_while(|l| l.starts_with("//!") || l.is_empty());
+        let apart = lines.find(|l| l.trim() == "//! ```apart").map(|_| lines);
+        let rows =
+            apart.into_iter().flatten().map_while(|l| l.strip_prefix("//!").filter(|l| l.trim() != "```"));
+        let apart = rows.flat_map(str::split_whitespace).map(String::from).collect();
+        Some(Declared { line: start + 1, layers, apart })
+    }
+
+    /// The one of the folders apart in which a file is.
+    fn folder(&self, name: &str) -> Option<&str> {
+        let first = name.split('/').next().unwrap_or_default();
+        self.apart.iter().map(String::as_str).find(|folder| *folder == first)
     }
 
     /// The layer of a file, and the unit in it. A name counts before a pattern.
@@ -96,6 +125,17 @@ fn breaches(dir: &str, sources: &[(String, String)]) -> Vec<String> {
             out.push(format!("{at}: the layers name {entry} twice"));
         }
     }
+    let known = LARGE.iter().find(|(name, _)| dir.ends_with(&format!("/{name}"))).map_or(UNIT, |(_, n)| *n);
+    for unit in declared.layers.iter().flatten().filter(|unit| unit.len() > known) {
+        out.push(format!(
+            "{at}: {} files are one unit, and {UNIT} are the most: {}",
+            unit.len(),
+            unit.join("+")
+        ));
+    }
+    for folder in declared.apart.iter().filter(|f| !tree.names().any(|n| n.split('/').next() == Some(f))) {
+        out.push(format!("{at}: {folder} is to be apart, and there is no such file or folder: remove it"));
+    }
     let top = (declared.layers.len(), 0);
     let place = |name: &str| declared.place(name).or_else(|| (name == root.name).then_some(top));
     for file in tree.files.values().filter(|f| place(&f.name).is_none()) {
@@ -105,6 +145,15 @@ fn breaches(dir: &str, sources: &[(String, String)]) -> Vec<String> {
         ));
     }
     for edge in tree.edges() {
+        if let (Some(from), Some(to)) = (declared.folder(&edge.from), declared.folder(&edge.to))
+            && from != to
+        {
+            let path = tree.files.values().find(|f| f.name == edge.from).map_or("", |f| f.path.as_str());
+            out.push(format!(
+                "{dir}/{path}:{}: {} imports from {}, and {from} knows nothing of {to}: move what both need to a file below them",
+                edge.line, edge.from, edge.to
+            ));
+        }
         let (Some(from), Some(to)) = (place(&edge.from), place(&edge.to)) else { continue };
         let why = match from.0.cmp(&to.0) {
             std::cmp::Ordering::Greater => continue,
@@ -303,6 +352,44 @@ mod tests {
             ("b.rs", "use crate::a::A; pub struct B;"),
         ];
         assert!(breaches("crates/x", &crate_of(&files)).is_empty());
+    }
+
+    #[test]
+    fn a_unit_has_few_files() {
+        let unit = |names: &str| {
+            let mut files = vec![("lib.rs".to_owned(), format!("//! ```layers\n//! {names}\n//! ```\n"))];
+            files.extend(names.split('+').map(|name| (format!("{name}.rs"), String::new())));
+            breaches("crates/x", &files)
+        };
+        assert_eq!(unit("a+b+c"), [""; 0]);
+        assert_eq!(
+            unit("a+b+c+d"),
+            ["crates/x/src/lib.rs:1: 4 files are one unit, and 3 are the most: a+b+c+d"]
+        );
+    }
+
+    #[test]
+    fn folders_apart_know_nothing_of_each_other() {
+        let head =
+            "//! ```layers\n//! shared a/low b/low\n//! a b\n//! ```\n//!\n//! ```apart\n//! a b\n//! ```\n";
+        let files = |imported: &'static str| {
+            let files = [
+                ("lib.rs", head),
+                ("shared.rs", "pub struct Shared;"),
+                ("a.rs", "mod low;\nuse crate::shared::Shared;\nuse low::Low;"),
+                ("a/low.rs", "pub struct Low;"),
+                ("b.rs", imported),
+                ("b/low.rs", ""),
+            ];
+            breaches("crates/x", &crate_of(&files))
+        };
+        assert_eq!(files("mod low;\nuse crate::shared::Shared;"), [""; 0]);
+        assert_eq!(
+            files("mod low;\nuse crate::a::low::Low;"),
+            [
+                "crates/x/src/b.rs:2: b imports from a/low, and b knows nothing of a: move what both need to a file below them"
+            ]
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::probes::{
     ArgType, Args, Attributes, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability,
 };
-use providers::{EnabledProbe, Env, Found, ProbeSource, Provider, Unit};
+use providers::{EnabledProbe, Env, Found, Names, ProbeSource, Provider, Unit};
 
 /// A provider whose probes the caller lists: for programs whose probes this system does not have,
 /// or shows only to root. It cannot be attached. A provider of the same name is replaced:
@@ -51,8 +51,8 @@ impl Provider for GivenProbes {
         }
     }
 
-    fn replaces(&self) -> bool {
-        true
+    fn names(&self) -> Names {
+        Names { replaces: true, ..Names::default() }
     }
 
     fn probes(&self) -> &dyn ProbeSource {

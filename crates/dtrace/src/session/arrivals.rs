@@ -92,7 +92,7 @@ impl<S: Sink> Session<S> {
         let registry = self.program.registry.clone();
         let mut changes = Vec::new();
         for source in &mut self.sources {
-            changes.extend(source.changes(&registry, &patterns));
+            changes.extend(source.changes(&*registry, &patterns));
         }
         if let Some(processes) = &mut self.processes {
             let engine = &mut self.engine;

@@ -16,7 +16,8 @@ use probes::{
 };
 use providers::method::{AttachError, Attaching, Method, ProgramType, Rejected};
 use providers::{
-    Change, ChangeSource, EnabledProbe, Env, ProbeList, ProbesChanged, Provider, Registry, Role, Unit,
+    Change, ChangeSource, EnabledProbe, Env, OpenChanges, ProbeList, ProbeStore, ProbesChanged, Provider,
+    Role, Unit,
 };
 
 /// Nanoseconds of CPU time that the kernel has taken to attach.
@@ -125,7 +126,7 @@ impl ChangeSource for Later {
         self.0.event.0.as_fd()
     }
 
-    fn changes(&mut self, registry: &Registry, _: &[Pattern]) -> Vec<Change> {
+    fn changes(&mut self, store: &dyn ProbeStore, _: &[Pattern]) -> Vec<Change> {
         let mut changes = Vec::new();
         while let Some(order) = self.0.orders.lock().unwrap().pop_front() {
             let mut byte = [0u8];
@@ -137,13 +138,13 @@ impl ChangeSource for Later {
             let probes = match order {
                 Order::Add(names) => {
                     let desc = |name: &String| ProbeDesc::new(self.2, "", name.as_str(), "hit");
-                    let added = registry.add(names.iter().map(desc));
+                    let added = store.add(names.iter().map(desc).collect());
                     ids.extend(added.iter().map(|p| (p.desc.function.to_string(), p.id)));
                     ProbesChanged { added, removed: Vec::new() }
                 }
                 Order::Remove(names) => {
                     let removed: Vec<ProbeId> = names.iter().map(|n| ids.remove(n).unwrap()).collect();
-                    registry.remove(&removed);
+                    store.remove(&removed);
                     ProbesChanged { added: Vec::new(), removed }
                 }
             };
@@ -163,12 +164,8 @@ impl Provider for Later {
         &*self.1
     }
 
-    fn has_changes(&self) -> bool {
-        true
-    }
-
-    fn changes(&self) -> Option<Box<dyn ChangeSource>> {
-        Some(Box::new(self.clone()))
+    fn changes(&self) -> Option<OpenChanges<'_>> {
+        Some(Box::new(|| Some(Box::new(self.clone()))))
     }
 
     /// By the name of the function: `kind_N_any` has an argument of the N-th type.

@@ -17,12 +17,9 @@ use probes::{
     Attributes, Class, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
 };
 
-use crate::manual::Manual;
-use crate::method::Clock;
-use crate::profile::Sample;
-use crate::provider::{EnabledProbe, Env, Provider};
-use crate::source::{ProbeList, ProbeSource};
-use crate::unit::{Role, Unit};
+use crate::contract::method::Clock;
+use crate::contract::{EnabledProbe, Env, Manual, ProbeList, ProbeSource, Provider, Role, Unit};
+use crate::sample::Sample;
 use events::{Event, Kind};
 
 /// The provider.

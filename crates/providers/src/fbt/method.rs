@@ -8,8 +8,8 @@ use types::btf::{Btf, Def, KernelBtf};
 
 use super::functions::Function;
 use super::list::CORE;
-use crate::method::FunctionMethod;
-use crate::provider::Env;
+use crate::contract::Env;
+use crate::contract::method::FunctionMethod;
 
 /// The facility of the kernel that each method needs.
 const NEEDS: [(FunctionMethod, Facility); 3] = [

@@ -22,12 +22,12 @@ use probes::{
 };
 use types::btf::KernelBtf;
 
+use crate::contract::method::{FunctionMethod, FunctionSites, Site};
+use crate::contract::{
+    EnabledProbe, Env, Found, LoadedModules, Manual, Names, ProbeSource, Provider, Role, Unit,
+    UnloadedModules,
+};
 use crate::lock;
-use crate::manual::Manual;
-use crate::method::{FunctionMethod, FunctionSites, Site};
-use crate::provider::{EnabledProbe, Env, Provider};
-use crate::source::{Found, LoadedModules, ProbeSource, UnloadedModules};
-use crate::unit::{Role, Unit};
 use context::{ByRegisters, ByTrampoline};
 use functions::Function;
 use list::List;
@@ -336,8 +336,8 @@ impl Provider for Fbt {
         Calls::Kernel
     }
 
-    fn only_by_name(&self) -> bool {
-        self.clones
+    fn names(&self) -> Names {
+        Names { only_by_provider: self.clones, ..Names::default() }
     }
 
     fn probes(&self) -> &dyn ProbeSource {

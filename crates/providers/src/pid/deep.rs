@@ -13,7 +13,7 @@ use probes::ProbeId;
 
 use super::follow::FileChange;
 use super::known::{At, Known};
-use crate::method::{Detached, HeldProcess};
+use crate::contract::method::{Detached, HeldProcess};
 
 /// Why the returns of such a process are probed at the instructions.
 pub(super) const DEEP: &str = "it is in more calls at a time than the kernel probes returns of";

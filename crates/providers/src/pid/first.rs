@@ -19,7 +19,7 @@ use probes::{ProbeDesc, ProbeId};
 
 use super::follow::FileChange;
 use super::known::{Known, Links, Target};
-use crate::method::{Detached, HeldProcess};
+use crate::contract::method::{Detached, HeldProcess};
 
 impl Known {
     /// These probes are about to be attached by links of their processes.

@@ -24,12 +24,12 @@ use proc::Selection;
 use symbols::Processes;
 
 use super::known::{Known, Target};
-use super::lists::Wanted;
 use super::matching::Match;
-use super::object::{Held, Object};
-use super::processes::{read_objects, unwinds};
+use crate::contract::method::{HeldFile, HeldProcess};
 use crate::lock;
-use crate::method::{HeldFile, HeldProcess};
+use crate::process::lists::Wanted;
+use crate::process::object::{Held, Object};
+use crate::process::read::{read_objects, unwinds};
 
 /// How many files that came later and are not mapped any more keep their probes, in each process.
 const KEPT: usize = 32;

@@ -8,7 +8,7 @@ use probes::{Pattern, ProbeDesc, ProbeId};
 use symbols::Calling;
 use text::{EntryProbe, ReturnSite};
 
-use crate::method::{Detached, HeldFile, HeldProcess};
+use crate::contract::method::{Detached, HeldFile, HeldProcess};
 
 /// The places of each probe.
 pub(super) type Targets = HashMap<Arc<ProbeDesc>, Vec<Target>>;
@@ -45,7 +45,7 @@ pub(super) enum At {
     Offset(EntryProbe),
 }
 
-/// The entry of a function, for each class of [`super::lists::uses`].
+/// The entry of a function, for each class of [`crate::process::lists::uses`].
 pub(super) type Entries = [Result<EntryProbe, Arc<str>>; 4];
 
 /// The returns of a function.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::known::{At, Entries, Place, Places, Returns, Shared, Target};
-use super::lists::{NO_FUNCTION, WITH_STACK, Wanted};
-use super::object::{Held, Object, cut};
-use crate::method::{HeldFile, HeldProcess};
+use crate::contract::method::{HeldFile, HeldProcess};
+use crate::process::lists::{NO_FUNCTION, WITH_STACK, Wanted};
+use crate::process::object::{Held, Object, cut};
 use diagnostics::Tag;
 use probes::{FIELD_LIMITS, MatchError, Pattern, ProbeDesc, glob_matches};
 use symbols::{Function, Processes, SymbolSource};

@@ -2,12 +2,9 @@
 //!
 //! ```text
 //!  source      what a description matches: processes, the files that they run, their functions, the places of their probes
-//!  lists       what descriptions ask for, and the lists of functions in which it is looked for
-//!  processes   the processes and their files, each file once
 //!  sides       places ──► links: of a process, or of a file with a set of processes
 //!  here        units: instructions, instructions that leave a function, returns of functions
 //!  context     how a firing finds its probe and its arguments
-//!  object      the files that a process runs
 //!  types       the types of arguments, and of names in those files
 //!  known       what was matched: places, processes
 //!  follow      what processes map later, and what they execute
@@ -28,10 +25,7 @@ mod deep;
 mod first;
 mod follow;
 mod known;
-mod lists;
 mod matching;
-pub(crate) mod object;
-pub(crate) mod processes;
 mod sides;
 mod source;
 mod types;
@@ -49,42 +43,17 @@ use probes::{
 use proc::Selection;
 use symbols::Readers;
 
-use crate::changes::{Change, ProbesChanged};
-use crate::manual::Manual;
-use crate::method::{Detached, Members};
-use crate::provider::{EnabledProbe, Env, Provider};
-use crate::registry::Registry;
-use crate::source::ProbeSource;
-use crate::unit::Unit;
+use crate::contract::method::{Detached, Members};
+use crate::contract::{
+    Change, EnabledProbe, Env, Manual, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider, Provider,
+    Returns, Unit,
+};
 use context::When;
 use follow::FileChange;
 use known::{Abilities, Known};
 use sides::{Group, How, Side, Sides, dear};
 use source::PidProbes;
 use types::UserTypes;
-
-/// How returns are probed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Returns {
-    /// By uretprobe, unless something in the process may unwind through frames.
-    #[default]
-    Auto,
-    /// By uretprobe.
-    Uretprobe,
-    /// At the instructions that leave the function.
-    Instructions,
-}
-
-impl Returns {
-    /// The value of the option.
-    pub fn named(name: &str) -> Returns {
-        match name {
-            "uretprobe" => Returns::Uretprobe,
-            "ret" => Returns::Instructions,
-            _ => Returns::Auto,
-        }
-    }
-}
 
 /// The provider.
 pub(crate) struct Pid {
@@ -99,11 +68,11 @@ impl Pid {
 }
 
 impl Pid {
-    /// Adds and removes the probes of a change in the registry.
-    fn change(&self, registry: &Registry, pid: u32, change: FileChange) -> Change {
+    /// Adds and removes the probes of a change in the store.
+    fn change(&self, store: &dyn ProbeStore, pid: u32, change: FileChange) -> Change {
         let FileChange { set, file, name, came, went } = change;
-        registry.remove(&went);
-        let added = registry.add(came.iter().map(|(desc, _)| (**desc).clone()));
+        store.remove(&went);
+        let added = store.add(came.iter().map(|(desc, _)| (**desc).clone()).collect());
         let places = came.into_iter().map(|(_, targets)| targets);
         self.probes.came(
             (pid, set.as_ref()),
@@ -193,6 +162,10 @@ impl Provider for Pid {
         &self.probes
     }
 
+    fn processes(&self) -> Option<&dyn ProcessProvider> {
+        Some(self)
+    }
+
     fn args(&self, probe: &ProbeDesc) -> Args {
         if let Some(pid) = self.probes.with_known(|known| known.runners.get(probe).copied()) {
             return self.types.args(pid, probe);
@@ -208,87 +181,6 @@ impl Provider for Pid {
                 )),
             },
         }
-    }
-
-    fn object(&self, provider: &str, object: &str) -> Option<Result<Arc<dyn UserObject>, String>> {
-        let later = self.probes.with_known(|known| known.later_runner(provider, object));
-        match family().pid(provider) {
-            // A child, or a program that was executed since, may run it alone.
-            Some(pid) => Some(self.types.object(pid, object).or_else(|why| match later {
-                Some(later) => self.types.object(later, object),
-                None => Err(why),
-            })),
-            None if family().is_of_several(provider) => {
-                let mut pids = self.probes.with_known(|known| known.probed(provider));
-                pids.extend(later);
-                Some(self.types.object_of_several(&pids, object))
-            }
-            None => None,
-        }
-    }
-
-    fn processes(&self) -> Option<Vec<u32>> {
-        Some(self.probes.processes())
-    }
-
-    fn follows_loading(&self, pid: u32) -> bool {
-        self.probes.follows_loading(pid)
-    }
-
-    fn process_changed(
-        &self,
-        registry: &Registry,
-        (pid, sets): (u32, u64),
-        patterns: &[Pattern],
-    ) -> Vec<Change> {
-        let changes = self.probes.changed((pid, sets), patterns);
-        let came = || changes.iter().flat_map(|change| &change.came).map(|(desc, _)| desc);
-        self.types.forget(came());
-        self.probes.with_known(|known| known.runners.extend(came().map(|desc| (desc.clone(), pid))));
-        changes.into_iter().map(|change| self.change(registry, pid, change)).collect()
-    }
-
-    fn settle(&self, registry: &Registry) -> Vec<Change> {
-        let changes = self.probes.settle();
-        changes.into_iter().map(|(pid, change)| self.change(registry, pid, change)).collect()
-    }
-
-    fn members(&self, env: &Env<'_>) -> Vec<Members> {
-        self.probes.with_known(|known| {
-            let names: Vec<Arc<str>> = known.meant.keys().cloned().collect();
-            let groups = names.iter().filter_map(|name| Group::of(name, known, how(env)).set);
-            let sets: Vec<(u32, Arc<str>)> = groups.collect();
-            sets.iter().map(|set| members(set, known, env)).collect()
-        })
-    }
-
-    fn take_unwinding(&self) -> Vec<(u32, String)> {
-        self.probes.with_known(|known| std::mem::take(&mut known.unwinding))
-    }
-
-    fn close_unmapped(&self) {
-        self.probes.close_unmapped();
-    }
-
-    fn take_detached(&self) -> Vec<Detached> {
-        self.probes.with_known(|known| std::mem::take(&mut known.detached))
-    }
-
-    fn take_warnings(&self) -> Vec<String> {
-        self.probes.with_known(|known| std::mem::take(&mut known.warnings))
-    }
-
-    fn missed(&self) -> Vec<String> {
-        self.probes.with_known(Known::nested)
-    }
-
-    fn select_processes(&self, selection: &Selection) {
-        self.probes.select(selection);
-    }
-
-    fn use_readers(&self, readers: &Readers) {
-        self.probes.use_readers(readers);
-        self.types.use_readers(readers);
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
@@ -387,6 +279,89 @@ impl Provider for Pid {
                 |(side, name, when): (Side, _, _)| side.unit(name, when, (&union, None, true), Vec::new());
             all.into_iter().filter_map(unit).collect()
         })
+    }
+}
+
+impl ProcessProvider for Pid {
+    fn pids(&self) -> Vec<u32> {
+        self.probes.processes()
+    }
+
+    fn object(&self, provider: &str, object: &str) -> Option<Result<Arc<dyn UserObject>, String>> {
+        let later = self.probes.with_known(|known| known.later_runner(provider, object));
+        match family().pid(provider) {
+            // A child, or a program that was executed since, may run it alone.
+            Some(pid) => Some(self.types.object(pid, object).or_else(|why| match later {
+                Some(later) => self.types.object(later, object),
+                None => Err(why),
+            })),
+            None if family().is_of_several(provider) => {
+                let mut pids = self.probes.with_known(|known| known.probed(provider));
+                pids.extend(later);
+                Some(self.types.object_of_several(&pids, object))
+            }
+            None => None,
+        }
+    }
+
+    fn follows_loading(&self, pid: u32) -> bool {
+        self.probes.follows_loading(pid)
+    }
+
+    fn process_changed(
+        &self,
+        store: &dyn ProbeStore,
+        (pid, sets): (u32, u64),
+        patterns: &[Pattern],
+    ) -> Vec<Change> {
+        let changes = self.probes.changed((pid, sets), patterns);
+        let came = || changes.iter().flat_map(|change| &change.came).map(|(desc, _)| desc);
+        self.types.forget(came());
+        self.probes.with_known(|known| known.runners.extend(came().map(|desc| (desc.clone(), pid))));
+        changes.into_iter().map(|change| self.change(store, pid, change)).collect()
+    }
+
+    fn settle(&self, store: &dyn ProbeStore) -> Vec<Change> {
+        let changes = self.probes.settle();
+        changes.into_iter().map(|(pid, change)| self.change(store, pid, change)).collect()
+    }
+
+    fn members(&self, env: &Env<'_>) -> Vec<Members> {
+        self.probes.with_known(|known| {
+            let names: Vec<Arc<str>> = known.meant.keys().cloned().collect();
+            let groups = names.iter().filter_map(|name| Group::of(name, known, how(env)).set);
+            let sets: Vec<(u32, Arc<str>)> = groups.collect();
+            sets.iter().map(|set| members(set, known, env)).collect()
+        })
+    }
+
+    fn take_unwinding(&self) -> Vec<(u32, String)> {
+        self.probes.with_known(|known| std::mem::take(&mut known.unwinding))
+    }
+
+    fn close_unmapped(&self) {
+        self.probes.close_unmapped();
+    }
+
+    fn take_detached(&self) -> Vec<Detached> {
+        self.probes.with_known(|known| std::mem::take(&mut known.detached))
+    }
+
+    fn take_warnings(&self) -> Vec<String> {
+        self.probes.with_known(|known| std::mem::take(&mut known.warnings))
+    }
+
+    fn missed(&self) -> Vec<String> {
+        self.probes.with_known(Known::nested)
+    }
+
+    fn select_processes(&self, selection: &Selection) {
+        self.probes.select(selection);
+    }
+
+    fn use_readers(&self, readers: &Readers) {
+        self.probes.use_readers(readers);
+        self.types.use_readers(readers);
     }
 }
 

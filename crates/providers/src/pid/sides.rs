@@ -34,14 +34,12 @@ use symbols::Calling;
 use text::returns::Departure;
 use text::{EntryProbe, Step};
 
-use super::Returns;
 use super::context::{Callings, Place, When, place_bits};
 use super::deep::DEEP;
 use super::known::{At, Known, Target};
 use super::source::FEW_PROCESSES;
-use crate::method::{HeldFile, HeldProcess, UprobeFile, UprobeSite, Uprobes};
-use crate::provider::EnabledProbe;
-use crate::unit::{Role, Unit};
+use crate::contract::method::{HeldFile, HeldProcess, UprobeFile, UprobeSite, Uprobes};
+use crate::contract::{EnabledProbe, Returns, Role, Unit};
 
 /// Probes that are attached in one way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -229,7 +227,7 @@ impl Side {
     }
 }
 
-/// The class of [`super::lists::uses`] that clauses need.
+/// The class of [`crate::process::lists::uses`] that clauses need.
 fn class(probe: &EnabledProbe) -> usize {
     const IN_REGISTERS: u64 = 0x3f;
     match () {

@@ -22,13 +22,13 @@ use std::time::Instant;
 
 use super::follow::{Answer, FileChange, Files, Followed, may_come};
 use super::known::{Known, Target};
-use super::lists::{Wanted, similar, wants_similar};
 use super::matching::{Match, READING};
-use super::object::{Held, Object};
-use super::processes::{Group, read_objects, read_process, unwinds};
+use crate::contract::method::{HeldFile, HeldProcess};
+use crate::contract::source::{Found, IdRange, ProbeSource};
 use crate::lock;
-use crate::method::{HeldFile, HeldProcess};
-use crate::source::{Found, IdRange, ProbeSource};
+use crate::process::lists::{Wanted, similar, wants_similar};
+use crate::process::object::{Held, Object};
+use crate::process::read::{Group, read_objects, read_process, unwinds};
 use probes::{Family, MatchError, Pattern, ProbeDesc, ProbeId, glob_matches, is_glob};
 use proc::Selection;
 use symbols::{Processes, Readers};

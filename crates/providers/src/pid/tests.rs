@@ -9,7 +9,7 @@ use super::known::Returns as Returned;
 use super::known::{At, Entries, Known, Place, Target};
 use super::sides::*;
 use super::*;
-use crate::method::{HeldFile, HeldProcess};
+use crate::contract::method::{HeldFile, HeldProcess};
 
 fn probe(args: u64, user_stack: bool, user_registers: bool) -> EnabledProbe {
     let desc = Arc::new(ProbeDesc::new("pid7", "m", "f", "entry"));

@@ -25,8 +25,8 @@ use symbols::{
 use types::TagKind;
 use types::btf::{Btf, Def, Origin};
 
-use super::object::{Object, cut, in_root, objects};
 use crate::lock;
+use crate::process::object::{Object, cut, in_root, objects};
 
 /// How long the reader may take for one request, before tracing begins.
 const READING: Duration = Duration::from_secs(20);

@@ -14,7 +14,25 @@
 //! column of the output.
 
 use super::{Entry, Registry};
-use crate::source::IdRange;
+use crate::contract::IdRange;
+
+/// The providers whose ids come first, in their order.
+const FIRST: [&str; 4] = ["dtrace", "profile", "cpc", "syscall"];
+/// Those whose ids come last. Between them are those of libraries and of users of the library, in the order of their names.
+const LAST: [&str; 7] = ["bio", "PROVIDER*", "sdt", "rawtp", "pid*", "fbt", "rawfbt"];
+
+/// Sorts the providers as their ids follow each other.
+pub(super) fn sort(entries: &mut [Entry]) {
+    entries.sort_by_cached_key(|entry| {
+        let name = entry.family.to_string();
+        let place = |all: &[&str]| all.iter().position(|other| *other == name);
+        match (place(&FIRST), place(&LAST)) {
+            (Some(at), _) => (0, at, String::new()),
+            (_, Some(at)) => (2, at, String::new()),
+            _ => (1, 0, name),
+        }
+    });
+}
 
 /// How many ids are reserved for probes that are made on demand. Their range stands before the counted ones, so that a script
 /// that names such a probe does not count the functions of the kernel.

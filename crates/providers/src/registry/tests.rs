@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use probes::{Attributes, FieldKind, ProviderStability};
 
 use super::*;
+use crate::contract::{
+    IdRange, LoadedModules, ProbeList, ProbeSource, ProbeStore, ProbesChanged, UnloadedModules,
+};
 use crate::registry::ids::ON_DEMAND_IDS;
-use crate::source::{IdRange, ProbeList, ProbeSource};
 
 fn find(r: &Registry, text: &str) -> Vec<(u32, String)> {
     let pattern = Pattern::parse(text, FieldKind::Name).unwrap();
@@ -203,8 +205,8 @@ impl Provider for Stand {
         self.1
     }
 
-    fn replaces(&self) -> bool {
-        true
+    fn names(&self) -> Names {
+        Names { replaces: true, ..Names::default() }
     }
 
     fn probes(&self) -> &dyn ProbeSource {
@@ -285,9 +287,9 @@ fn probes_come_and_go_with_their_modules() {
     let pattern = Pattern::parse("now:::x", FieldKind::Name).unwrap();
     let other = Pattern::parse("other:::x", FieldKind::Name).unwrap();
     assert!(r.may_match_later(&pattern) && !r.may_match_later(&other));
-    assert_eq!(r.changed(&set(&["a"]), &set(&[]), &[&other]), ProbesChanged::default());
+    assert_eq!(r.modules_changed(&set(&["a"]), &set(&[]), &[&other]), ProbesChanged::default());
 
-    let came = r.changed(&set(&["a", "b"]), &set(&[]), &[&other, &pattern]);
+    let came = r.modules_changed(&set(&["a", "b"]), &set(&[]), &[&other, &pattern]);
     let text = |p: &ProbeInfo| p.desc.to_string();
     assert_eq!(
         came.added.iter().map(text).collect::<Vec<_>>(),
@@ -303,7 +305,7 @@ fn probes_come_and_go_with_their_modules() {
     // Those of `b` were looked up by their ids: a program may name them.
     assert_eq!(lock(&r.changes).later.len(), 4);
     let listed = find(&r, "now:m::x")[0].0;
-    let gone = r.changed(&set(&[]), &set(&["a", "m", "unknown"]), &[&pattern]);
+    let gone = r.modules_changed(&set(&[]), &set(&["a", "m", "unknown"]), &[&pattern]);
     assert!(gone.added.is_empty());
     let ids: Vec<u32> = gone.removed.iter().map(|id| id.0).collect();
     assert_eq!(ids, [came.added[0].id.0, came.added[1].id.0, listed]);
@@ -314,18 +316,18 @@ fn probes_come_and_go_with_their_modules() {
 
     assert_eq!(r.by_id(came.added[0].id).as_ref(), came.added.first());
     // A module that is loaded again has new probes: ids are never reused.
-    let again = r.changed(&set(&["a"]), &set(&[]), &[&pattern]);
+    let again = r.modules_changed(&set(&["a"]), &set(&[]), &[&pattern]);
     assert_eq!(again.added[0].id.0, came.added[3].id.0 + 1);
     assert_eq!(names("now:::x"), ["now:b:f:x", "now:a:f:x"]);
-    assert_eq!(r.changed(&set(&[]), &set(&["a"]), &[&pattern]).removed.len(), 2);
+    assert_eq!(r.modules_changed(&set(&[]), &set(&["a"]), &[&pattern]).removed.len(), 2);
     assert_eq!(lock(&r.changes).later.len(), 4, "what nothing names is forgotten");
     let desc = || ProbeDesc::new("now", "c", "f", "x");
-    let one_by_one = [r.add([desc()]), r.add([desc(), desc()])].concat();
+    let one_by_one = [r.add(vec![desc()]), r.add(vec![desc(), desc()])].concat();
     assert!(one_by_one.is_sorted_by(|a, b| b.id.0 == a.id.0 + 1));
     r.remove(&one_by_one.iter().map(|p| p.id).collect::<Vec<_>>());
     assert!(r.by_id(one_by_one[0].id).is_none() && r.is_later(one_by_one[0].id));
     assert_eq!(lock(&r.changes).later.len(), 4);
-    assert_eq!(r.changed(&set(&[]), &set(&["m"]), &[&pattern]), ProbesChanged::default());
+    assert_eq!(r.modules_changed(&set(&[]), &set(&["m"]), &[&pattern]), ProbesChanged::default());
 }
 
 #[test]
@@ -367,6 +369,19 @@ impl ProbeSource for MoreThanEstimated {
 }
 
 #[test]
+fn ids_do_not_depend_on_the_order_in_which_providers_are_given() {
+    let make = |provider: &'static str| {
+        let list = ProbeList::new(move || vec![ProbeDesc::new(provider, "m", "", "p")]);
+        Box::new(Fake { family: Family::one(provider), source: Box::new(list) }) as Box<dyn Provider>
+    };
+    let ids = |names: [&'static str; 3]| {
+        let r = with(names.map(make).into()).unwrap();
+        ["one:::", "two:::", "three:::", "sdt:::"].map(|text| find(&r, text).first().map(|(id, _)| *id))
+    };
+    assert_eq!(ids(["one", "two", "three"]), ids(["three", "one", "two"]));
+}
+
+#[test]
 fn an_estimate_gives_the_ids_after_it_and_positions_beyond_it_have_other_ids() {
     let make = |count: u32, provider: &'static str| {
         let list = ProbeList::new(move || {
@@ -375,14 +390,14 @@ fn an_estimate_gives_the_ids_after_it_and_positions_beyond_it_have_other_ids() {
         let source: Box<dyn ProbeSource> = Box::new(MoreThanEstimated(list));
         Box::new(Fake { family: Family::one(provider), source }) as Box<dyn Provider>
     };
-    let r = with(vec![make(2, "few"), make(5, "many"), make(1, "last")]).unwrap();
+    let r = with(vec![make(2, "a_few"), make(5, "b_many"), make(1, "c_last")]).unwrap();
     let ids = |text: &str| find(&r, text).into_iter().map(|(id, _)| id).collect::<Vec<_>>();
-    let first = ids("few:::")[0];
-    assert_eq!(ids("few:::"), [first, first + 1]);
-    let many = ids("many:::");
+    let first = ids("a_few:::")[0];
+    assert_eq!(ids("a_few:::"), [first, first + 1]);
+    let many = ids("b_many:::");
     assert_eq!(many[..3], [first + 3, first + 4, first + 5]);
     assert!(many[3] > OVERFLOW && many[4] == many[3] + 1);
-    assert_eq!(ids("last:::"), [first + 6]);
+    assert_eq!(ids("c_last:::"), [first + 6]);
     for id in many {
         assert_eq!(r.by_id(ProbeId(id)).map(|p| p.id.0), Some(id));
     }

@@ -25,12 +25,9 @@ use probes::{
 };
 use types::btf::{Btf, BtfKind, KernelBtf};
 
+use crate::contract::method::{FunctionMethod, FunctionSites, Method, RawTp, Site, TpBtf};
+use crate::contract::{EnabledProbe, Env, Manual, ProbeList, ProbeSource, Provider, Role, Unit};
 use crate::lock;
-use crate::manual::Manual;
-use crate::method::{FunctionMethod, FunctionSites, Method, RawTp, Site, TpBtf};
-use crate::provider::{EnabledProbe, Env, Provider};
-use crate::source::{ProbeList, ProbeSource};
-use crate::unit::{Role, Unit};
 use context::{ByFunction, ByTracepoint, CompatTest, Regs};
 
 /// How many calls are attached by function at most.

@@ -11,8 +11,8 @@ use bpf_sys::TracepointTrial;
 use probes::{Pattern, is_glob};
 use types::btf::{BtfKind, KernelBtf};
 
+use crate::contract::source::{LoadedModules, UnloadedModules};
 use crate::lock;
-use crate::source::{LoadedModules, UnloadedModules};
 
 /// The prefix of the names of prototypes in the kernel's types.
 pub(super) const PROTOTYPE: &str = "btf_trace_";

@@ -31,8 +31,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use probes::{ArgType, Args, Attributes, Class, Pattern, ProviderStability, Stability, is_glob};
 use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
+use crate::contract::source::{LoadedModules, UnloadedModules};
 use crate::lock;
-use crate::source::{LoadedModules, UnloadedModules};
 
 /// The format of an event.
 pub(crate) fn format(group: &str, event: &str) -> Option<Format> {

@@ -11,9 +11,8 @@ use bpf_codegen::context::{Context, Index};
 use bpf_codegen::mir::{Builder, Const, Helper, Label, Size, V};
 use bpf_sys::features::Facility;
 
-use crate::method::Tracepoints;
-use crate::provider::{EnabledProbe, Env};
-use crate::unit::{Role, Unit};
+use crate::contract::method::Tracepoints;
+use crate::contract::{EnabledProbe, Env, Role, Unit};
 
 /// A probe on a tracepoint.
 pub(crate) struct RawProbe {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use probes::{MatchError, Pattern, ProbeDesc};
 
 use super::{Tracepoints, may_match};
-use crate::source::{Found, IdRange, LoadedModules, ProbeList, ProbeSource, UnloadedModules};
+use crate::contract::source::{Found, IdRange, LoadedModules, ProbeList, ProbeSource, UnloadedModules};
 
 /// How many ids `rawtp` has for tracepoints that are no events. They are more than the kernel has (20 in Linux 7.2), so that the ids of
 /// the providers after it are known before the kernel's types are read.

@@ -18,32 +18,19 @@ use proc::share::{Owner, Shares};
 
 use super::fair::{MAX_PROBES, leave};
 use super::matching::Match;
-use super::source::{Reading, Target, UsdtProbes, held_process};
+use super::sites::{FileChange, Target};
+use super::source::{Reading, UsdtProbes, held_process};
+use crate::contract::method::{Detached, HeldProcess};
+use crate::contract::source::ProbeSource;
 use crate::lock;
-use crate::method::{Detached, HeldProcess};
-use crate::pid::object::Object;
-use crate::pid::processes::read_objects;
-use crate::source::ProbeSource;
+use crate::process::object::Object;
+use crate::process::read::read_objects;
 
 /// How many files that came later and are not mapped any more keep their probes, in each process.
 const KEPT: usize = 32;
 
 /// The most probes that come later in one process.
 const MAX_LATER: usize = 1 << 14;
-
-/// The probes of a file that came or went.
-pub(super) struct FileChange {
-    /// The process. `None`: they are those of all processes.
-    pub(super) pid: Option<u32>,
-    /// The number of the file.
-    pub(super) number: u64,
-    /// Its name as a module.
-    pub(super) name: Arc<str>,
-    pub(super) came: Vec<(Arc<ProbeDesc>, Vec<Target>)>,
-    pub(super) went: Vec<ProbeId>,
-    /// Who brought them.
-    pub(super) by: Owner,
-}
 
 /// How many of the probes that came later each process has brought.
 pub(super) struct Brought {

@@ -11,10 +11,11 @@ use symbols::ProbeSite;
 use usdt::{probe_name, provider_name};
 
 use super::fair::Fair;
-use super::shared::{Form, Forms, Sharing};
-use super::source::{Answer, Reading, Site, Target};
-use crate::method::{HeldFile, HeldProcess};
-use crate::pid::object::{Object, cut};
+use super::shared::Sharing;
+use super::sites::{Form, Forms, Site, Target};
+use super::source::{Answer, Reading};
+use crate::contract::method::{HeldFile, HeldProcess};
+use crate::process::object::{Object, cut};
 
 /// The function of a site where the file has no symbol.
 const NO_FUNCTION: &str = "-";

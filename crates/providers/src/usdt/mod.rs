@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  source   what was read: processes, their files, the sites that the files describe
+//!  sites    sites in files and in processes
 //!  matching  what a description matches of it
 //!  fair     what each process may have of what a description matches
 //!  definitions  what files say of their providers
@@ -27,6 +28,7 @@ mod fair;
 mod follow;
 mod matching;
 mod shared;
+mod sites;
 mod source;
 
 use std::collections::BTreeMap;
@@ -42,16 +44,14 @@ use symbols::Readers;
 use text::Step;
 use usdt::{Argument, Source};
 
-use crate::changes::{Change, ProbesChanged};
-use crate::manual::Manual;
-use crate::method::{Detached, UprobeFile, UprobeSite, Uprobes};
-use crate::provider::{EnabledProbe, Env, Provider};
-use crate::registry::Registry;
-use crate::source::ProbeSource;
-use crate::unit::{Role, Unit};
+use crate::contract::method::{Detached, UprobeFile, UprobeSite, Uprobes};
+use crate::contract::{
+    Change, EnabledProbe, Env, Manual, Names, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider,
+    Provider, Role, Unit,
+};
 use context::Operands;
-use follow::FileChange;
-use source::{Known, Target, UsdtProbes};
+use sites::{FileChange, Target};
+use source::{Known, UsdtProbes};
 
 /// The provider.
 pub(crate) struct Usdt {
@@ -209,16 +209,16 @@ impl Provider for Usdt {
     }
 
     /// A description that names no provider would look at every process.
-    fn only_by_name(&self) -> bool {
-        true
-    }
-
-    fn will_enable(&self) {
-        self.probes.will_enable();
+    fn names(&self) -> Names {
+        Names { only_by_provider: true, ..Names::default() }
     }
 
     fn probes(&self) -> &dyn ProbeSource {
         &self.probes
+    }
+
+    fn processes(&self) -> Option<&dyn ProcessProvider> {
+        Some(self)
     }
 
     fn args(&self, probe: &ProbeDesc) -> Args {
@@ -231,76 +231,6 @@ impl Provider for Usdt {
             });
             Ok(types.collect())
         })
-    }
-
-    /// That of all its sites, if they have the same.
-    fn definition(&self, probe: &ProbeDesc) -> Option<Arc<Definition>> {
-        self.probes.with_known(|known| {
-            let mut all = known.named(probe).iter().map(|t| t.site.definition.as_ref());
-            let first = all.next().flatten()?;
-            all.all(|d| d.is_some_and(|d| d.number == first.number)).then(|| first.clone())
-        })
-    }
-
-    fn processes(&self) -> Option<Vec<u32>> {
-        Some(self.probes.followed())
-    }
-
-    fn follows_all(&self, patterns: &[Pattern]) -> bool {
-        patterns.iter().any(|pattern| self.probes.means_any(pattern))
-    }
-
-    fn running(&self, patterns: &[Pattern]) -> Vec<u32> {
-        self.probes.running(patterns)
-    }
-
-    fn follows_loading(&self, pid: u32) -> bool {
-        self.probes.follows(pid)
-    }
-
-    fn process_changed(
-        &self,
-        registry: &Registry,
-        (pid, _): (u32, u64),
-        patterns: &[Pattern],
-    ) -> Vec<Change> {
-        let change = |FileChange { pid, number, name, mut came, went, .. }: FileChange| {
-            registry.remove(&went);
-            // What a program says of itself may be the name of another provider.
-            came.retain(|(desc, _)| registry.family(&desc.provider).is_some_and(Family::is_of_any));
-            let added = registry.add(came.iter().map(|(desc, _)| (**desc).clone()));
-            let ids: Vec<ProbeId> = added.iter().map(|probe| probe.id).collect();
-            self.probes.came((pid, number, &name), &ids);
-            self.probes.with_known(|known| {
-                let all = ids.iter().zip(came);
-                all.for_each(|(id, (desc, targets))| known.add(*id, desc, targets));
-            });
-            let event = if added.is_empty() { "are removed" } else { "came" };
-            let subject = match pid {
-                Some(pid) => format!("probes of {name} in process {pid}"),
-                None => format!("probes of {name}"),
-            };
-            Change { subject, event, probes: ProbesChanged { added, removed: went } }
-        };
-        let is_mine = |p: &&Pattern| registry.family(&p.provider).is_none_or(Family::is_of_any);
-        let patterns: Vec<&Pattern> = patterns.iter().filter(is_mine).collect();
-        self.probes.changed(pid, &patterns).into_iter().map(change).collect()
-    }
-
-    fn take_detached(&self) -> Vec<Detached> {
-        self.probes.detached()
-    }
-
-    fn close_unmapped(&self) {
-        self.probes.close_unmapped();
-    }
-
-    fn take_left_out(&self) -> Vec<String> {
-        self.probes.with_known(|known| std::mem::take(&mut known.left_out))
-    }
-
-    fn use_readers(&self, readers: &Readers) {
-        self.probes.use_readers(readers);
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
@@ -332,5 +262,81 @@ impl Provider for Usdt {
             ..group.unit(number, operands, true, Vec::new())
         };
         groups.into_iter().enumerate().map(unit).collect()
+    }
+}
+
+impl ProcessProvider for Usdt {
+    fn pids(&self) -> Vec<u32> {
+        self.probes.followed()
+    }
+
+    fn follows_all(&self, patterns: &[Pattern]) -> bool {
+        patterns.iter().any(|pattern| self.probes.means_any(pattern))
+    }
+
+    fn running(&self, patterns: &[Pattern]) -> Vec<u32> {
+        self.probes.running(patterns)
+    }
+
+    fn follows_loading(&self, pid: u32) -> bool {
+        self.probes.follows(pid)
+    }
+
+    fn process_changed(
+        &self,
+        store: &dyn ProbeStore,
+        (pid, _): (u32, u64),
+        patterns: &[Pattern],
+    ) -> Vec<Change> {
+        let change = |FileChange { pid, number, name, mut came, went, .. }: FileChange| {
+            store.remove(&went);
+            // What a program says of itself may be the name of another provider.
+            came.retain(|(desc, _)| store.family(&desc.provider).is_some_and(Family::is_of_any));
+            let added = store.add(came.iter().map(|(desc, _)| (**desc).clone()).collect());
+            let ids: Vec<ProbeId> = added.iter().map(|probe| probe.id).collect();
+            self.probes.came((pid, number, &name), &ids);
+            self.probes.with_known(|known| {
+                let all = ids.iter().zip(came);
+                all.for_each(|(id, (desc, targets))| known.add(*id, desc, targets));
+            });
+            let event = if added.is_empty() { "are removed" } else { "came" };
+            let subject = match pid {
+                Some(pid) => format!("probes of {name} in process {pid}"),
+                None => format!("probes of {name}"),
+            };
+            Change { subject, event, probes: ProbesChanged { added, removed: went } }
+        };
+        let is_mine = |p: &&Pattern| store.family(&p.provider).is_none_or(Family::is_of_any);
+        let patterns: Vec<&Pattern> = patterns.iter().filter(is_mine).collect();
+        self.probes.changed(pid, &patterns).into_iter().map(change).collect()
+    }
+
+    fn take_detached(&self) -> Vec<Detached> {
+        self.probes.detached()
+    }
+
+    fn close_unmapped(&self) {
+        self.probes.close_unmapped();
+    }
+
+    fn take_left_out(&self) -> Vec<String> {
+        self.probes.with_known(|known| std::mem::take(&mut known.left_out))
+    }
+
+    /// That of all its sites, if they have the same.
+    fn definition(&self, probe: &ProbeDesc) -> Option<Arc<Definition>> {
+        self.probes.with_known(|known| {
+            let mut all = known.named(probe).iter().map(|t| t.site.definition.as_ref());
+            let first = all.next().flatten()?;
+            all.all(|d| d.is_some_and(|d| d.number == first.number)).then(|| first.clone())
+        })
+    }
+
+    fn will_enable(&self) {
+        self.probes.will_enable();
+    }
+
+    fn use_readers(&self, readers: &Readers) {
+        self.probes.use_readers(readers);
     }
 }

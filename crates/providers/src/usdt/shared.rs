@@ -12,21 +12,15 @@
 //! Two files whose sites of a probe differ in their arguments or in what they say of them have no probe in common: the second one's
 //! are those of each process, and stay so.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::sync::Arc;
 
 use probes::{Pattern, ProbeDesc, ProbeId};
 use proc::share::{Owner, Owners};
 
-use super::follow::FileChange;
-use crate::method::{Detached, HeldFile};
-
-/// What a site is like: the number of the definition, and size and sign of each argument.
-pub(super) type Form = (Option<u32>, Vec<(u8, bool)>);
-
-/// What the sites of a probe in one file are like.
-pub(super) type Forms = BTreeSet<Form>;
+use super::sites::{FileChange, Forms};
+use crate::contract::method::{Detached, HeldFile};
 
 /// Whose the probes are that a description has matched in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,12 +13,11 @@
 //! for the plan. What comes later is [`super::follow`]'s.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use probes::{Definition, Family, MatchError, Pattern, ProbeDesc, ProbeId};
+use probes::{Family, MatchError, Pattern, ProbeDesc, ProbeId};
 use proc::share::{Owner, Owners};
 use symbols::{DescribedProbes, ProbeSite, Processes, Readers};
 use usdt::Source;
@@ -27,13 +26,14 @@ use super::definitions::Definitions;
 use super::fair::{ALL, Fair, MAX_PROBES, leave};
 use super::follow::{Brought, Followed};
 use super::matching::Match;
-use super::shared::{Form, Shared, Sharing};
-use crate::kernel::{kernel_for, try_aside};
+use super::shared::{Shared, Sharing};
+use super::sites::{Site, Target};
+use crate::contract::method::HeldProcess;
+use crate::contract::source::{Found, IdRange, ProbeSource};
 use crate::lock;
-use crate::method::{HeldFile, HeldProcess};
-use crate::pid::object::{Held, Object};
-use crate::pid::processes::{read_objects, read_process};
-use crate::source::{Found, IdRange, ProbeSource};
+use crate::process::kernel::{kernel_for, try_aside};
+use crate::process::object::{Held, Object};
+use crate::process::read::{read_objects, read_process};
 
 /// How long the reader may take for one request.
 const READING: Duration = Duration::from_secs(5);
@@ -46,39 +46,6 @@ const MEMORY: u64 = 1 << 30;
 
 /// The most files that are known. A process may make files without end; one that is forgotten is read again.
 const MOST_FILES: usize = 1 << 16;
-
-/// A site in a file.
-#[derive(Debug)]
-pub(super) struct Site {
-    described: ProbeSite,
-    /// What the file says of its provider.
-    pub(super) definition: Option<Arc<Definition>>,
-}
-
-impl Deref for Site {
-    type Target = ProbeSite;
-
-    fn deref(&self) -> &ProbeSite {
-        &self.described
-    }
-}
-
-impl Site {
-    /// What it has to have in common with others of a probe.
-    pub(super) fn form(&self) -> Form {
-        let number = self.definition.as_ref().map(|definition| definition.number);
-        (number, self.arguments.iter().map(|a| (a.size, a.signed)).collect())
-    }
-}
-
-/// A site in a process.
-#[derive(Clone, Debug)]
-pub(super) struct Target {
-    /// The process. `None`: all that run the file.
-    pub(super) process: Option<Arc<HeldProcess>>,
-    pub(super) file: Arc<HeldFile>,
-    pub(super) site: Arc<Site>,
-}
 
 /// What was matched.
 #[derive(Default)]

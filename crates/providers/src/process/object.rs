@@ -12,7 +12,7 @@ use probes::{FIELD_LIMITS, glob_matches};
 use symbols::{MappedText, Processes};
 
 use super::lists::Lists;
-use crate::method::{HeldFile, HeldProcess};
+use crate::contract::method::{HeldFile, HeldProcess};
 
 /// Another name of the program's own file.
 const MAIN: &str = "a.out";
@@ -76,7 +76,7 @@ pub(crate) struct Held {
     /// Why code of a file may unwind through frames, by the path to the held file.
     unwinds: HashMap<OsString, Option<String>>,
     /// The functions of files.
-    pub(super) lists: Lists,
+    pub(crate) lists: Lists,
 }
 
 impl Held {
@@ -105,12 +105,12 @@ impl Held {
     }
 
     /// Why code of a file may unwind through frames, if that is known.
-    pub(super) fn unwinds(&self, file: &HeldFile) -> Option<Option<String>> {
+    pub(crate) fn unwinds(&self, file: &HeldFile) -> Option<Option<String>> {
         self.unwinds.get(file.path()).cloned()
     }
 
     /// See [`Held::unwinds`]. Of a file that is not held it is not remembered: another may be at its path later.
-    pub(super) fn set_unwinds(&mut self, file: &HeldFile, why: Option<String>) {
+    pub(crate) fn set_unwinds(&mut self, file: &HeldFile, why: Option<String>) {
         if file.is_held() {
             self.unwinds.insert(file.path().into(), why);
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bpf_codegen::context::Context;
 
-use crate::method::Method;
-use crate::provider::EnabledProbe;
+use crate::contract::env::EnabledProbe;
+use crate::contract::method::Method;
 
 /// When a unit's program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

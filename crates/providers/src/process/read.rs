@@ -7,32 +7,32 @@ use probes::MatchError;
 use symbols::{FunctionQuery, Processes, Select};
 
 use super::object::{Held, Object, in_root, objects};
-use crate::method::{HeldFile, HeldProcess};
+use crate::contract::method::{HeldFile, HeldProcess};
 
 /// A file, and the processes that run it.
-pub(super) struct RunFile {
+pub(crate) struct RunFile {
     /// The file in the first of them.
-    pub(super) object: Object,
+    pub(crate) object: Object,
     /// The file.
-    pub(super) file: Arc<HeldFile>,
+    pub(crate) file: Arc<HeldFile>,
     /// The processes.
-    pub(super) processes: Vec<Arc<HeldProcess>>,
+    pub(crate) processes: Vec<Arc<HeldProcess>>,
 }
 
 /// The processes that a description means.
 #[derive(Default)]
-pub(super) struct Group {
+pub(crate) struct Group {
     /// Those that could be read.
-    pub(super) processes: Vec<Arc<HeldProcess>>,
+    pub(crate) processes: Vec<Arc<HeldProcess>>,
     /// Their files that the description names.
-    pub(super) files: Vec<RunFile>,
+    pub(crate) files: Vec<RunFile>,
     /// All files of each process.
-    pub(super) objects: Vec<Vec<Object>>,
+    pub(crate) objects: Vec<Vec<Object>>,
 }
 
 impl Group {
     /// Reads several processes. What has ended and what cannot be read is left out, if not all is.
-    pub(super) fn of(
+    pub(crate) fn of(
         pids: &[u32],
         module: &str,
         (symbols, held): (&mut Processes, &mut Held),
@@ -77,7 +77,7 @@ impl Group {
     }
 
     /// Why no file is named as in the description.
-    pub(super) fn no_object(&self, module: &str) -> MatchError {
+    pub(crate) fn no_object(&self, module: &str) -> MatchError {
         const NAMED: usize = 8;
         let mut names: Vec<&str> = self.objects.iter().flatten().map(|object| &*object.name).collect();
         names.sort_unstable();
@@ -132,7 +132,7 @@ pub(crate) fn read_objects(pid: u32, symbols: &mut Processes) -> Result<Vec<Obje
 const UNWINDERS: [&str; 4] = ["libgcc_s.", "libunwind", "libstdc++.", "libc++abi."];
 
 /// Why code of a process may unwind through frames, if it may.
-pub(super) fn unwinds(objects: &[Object], symbols: &mut Processes, held: &mut Held) -> Option<String> {
+pub(crate) fn unwinds(objects: &[Object], symbols: &mut Processes, held: &mut Held) -> Option<String> {
     let known = objects.iter().find(|o| UNWINDERS.iter().any(|name| o.name.starts_with(name)));
     if let Some(object) = known {
         return Some(format!("it runs {}", object.name));

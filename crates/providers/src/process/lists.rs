@@ -20,36 +20,36 @@ use symbols::{FileFunctions, Function, FunctionQuery, Processes, Select, SymbolS
 use text::{Kernel, Refusal, Uses};
 
 use super::object::Object;
-use crate::kernel::running_kernel;
+use crate::process::kernel::running_kernel;
 
 /// The function of a description that means addresses of the file.
-pub(super) const NO_FUNCTION: &str = "-";
+pub(crate) const NO_FUNCTION: &str = "-";
 
 /// In how many of the files that a description means similar names are looked for.
 const FILES_SEARCHED: usize = 3;
 
 /// What the clauses of an entry probe may notice, from nothing to everything. The place of the probe depends on it.
-pub(super) fn uses() -> [Uses; 4] {
+pub(crate) fn uses() -> [Uses; 4] {
     let arguments = (0..6).fold(Uses::NOTHING, Uses::and_argument);
     [Uses::NOTHING, arguments, arguments.and_stack(), arguments.and_registers()]
 }
 
 /// The class of [`uses`] in which the return address is where it was at the function's entry.
-pub(super) const WITH_STACK: usize = 2;
+pub(crate) const WITH_STACK: usize = 2;
 
 /// What the name of a description asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub(super) entry: bool,
-    pub(super) returns: bool,
+pub(crate) struct Wanted {
+    pub(crate) entry: bool,
+    pub(crate) returns: bool,
     /// Every instruction whose offset matches.
-    pub(super) instructions: bool,
+    pub(crate) instructions: bool,
     /// The instruction at this offset.
-    pub(super) offset: Option<u64>,
+    pub(crate) offset: Option<u64>,
 }
 
 impl Wanted {
-    pub(super) fn of(pattern: &Pattern) -> Result<Wanted, MatchError> {
+    pub(crate) fn of(pattern: &Pattern) -> Result<Wanted, MatchError> {
         let name = pattern.name.as_str();
         let many = name.is_empty() || is_glob(name);
         let wrong = |message: String| {
@@ -111,7 +111,7 @@ struct Shared {
 }
 
 /// The functions of a file for one description.
-pub(super) struct Answer {
+pub(crate) struct Answer {
     list: Arc<FileFunctions>,
     /// The list has functions that others have asked for.
     is_shared: bool,
@@ -119,12 +119,12 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Where the names were found.
-    pub(super) fn source(&self) -> SymbolSource {
+    pub(crate) fn source(&self) -> SymbolSource {
         self.list.source
     }
 
     /// Those that the description selects. What was given is forgotten, as far as no other description has it.
-    pub(super) fn functions(self, pattern: &Pattern) -> impl Iterator<Item = Function> {
+    pub(crate) fn functions(self, pattern: &Pattern) -> impl Iterator<Item = Function> {
         let all = !self.is_shared || pattern.function.is_empty();
         let functions = Arc::unwrap_or_clone(self.list).functions.into_iter();
         functions.filter(move |function| all || function.matches(&pattern.function))
@@ -140,20 +140,20 @@ pub(crate) struct Lists {
 
 impl Lists {
     /// These descriptions will be asked for, and no others of those that were expected before.
-    pub(super) fn announce(&mut self, patterns: &[Pattern]) {
+    pub(crate) fn announce(&mut self, patterns: &[Pattern]) {
         self.expected = patterns.to_vec();
         self.shared.clear();
     }
 
     /// A description was asked for.
-    pub(super) fn answered(&mut self, pattern: &Pattern) {
+    pub(crate) fn answered(&mut self, pattern: &Pattern) {
         self.expected.retain(|expected| expected != pattern);
         self.shared.iter_mut().for_each(|shared| shared.patterns.retain(|expected| expected != pattern));
         self.shared.retain(|shared| !shared.patterns.is_empty());
     }
 
     /// The functions of a file that a description asks for. The error says in words why they are not known.
-    pub(super) fn functions(
+    pub(crate) fn functions(
         &mut self,
         object: &Object,
         (pattern, wanted): (&Pattern, Wanted),
@@ -220,13 +220,13 @@ fn read(object: &Object, query: FunctionQuery, symbols: &mut Processes) -> Resul
 }
 
 /// True for the error that no file has a function of the description's name, where a similar name would help.
-pub(super) fn wants_similar(error: &MatchError, function: &str) -> bool {
+pub(crate) fn wants_similar(error: &MatchError, function: &str) -> bool {
     let is_plain = !function.is_empty() && function != NO_FUNCTION && !is_glob(function);
     error.tag == Some(Tag::D_PROC_FUNC) && error.may_come && error.help.is_none() && is_plain
 }
 
 /// The function of these files whose name is most similar.
-pub(super) fn similar(function: &str, called: &[&Object], symbols: &mut Processes) -> Option<String> {
+pub(crate) fn similar(function: &str, called: &[&Object], symbols: &mut Processes) -> Option<String> {
     let query = FunctionQuery::names(Select::All);
     // A file that cannot be read has no similar names.
     let read = |object: &&Object| symbols.functions_in(object.pid, &object.text, &query).ok();
@@ -264,7 +264,7 @@ fn selecting<'a>(patterns: impl IntoIterator<Item = &'a Pattern>) -> Select {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pid::processes::read_objects;
+    use crate::process::read::read_objects;
 
     fn pattern(text: &str) -> Pattern {
         let fields: Vec<&str> = text.split(':').collect();

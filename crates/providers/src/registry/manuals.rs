@@ -1,20 +1,6 @@
-//! What the manual page says about each provider: a table, beside the code that makes it true.
-//!
-//! The page is the same on every machine, so nothing here asks the kernel. A test checks that the table has every
-//! provider of [`crate::Registry`], in the same order.
+//! The table of what the manual page says about each provider. A test checks that it has every provider.
 
-/// A provider's entry in the manual page.
-#[derive(Clone, Copy, Debug)]
-pub struct Manual {
-    /// The provider's name.
-    pub name: &'static str,
-    /// What its probes are, one sentence without its full stop.
-    pub help: &'static str,
-    /// Forms of its probes, and when each fires.
-    pub probes: &'static [(&'static str, &'static str)],
-    /// Arguments, and what each is.
-    pub args: &'static [(&'static str, &'static str)],
-}
+use crate::contract::Manual;
 
 /// Every provider, in the order of the page.
 pub const MANUALS: &[&Manual] = &[
@@ -36,8 +22,8 @@ mod tests {
     use probes::Catalog;
     use types::btf::KernelBtf;
 
+    use super::super::Registry;
     use super::*;
-    use crate::Registry;
 
     #[test]
     fn every_provider_has_an_entry_in_the_manual_page() {
