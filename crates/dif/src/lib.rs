@@ -9,8 +9,15 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! interp/agg text text/lex
-//! interp+interp/state+ir+subr+subr/action+subr/address+subr/args+subr/file+subr/json+subr/number+subr/path+subr/text
+//! interp/agg subr/name text text/lex
+//! ir
+//! interp/state
+//! interp/world
+//! subr/call
+//! subr/action subr/address subr/args subr/file subr/number subr/path subr/text
+//! subr/json
+//! subr
+//! interp
 //! dom memory ops opt/dead opt/flow opt/fold text/names user_access
 //! builder interp/memory interp/record opt/simplify text/parse text/print verify
 //! generate+generate/body+generate/memory opt text/action text/operation

@@ -35,7 +35,8 @@
 //! share start watcher/changes
 //! grab
 //! inject
-//! tracer+tracer/children+tracer/create+tracer/fatal+tracer/limits
+//! tracer+tracer/children
+//! tracer/create tracer/fatal tracer/limits
 //! target
 //! watcher/table
 //! watcher/observe

@@ -42,11 +42,14 @@ struct Entry {
     family: Family,
     names: Names,
     calls: Calls,
+    /// It is one of this system, and not brought by a library or a user of the library.
+    is_own: bool,
 }
 
 impl Entry {
-    fn new(provider: Box<dyn Provider>) -> Entry {
-        Entry { family: provider.facts().family, names: provider.names(), calls: provider.calls(), provider }
+    fn new(provider: Box<dyn Provider>, is_own: bool) -> Entry {
+        let (family, names, calls) = (provider.facts().family, provider.names(), provider.calls());
+        Entry { provider, family, names, calls, is_own }
     }
 
     /// True if the pattern's provider field selects this provider.

@@ -1,6 +1,6 @@
 //! Actions with an effect on the traced process. Their value is 0 and unused.
 
-use super::{Call, Fault};
+use super::call::{Call, Fault};
 use crate::interp::Val;
 use crate::ir::FaultKind;
 

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use plane::address::EmbeddedIpv4;
 
-use super::{Call, Fault};
+use super::call::{Call, Fault};
 use crate::interp::Val;
 use crate::ir::{FaultKind, Space};
 

@@ -1,6 +1,6 @@
 //! The command-line arguments of a process.
 
-use super::{Call, Fault};
+use super::call::{Call, Fault};
 use crate::interp::Val;
 use crate::ir::{FaultKind, Space};
 

@@ -1,21 +1,9 @@
 //! Paths of files.
 
-use super::{Call, Fault};
+use super::call::{Call, Fault};
+use super::name::PathOf;
 use crate::interp::Val;
 use crate::ir::FaultKind;
-
-/// Selects a path of a `struct path`, or of a dentry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PathOf {
-    /// The file's path, as the process sees it.
-    File,
-    /// The path of the root of its mount.
-    Mount,
-    /// The file's path from the root of the mount namespace.
-    Full,
-    /// The path of a dentry in a mount, from the root of the mount namespace.
-    Dentry,
-}
 
 pub(super) fn d_path(call: &mut Call<'_>) -> Result<Val, Fault> {
     path(call, PathOf::File)

@@ -5,7 +5,8 @@
 //! documents too. It does not validate: it finds an element, and gives up when the syntax before it
 //! is malformed.
 
-use super::{Call, Fault, number};
+use super::call::{Call, Fault};
+use super::number;
 use crate::interp::Val;
 
 /// The state: what the next byte belongs to.

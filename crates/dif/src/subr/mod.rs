@@ -9,65 +9,19 @@
 mod action;
 mod address;
 mod args;
+mod call;
 mod file;
 mod json;
+mod name;
 mod number;
 mod path;
 mod text;
 
-pub use file::PathOf;
+pub use call::{Call, Fault};
+pub use name::{PathOf, Subr};
 
 use crate::interp::{Val, World};
-use crate::ir::{FaultKind, Space, Ty};
-
-/// A subroutine. Several D names for the same operation share one (`ntohs` is `htons`).
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Subr {
-    Args,
-    Basename,
-    Chill,
-    Cleanpath,
-    Commit,
-    DPath,
-    DentryPath,
-    Dirname,
-    Discard,
-    First,
-    Fullpath,
-    Getmajor,
-    Getminor,
-    Htonl,
-    Htonll,
-    Htons,
-    Index,
-    InetNtoa,
-    InetNtoa6,
-    InetNtop,
-    Json,
-    LinkNtop,
-    Lltostr,
-    Memstr,
-    Mountpoint,
-    Progenyof,
-    Raise,
-    Return,
-    Rand,
-    Rindex,
-    SetChar,
-    Speculation,
-    Strchr,
-    Strjoin,
-    Strrchr,
-    Strstr,
-    Strtok,
-    StrtokNext,
-    Strtoll,
-    Substr,
-    Tail,
-    Tolower,
-    Toupper,
-}
+use crate::ir::Ty;
 
 /// The kind of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,23 +46,6 @@ pub enum Effect {
     /// The call changes the system or the result of a later call. It is never removed.
     Changes,
 }
-
-/// The context of a call in the interpreter.
-pub struct Call<'a> {
-    /// The arguments.
-    pub args: &'a [Val],
-    /// Address spaces of pointer arguments.
-    pub spaces: &'a [Space],
-    /// Bytes of a string with its NUL.
-    pub strsize: usize,
-    /// What the firing reads from the system.
-    pub world: &'a mut dyn World,
-    /// The rest of the string that `strtok()` splits. The clauses of a firing share it.
-    pub rest: &'a mut Option<Vec<u8>>,
-}
-
-/// A fault: its kind and value.
-pub type Fault = (FaultKind, u64);
 
 /// A row of the table.
 #[derive(Clone, Copy)]
@@ -257,24 +194,6 @@ impl Subr {
 struct EmptyWorld;
 
 impl World for EmptyWorld {}
-
-impl Call<'_> {
-    /// The `n`th argument, a string.
-    fn text(&self, n: usize) -> &[u8] {
-        match self.args.get(n) {
-            Some(Val::Str(s)) => s,
-            _ => b"",
-        }
-    }
-
-    /// The `n`th argument, a number.
-    fn int(&self, n: usize) -> i64 {
-        match self.args.get(n) {
-            Some(Val::Int(v)) => *v,
-            _ => 0,
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests;

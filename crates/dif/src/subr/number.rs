@@ -1,6 +1,6 @@
 //! Conversions of numbers to and from text, byte order, device numbers, random numbers.
 
-use super::{Call, Fault};
+use super::call::{Call, Fault};
 use crate::interp::Val;
 use crate::ir::FaultKind;
 

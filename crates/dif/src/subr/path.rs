@@ -1,6 +1,6 @@
 //! Path manipulation as text, without access to the file system.
 
-use super::{Call, Fault};
+use super::call::{Call, Fault};
 use crate::interp::Val;
 
 /// The last component: its start, its end, and the end of the component before it.

@@ -1,6 +1,7 @@
 //! Known-answer tests of the interpreter's functions. Most answers were observed in DTrace.
 
 use super::*;
+use crate::ir::{FaultKind, Space};
 
 fn text(s: &str) -> Val {
     Val::Str(s.as_bytes().to_vec())

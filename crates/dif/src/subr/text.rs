@@ -1,7 +1,7 @@
 //! String subroutines: substrings, searches, letter case, tokens. The rules are DTrace's, which
 //! follow Perl for `substr`, `index`, `rindex`.
 
-use super::{Call, Fault};
+use super::call::{Call, Fault};
 use crate::interp::Val;
 use crate::ir::{FaultKind, Space};
 

@@ -21,11 +21,12 @@ const FIRST: [&str; 4] = ["dtrace", "profile", "cpc", "syscall"];
 /// Those whose ids come last. Between them are those of libraries and of users of the library, in the order of their names.
 const LAST: [&str; 7] = ["bio", "PROVIDER*", "sdt", "rawtp", "pid*", "fbt", "rawfbt"];
 
-/// Sorts the providers as their ids follow each other.
+/// Sorts the providers as their ids follow each other. One that takes the place of another is where libraries are: the id of its probes must
+/// not need the number of tracepoints.
 pub(super) fn sort(entries: &mut [Entry]) {
     entries.sort_by_cached_key(|entry| {
         let name = entry.family.to_string();
-        let place = |all: &[&str]| all.iter().position(|other| *other == name);
+        let place = |all: &[&str]| all.iter().position(|other| entry.is_own && *other == name);
         match (place(&FIRST), place(&LAST)) {
             (Some(at), _) => (0, at, String::new()),
             (_, Some(at)) => (2, at, String::new()),

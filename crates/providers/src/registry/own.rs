@@ -26,9 +26,9 @@ pub(super) fn providers(kernel: Arc<KernelBtf>, others: Vec<Box<dyn Provider>>) 
         Box::new(usdt::Usdt::new()),
     ];
     own.extend(fbt::both(&kernel).map(|p| Box::new(p) as Box<dyn Provider>));
-    let mut all: Vec<Entry> = others.into_iter().map(Entry::new).collect();
+    let mut all: Vec<Entry> = others.into_iter().map(|p| Entry::new(p, false)).collect();
     let replaced: Vec<_> = all.iter().filter(|e| e.names.replaces).map(|e| e.family.clone()).collect();
-    let (gone, own): (Vec<Entry>, Vec<Entry>) = (own.into_iter().map(Entry::new))
+    let (gone, own): (Vec<Entry>, Vec<Entry>) = (own.into_iter().map(|p| Entry::new(p, true)))
         .partition(|entry| replaced.iter().any(|family| family.overlaps(&entry.family)));
     for entry in all.iter_mut().filter(|e| e.names.replaces && e.calls == Calls::None) {
         let before = gone.iter().find(|other| other.family.overlaps(&entry.family));

@@ -1,0 +1,63 @@
+//! The subroutines by their names, for what need not know what they do.
+
+/// A subroutine. Several D names for the same operation share one (`ntohs` is `htons`).
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subr {
+    Args,
+    Basename,
+    Chill,
+    Cleanpath,
+    Commit,
+    DPath,
+    DentryPath,
+    Dirname,
+    Discard,
+    First,
+    Fullpath,
+    Getmajor,
+    Getminor,
+    Htonl,
+    Htonll,
+    Htons,
+    Index,
+    InetNtoa,
+    InetNtoa6,
+    InetNtop,
+    Json,
+    LinkNtop,
+    Lltostr,
+    Memstr,
+    Mountpoint,
+    Progenyof,
+    Raise,
+    Return,
+    Rand,
+    Rindex,
+    SetChar,
+    Speculation,
+    Strchr,
+    Strjoin,
+    Strrchr,
+    Strstr,
+    Strtok,
+    StrtokNext,
+    Strtoll,
+    Substr,
+    Tail,
+    Tolower,
+    Toupper,
+}
+
+/// Selects a path of a `struct path`, or of a dentry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathOf {
+    /// The file's path, as the process sees it.
+    File,
+    /// The path of the root of its mount.
+    Mount,
+    /// The file's path from the root of the mount namespace.
+    Full,
+    /// The path of a dentry in a mount, from the root of the mount namespace.
+    Dentry,
+}
