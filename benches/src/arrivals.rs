@@ -51,7 +51,8 @@ fn measure(all: usize) -> Result<(), String> {
     }
     let source = Source::Specifier(Field::Name, "later:::hit /pid == $pid/ { @ = count(); }".into());
     let providers = vec![Box::new(later.clone()) as Box<dyn Provider>];
-    let program = dtrace::compile_with(&[source], &Macros::default(), &mut options, providers);
+    let program =
+        dtrace::compile_with(&dtrace::System::live(), &[source], &Macros::default(), &mut options, providers);
     let program = program.map_err(|e| e.to_string())?;
     let mut session = Session::start(&program, options, Vec::new(), Quiet).map_err(|e| format!("{e:?}"))?;
     let work = |session: &mut Session<Quiet>, time: Duration| {

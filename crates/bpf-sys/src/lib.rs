@@ -127,7 +127,7 @@ pub use modules::{ModuleChanges, ModuleEvents, Modules, modules};
 pub use nested::NestedReturns;
 pub use perf::{Counter, PerfEvent, Rate};
 pub use prog::{AttachType, FuncInfo, LineInfo, LoadFailure, Prog, ProgInfo, ProgKind, ProgSpec, SLEEPABLE};
-pub use system::{Capabilities, Lockdown, perf_paranoid};
+pub use system::{Capabilities, Lockdown, perf_paranoid, release};
 pub use time::{boot_ns, monotonic_ns, tick_ns};
 pub use tracefs::tracefs;
 pub use tracepoint::TracepointTrial;

@@ -92,7 +92,7 @@ pub fn perf_paranoid() -> Option<i32> {
 }
 
 /// The kernel's release, as `uname -r`.
-pub(crate) fn release() -> String {
+pub fn release() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease").map_or("?".into(), |s| s.trim().to_owned())
 }
 

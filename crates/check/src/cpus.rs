@@ -19,11 +19,11 @@ impl Checker<'_> {
         let cpu = self.value(cpu)?;
         let cpu = self.convert(cpu, TypeId::INT);
         let (cpu, outer) = self.bind(cpu);
-        let facts = (self.cx.options.facts.0)();
+        let facts = self.cx.options.facts.read();
         let values: Vec<i32> = match fact {
             CpuFact::Chip => facts.cpus.iter().map(|(chip, _)| *chip).collect(),
             CpuFact::Node => facts.cpus.iter().map(|(_, node)| *node).collect(),
-            CpuFact::Clock => (facts.clocks.0)(),
+            CpuFact::Clock => facts.clocks.read(),
         };
         let mut runs: Vec<(i64, i64)> = Vec::new();
         for (at, value) in (0..).zip(values) {

@@ -170,12 +170,12 @@ impl Checker<'_> {
                     self.fail(Tag::D_VAR_UNSUP, span, message)
                 }
                 VariableKind::Fact(fact) => {
-                    let facts = (self.cx.options.facts.0)();
+                    let facts = self.cx.options.facts.read();
                     let text = |text: &str| ExprKind::Str(text.as_bytes().to_vec());
                     let value = match fact {
                         Fact::ProcessorType | Fact::FpuTypes => {
                             let fputypes = fact == Fact::FpuTypes;
-                            let kind = text(if fputypes { facts.fputypes } else { facts.processor_type });
+                            let kind = text(if fputypes { &facts.fputypes } else { &facts.processor_type });
                             return Ok(Expr { kind, ty: TypeId::STRING, span });
                         }
                         Fact::Boottime => facts.boottime,

@@ -100,7 +100,7 @@ pub use defined::{Definition, declared, defined_types, definition_faults, not_us
 pub use derivations::pattern_of;
 pub use program::Checked;
 pub use record::{LaterBases, Record, Visibility};
-pub use session::{ClocksReader, Context, Facts, FactsReader, Options};
+pub use session::{ClocksReader, Context, Facts, FactsReader, Options, Reader};
 pub use symbols::{NoSymbol, Symbols, WELL_KNOWN};
 
 use program::{Repr, Var};

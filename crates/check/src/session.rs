@@ -101,44 +101,55 @@ pub struct Facts {
     /// Package and NUMA node of each CPU, by CPU number; -1 if there is none.
     pub cpus: Vec<(i32, i32)>,
     /// The machine name, as of `uname -m`.
-    pub processor_type: &'static str,
+    pub processor_type: String,
     /// The type of the floating-point unit.
-    pub fputypes: &'static str,
+    pub fputypes: String,
     /// MHz of each CPU.
     pub clocks: ClocksReader,
 }
 
-/// A function that returns the clock of each CPU. It takes long on a machine with many CPUs.
-#[derive(Clone, Copy, Debug)]
-pub struct ClocksReader(pub fn() -> Vec<i32>);
+/// A function that is called when a program uses what it returns.
+#[derive(Clone)]
+pub struct Reader<T>(Arc<dyn Fn() -> T + Send + Sync>);
 
-impl Default for ClocksReader {
+/// Returns the clock of each CPU. It takes long on a machine with many CPUs.
+pub type ClocksReader = Reader<Vec<i32>>;
+
+/// Returns [`Facts`].
+pub type FactsReader = Reader<Facts>;
+
+impl<T> Reader<T> {
+    /// Calls this function.
+    pub fn new(read: impl Fn() -> T + Send + Sync + 'static) -> Reader<T> {
+        Reader(Arc::new(read))
+    }
+
+    /// What the function returns.
+    pub fn read(&self) -> T {
+        (self.0)()
+    }
+}
+
+impl<T: Default + 'static> Default for Reader<T> {
     fn default() -> Self {
-        Self(Vec::new)
+        Reader::new(T::default)
     }
 }
 
-impl PartialEq for ClocksReader {
-    /// There is only one machine, so all values are equal.
+impl<T> std::fmt::Debug for Reader<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reader")
+    }
+}
+
+impl<T> PartialEq for Reader<T> {
+    /// What is read belongs to the machine, of which a program has one: all values are equal.
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for ClocksReader {}
-
-/// A function that returns [`Facts`].
-#[derive(Clone, Copy, Debug)]
-pub struct FactsReader(pub fn() -> Facts);
-
-impl PartialEq for FactsReader {
-    /// There is only one machine, so all values are equal.
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for FactsReader {}
+impl<T> Eq for Reader<T> {}
 
 impl Default for Options {
     fn default() -> Self {
@@ -155,7 +166,7 @@ impl Default for Options {
             target: false,
             target_pid: 0,
             argref: false,
-            facts: FactsReader(Facts::default),
+            facts: FactsReader::default(),
             cpu: None,
             process_ids: false,
             amin: None,

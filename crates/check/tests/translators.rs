@@ -52,13 +52,13 @@ fn release() -> String {
 /// Two packages, so that the lookup of CPUs is not a constant.
 fn facts() -> Facts {
     let cpus = vec![(0, 0), (0, 0), (1, 1), (1, 1)];
-    let clocks = check::ClocksReader(|| vec![2000, 2000, 3000, 3000]);
+    let clocks = check::ClocksReader::new(|| vec![2000, 2000, 3000, 3000]);
     Facts {
         boottime: 1,
         pagesize: 4096,
         tick: 4_000_000,
         cpus,
-        processor_type: "x86_64",
+        processor_type: "x86_64".into(),
         clocks,
         ..Facts::default()
     }
@@ -93,7 +93,7 @@ fn checked(text: &str, kernel: &Arc<KernelBtf>, facts: fn() -> Facts) -> (Vec<St
     let types = Types::with_kernel(kernel.clone());
     let mut catalog = ListCatalog::default();
     catalog.add(ProbeDesc::new("dtrace", "", "", "BEGIN"));
-    let options = Options { facts: FactsReader(facts), ..Options::default() };
+    let options = Options { facts: FactsReader::new(facts), ..Options::default() };
     let cx = Context {
         types: &types,
         catalog: &catalog,

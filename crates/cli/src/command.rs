@@ -71,6 +71,10 @@ pub(crate) struct Command {
     pub(crate) flame_from: Option<String>,
     /// `--postmortem`: a core file.
     pub(crate) postmortem: Option<String>,
+    /// `--system`: the record of a machine.
+    pub(crate) system: Option<String>,
+    /// `--record-system`: the file to be written.
+    pub(crate) record_system: Option<String>,
     /// `-e`
     pub(crate) compile_only: bool,
     /// `-v`
@@ -106,6 +110,8 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
         flame_diff: None,
         flame_from: None,
         postmortem: None,
+        system: None,
+        record_system: None,
         compile_only: false,
         verbose: false,
         builds: false,
@@ -134,10 +140,13 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
             Word::Long("flame-diff", before) => c.flame_diff = Some(before),
             Word::Long("flame-from", file) => c.flame_from = Some(file),
             Word::Long("postmortem", file) => c.postmortem = Some(file),
+            Word::Long("system", file) => c.system = Some(file),
+            Word::Long("record-system", file) => c.record_system = Some(file),
             Word::Long(_, format) => c.flag('x', &format!("oformat={format}"))?,
         }
     }
     c.check_flames()?;
+    c.check_system()?;
     if c.postmortem.is_some() && !(c.programs.is_empty() && c.targets.is_empty() && c.flames.is_empty()) {
         let text =
             "--postmortem prints a core file and traces nothing: leave out the programs, targets and flames";
@@ -218,6 +227,31 @@ impl Command {
         }
         if self.flame_from.is_some() && !(self.programs.is_empty() && self.targets.is_empty()) {
             return wrong("--flame-from draws a file and traces nothing: leave out the programs and targets");
+        }
+        Ok(())
+    }
+
+    /// A record of a machine is no machine to trace.
+    fn check_system(&self) -> Result<(), Wrong> {
+        let wrong = |text: &str| Err(Wrong::Value(text.into()));
+        if self.record_system.is_some() && !(self.programs.is_empty() && self.targets.is_empty()) {
+            return wrong(
+                "--record-system writes a file and traces nothing: leave out the programs and targets",
+            );
+        }
+        if self.system.is_none() {
+            return Ok(());
+        }
+        if self.record_system.is_some() || self.postmortem.is_some() || self.flame_from.is_some() {
+            return wrong("--system is for -e and -l: leave out what else reads or writes a file");
+        }
+        if self.mode == Mode::Trace && !self.compile_only {
+            return wrong(
+                "--system compiles for the machine of a record, which cannot be traced: add -e (what would match there) or -l",
+            );
+        }
+        if !self.targets.is_empty() {
+            return wrong("--system: the record of a machine has no processes: leave out -c and -p");
         }
         Ok(())
     }
@@ -317,6 +351,10 @@ mod tests {
             e("-b 1z"),
             "failed to set -b 1z: Invalid value for specified option (it takes a size, as in 16k or 4m)"
         );
+        assert!(e("--system x -n BEGIN").contains("add -e"));
+        assert!(e("--system x -e -n BEGIN -p 1").contains("leave out -c and -p"));
+        assert!(e("--record-system x -n BEGIN").contains("leave out the programs"));
+        assert!(parse(&words("--system x -e -n BEGIN")).is_ok() && parse(&words("--system x -l")).is_ok());
         assert!(e("--flame x.png -n BEGIN").contains("the name must end with .svg, "));
         assert!(e("-A").contains("-A is not supported yet"));
         assert!(e("-Gh").contains("only one of"));

@@ -123,6 +123,18 @@ pub(crate) const LONG: &[Long] = &[
         help: "trace nothing; write the files of --flame from a file of folded stacks",
     },
     Long {
+        name: "system",
+        arg: "file",
+        help: "with -e or -l: compile or list for the machine of a record (--record-system), without privilege, and say what would \
+               match there",
+    },
+    Long {
+        name: "record-system",
+        arg: "file",
+        help: "trace nothing; write a record of this machine to a new file: its kernel's types, symbols, functions, events and \
+               facilities, without addresses",
+    },
+    Long {
         name: "postmortem",
         arg: "core",
         help: "trace nothing; print the last records and the aggregations of a session with -x postmortem from the core file of \

@@ -1,13 +1,14 @@
 //! Lists, compiles, or traces.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dtrace::events::{Event, Sink, SinkError};
 use dtrace::options::Options;
-use dtrace::{Error, Field, Macros, Program, Progress, Provider, Session, Source, Status, Target};
+use dtrace::{Error, Field, Macros, Program, Progress, Provider, Session, Source, Status, System, Target};
 
-use crate::command::{Command, Mode, Wanted};
+use crate::command::{Command, Mode, Wanted, file_of};
 use crate::definitions;
 use crate::drawing::{self, Drawing};
 use crate::flags;
@@ -59,10 +60,14 @@ fn limits_suffice() -> Result<(), String> {
 pub(crate) fn run(command: Command, engine: Engine) -> u8 {
     match command.mode {
         Mode::Version => {
+            let system = match system(&command) {
+                Ok(system) => system,
+                Err(e) => return complain_all(vec![e]),
+            };
             let mut text = format!("dtrace: {VERSION}\n");
             if command.verbose {
                 text.push_str(&format!("dtrace for Linux {}\n", env!("CARGO_PKG_VERSION")));
-                text.push_str(&dtrace::facilities());
+                text.push_str(&dtrace::facilities(&system));
             }
             return to_stdout(text);
         }
@@ -78,6 +83,13 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
             Err(e) => complain_all(vec![e]),
         };
     }
+    if let Some(file) = &command.record_system {
+        return record_system(file);
+    }
+    let system = match system(&command) {
+        Ok(system) => system,
+        Err(e) => return complain_all(vec![e]),
+    };
     dtrace::raise_fd_limit_at_start();
     if let Err(e) = limits_suffice() {
         return complain_all(vec![format!("could not enable tracing: {e}")]);
@@ -100,9 +112,34 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
         return crate::postmortem::print(&command, core, out).unwrap_or_else(|e| failed_output(&e));
     }
     match command.mode {
-        Mode::List => list(command, out),
-        _ => trace(command, engine, out),
+        Mode::List => list(command, &system, out),
+        _ => trace(command, &system, engine, out),
     }
+}
+
+/// The machine for which programs are compiled: this one, or that of `--system`.
+fn system(command: &Command) -> Result<System, String> {
+    let Some(path) = &command.system else { return Ok(System::live()) };
+    let mut bytes = Vec::new();
+    let limit = dtrace::LARGEST_RECORD as u64 + 1;
+    let shown = control::name_text(path);
+    std::fs::File::open(file_of(path))
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+        .map_err(|e| format!("failed to open {shown}: {}", system_text(&e)))?;
+    System::recorded(&bytes).map_err(|e| format!("{shown}: {e}"))
+}
+
+/// `--record-system`: writes all that is asked of this machine to a new file, for its owner alone.
+fn record_system(path: &str) -> u8 {
+    let (bytes, missing) = dtrace::record_system(&System::live());
+    let shown = control::name_text(path);
+    if let Err(e) = write_new(&file_of(path), &bytes) {
+        return complain_all(vec![format!("failed to write {shown}: {}", system_text(&e))]);
+    }
+    for part in missing {
+        complain(format!("{shown} lacks what cannot be read here: {part}"));
+    }
+    0
 }
 
 /// Reads all programs.
@@ -122,21 +159,21 @@ fn compile(
     sources: &[Source],
     macros: &Macros,
     options: &mut Options,
-    providers: Vec<Box<dyn Provider>>,
+    (system, providers): (&System, Vec<Box<dyn Provider>>),
 ) -> Result<Program, u8> {
     let runs = command.mode == Mode::Trace && !command.compile_only;
     let program = match runs {
-        true => dtrace::compile_with(sources, macros, options, providers),
-        false => dtrace::compile_only(sources, macros, options),
+        true => dtrace::compile_with(system, sources, macros, options, providers),
+        false => dtrace::compile_only(system, sources, macros, options),
     };
     program.map_err(|error| complain_all(error.messages(options.flag("errtags"))))
 }
 
-fn list(command: Command, out: Output) -> u8 {
+fn list(command: Command, system: &System, out: Output) -> u8 {
     let mut out = io::BufWriter::new(out);
     let mut done = || -> Result<u8, io::Error> {
         if command.programs.is_empty() {
-            dtrace::list::all(&mut out, command.verbose)?.iter().for_each(complain);
+            dtrace::list::all(system, &mut out, command.verbose)?.iter().for_each(complain);
             return Ok(0);
         }
         let mut options = command.options.clone();
@@ -154,7 +191,8 @@ fn list(command: Command, out: Output) -> u8 {
         };
         mean_targets(&mut options, &targets);
         let target = targets.first().map_or(0, |t| t.pid() as u64);
-        let program = match compile(&command, &sources, &macros(&command, target), &mut options, Vec::new()) {
+        let machine = (system, Vec::new());
+        let program = match compile(&command, &sources, &macros(&command, target), &mut options, machine) {
             Ok(program) => program,
             Err(code) => return Ok(code),
         };
@@ -218,7 +256,7 @@ fn mean_targets(options: &mut Options, targets: &[Target]) {
     }
 }
 
-fn trace(command: Command, engine: Engine, mut out: Output) -> u8 {
+fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> u8 {
     if command.programs.is_empty() {
         complain("no probes specified: use -n, -s, -P, -m, -f or -i");
         return 1;
@@ -245,7 +283,8 @@ fn trace(command: Command, engine: Engine, mut out: Output) -> u8 {
         Engine::Kernel => (Vec::new(), None),
         Engine::Interpreter(given) => (given.providers, Some(given.interpreter)),
     };
-    let program = match compile(&command, &sources, &macros(&command, target), &mut options, providers) {
+    let machine = (system, providers);
+    let program = match compile(&command, &sources, &macros(&command, target), &mut options, machine) {
         Ok(program) => program,
         Err(code) => return code,
     };
@@ -386,7 +425,7 @@ fn follow(session: &mut Session<Results>, interrupts: &Interrupts) -> Result<u8,
 
 /// Writes a file that did not exist. Whoever can write to this directory must not choose what a file of root's is, by a link
 /// or by a file that he holds open; and what the programs ask is for its owner alone.
-fn write_new(path: &str, bytes: &[u8]) -> io::Result<()> {
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut new = std::fs::File::options();
     new.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
@@ -406,11 +445,11 @@ fn report_refusal(error: &Error, program: &Program, wanted: bool) {
     let path = format!("dtrace-bpflog-{}.txt", std::process::id());
     let text = format!(
         "{e}\n\n== system\n{}\n== programs\n{}\n== verifier log\n{}",
-        dtrace::facilities(),
+        dtrace::facilities(&System::live()),
         program.listing(),
         e.log
     );
-    match write_new(&path, text.as_bytes()) {
+    match write_new(Path::new(&path), text.as_bytes()) {
         Ok(()) => complain(format!("wrote {path}: please attach it to a report")),
         Err(e) => complain(format!("failed to write {path}: {}", system_text(&e))),
     }
@@ -427,12 +466,12 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("cli-new-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let path = |name: &str| dir.join(name).into_os_string().into_string().unwrap();
-        write_new(&path("new"), b"text").unwrap();
+        write_new(path("new").as_ref(), b"text").unwrap();
         let mode = std::fs::metadata(path("new")).unwrap().permissions().mode();
         assert_eq!((std::fs::read(path("new")).unwrap(), mode & 0o777), (b"text".to_vec(), 0o600));
         symlink(path("target"), path("link")).unwrap();
         for taken in ["new", "link"] {
-            let e = write_new(&path(taken), b"other").unwrap_err();
+            let e = write_new(path(taken).as_ref(), b"other").unwrap_err();
             assert_eq!(e.kind(), io::ErrorKind::AlreadyExists);
         }
         assert!(!std::path::Path::new(&path("target")).exists());

@@ -154,8 +154,13 @@ fn golden(path: &Path) {
 fn without_ids(given: &Given, script: String, text: String) -> String {
     let source = dtrace::Source::Script("script".into(), script);
     let mut options = given.options();
-    let program =
-        dtrace::compile_with(&[source], &dtrace::Macros::default(), &mut options, given.providers());
+    let program = dtrace::compile_with(
+        &dtrace::System::live(),
+        &[source],
+        &dtrace::Macros::default(),
+        &mut options,
+        given.providers(),
+    );
     given::without_ids(&program.ok().unwrap(), text)
 }
 

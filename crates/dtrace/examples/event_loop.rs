@@ -80,7 +80,8 @@ fn start(command: &str) -> Result<Session<Text<File>>, String> {
     let mut options = Options::default();
     options.set("quiet", None).map_err(|e| e.to_string())?;
     let source = Source::Specifier(Field::Name, SCRIPT.into());
-    let program = dtrace::compile(&[source], &macros, &mut options).map_err(|e| e.to_string())?;
+    let program = dtrace::compile(&dtrace::System::live(), &[source], &macros, &mut options)
+        .map_err(|e| e.to_string())?;
     Session::start_text(&program, options, vec![target], file(&io::stdout())?)
         .map_err(|e| e.messages(&program.map, false).join("\n"))
 }

@@ -95,7 +95,13 @@ pub(crate) fn run() -> Result<String, Box<dyn std::error::Error>> {
     let list = ProbeList::new(|| vec![ProbeDesc::new("work", "", "", "call")]);
     let providers: Vec<Box<dyn Provider>> = vec![Box::new(Work(list))];
     let source = Source::Specifier(Field::Name, SCRIPT.into());
-    let program = dtrace::compile_with(&[source], &Macros::default(), &mut options, providers)?;
+    let program = dtrace::compile_with(
+        &dtrace::System::live(),
+        &[source],
+        &Macros::default(),
+        &mut options,
+        providers,
+    )?;
     let mut session = Session::start(&program, options, Vec::new(), Text::new(Vec::new()))?;
     for n in 1..=10 {
         work(n);

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use bpf_sys::features::{Facility, Features};
+use bpf_sys::features::Facility;
 use consumer::Advice;
 use dif::user_access::{reads_user, user_accesses};
 use events::{Calls, FaultKind, Probe};
@@ -84,7 +84,7 @@ fn text(program: &Program, clause: usize, probe: &Probe, value: u64) -> Option<S
         return Some(format!("{described} has a descriptor or another number in {}{string}", of(number)));
     }
     let address = types.iter().filter(is_read).find(|arg| is_string(arg))?;
-    if Features::running().has(Facility::SleepableCalls) {
+    if program.system.features().has(Facility::SleepableCalls) {
         return None;
     }
     let (n, function) = (address.from, &probe.function);

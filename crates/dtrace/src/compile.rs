@@ -1,5 +1,5 @@
 //! From source texts to a module: the front half of a session. It needs no privilege and no kernel
-//! facility.
+//! facility, and all that it asks of a machine it asks a [`System`].
 
 mod pragma;
 mod unchanged;
@@ -10,14 +10,14 @@ use std::sync::{Arc, LazyLock};
 use check::{Checked, pattern_of};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Span, Tag, control};
 use dif::ir::Module;
-use probes::{Family, Pattern, ProbeInfo, glob_matches};
+use probes::{Catalog, Family, Pattern, ProbeInfo, glob_matches};
 use providers::{Provider, Registry};
 use syntax::ast::{Item, Program as Tree};
 use syntax::library::{Declared, probe_name};
 use syntax::uses::Uses;
 use syntax::{Libraries, MacroEnv, ParseMode, SpecField};
+use system::System;
 use types::Types;
-use types::btf::KernelBtf;
 
 use crate::described;
 use crate::error::{CompileError, Error};
@@ -98,7 +98,8 @@ pub struct Program {
     /// The dump that the option `tree` requests.
     pub tree: String,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) kernel: Arc<KernelBtf>,
+    /// The machine for which it is compiled.
+    pub(crate) system: System,
     /// The number of clauses, from the first on, that run already.
     pub(crate) running: usize,
     /// The probes that each tree can match.
@@ -132,29 +133,36 @@ pub(crate) fn macro_env(macros: &Macros, options: &Options, name: &str, is_scrip
     }
 }
 
-/// Compiles all programs of a session. `#pragma D option` lines change `options`.
-pub fn compile(sources: &[Source], macros: &Macros, options: &mut Options) -> Result<Program, CompileError> {
-    compile_with(sources, macros, options, Vec::new())
+/// Compiles all programs of a session for a machine. `#pragma D option` lines change `options`.
+pub fn compile(
+    system: &System,
+    sources: &[Source],
+    macros: &Macros,
+    options: &mut Options,
+) -> Result<Program, CompileError> {
+    compile_with(system, sources, macros, options, Vec::new())
 }
 
 /// As [`compile`], for a program that does not run: option values that only a session rejects are
 /// no error.
 pub fn compile_only(
+    system: &System,
     sources: &[Source],
     macros: &Macros,
     options: &mut Options,
 ) -> Result<Program, CompileError> {
-    Ok(compile_for(Purpose::Show, sources, macros, options, Vec::new())?)
+    Ok(compile_for(Purpose::Show, system, sources, macros, options, Vec::new())?)
 }
 
 /// As [`compile`], with additional providers.
 pub fn compile_with(
+    system: &System,
     sources: &[Source],
     macros: &Macros,
     options: &mut Options,
     providers: Vec<Box<dyn Provider>>,
 ) -> Result<Program, CompileError> {
-    Ok(compile_for(Purpose::Trace, sources, macros, options, providers)?)
+    Ok(compile_for(Purpose::Trace, system, sources, macros, options, providers)?)
 }
 
 /// The purpose of compiling a program.
@@ -170,6 +178,7 @@ static READERS: LazyLock<symbols::Readers> = LazyLock::new(symbols::Readers::new
 
 fn compile_for(
     purpose: Purpose,
+    system: &System,
     sources: &[Source],
     macros: &Macros,
     options: &mut Options,
@@ -180,23 +189,22 @@ fn compile_for(
         Err(e) => return Err((SourceMap::default(), Error::Setting(e))),
     };
     let mut frontend = Frontend { libraries, ..Frontend::default() };
-    let kernel = KernelBtf::running();
-    if let Err(e) = frontend.parse(sources, macros, options, &kernel, false) {
+    if let Err(e) = frontend.parse(sources, macros, options, system, false) {
         return Err((frontend.map, e));
     }
     // Before the probes are listed, which may take long.
     if purpose == Purpose::Trace
-        && let Err(e) = crate::session::settings::check_options(options, &bpf_sys::online_cpus())
+        && let Err(e) = crate::session::settings::check_options(options, &system.online_cpus())
     {
         return Err((frontend.map, e));
     }
-    let modules = modules_now(options);
+    let modules = modules_now(options, system);
     let enables = purpose == Purpose::Trace;
-    let registry = match crate::stable::registry(kernel.clone(), &frontend.libraries, providers, enables) {
+    let registry = match crate::stable::registry(system, &frontend.libraries, providers, enables) {
         Ok(registry) => registry,
         Err(why) => {
             let error =
-                frontend.provider_of_the_system(&Registry::new(kernel)).unwrap_or(Error::Setting(why));
+                frontend.provider_of_the_system(&Registry::new(system)).unwrap_or(Error::Setting(why));
             return Err((frontend.map, error));
         }
     };
@@ -209,7 +217,7 @@ fn compile_for(
         Err(why) => return Err((frontend.map, Error::Setting(format!("option debuginfod: {why}")))),
     }
     let base = Base {
-        kernel,
+        system: system.clone(),
         registry,
         running: None,
         strings: Vec::new(),
@@ -231,10 +239,16 @@ fn selection(options: &Options) -> Result<proc::Selection, String> {
     proc::Selection::parse(&text).map_err(|why| format!("option processes: {why}"))
 }
 
+/// Reads the machine's facts when a program uses them.
+fn facts_of(system: &System) -> check::FactsReader {
+    let system = system.clone();
+    check::FactsReader::new(move || crate::facts::machine_facts(&system))
+}
+
 /// The loaded modules, if descriptions can match probes of later ones.
-fn modules_now(options: &Options) -> Option<Arc<BTreeSet<String>>> {
+fn modules_now(options: &Options, system: &System) -> Option<Arc<BTreeSet<String>>> {
     let zdefs = options.flag("zdefs");
-    zdefs.then(|| Arc::new(bpf_sys::modules().unwrap_or_default().live))
+    zdefs.then(|| Arc::new(system.loaded_modules()))
 }
 
 impl Program {
@@ -249,10 +263,10 @@ impl Program {
         strings: Vec<Vec<u8>>,
     ) -> Result<Program, (SourceMap, Error)> {
         let mut frontend = self.frontend();
-        if let Err(e) = frontend.parse(sources, macros, options, &self.kernel, true) {
+        if let Err(e) = frontend.parse(sources, macros, options, &self.system, true) {
             return Err((frontend.map, e));
         }
-        let modules = self.modules.clone().or_else(|| modules_now(options));
+        let modules = self.modules.clone().or_else(|| modules_now(options, &self.system));
         let base = Base { strings, modules, reenables: false, ..Base::of(self) };
         frontend.compile(sources.iter().map(Source::title).collect(), macros, options, base)
     }
@@ -419,7 +433,7 @@ pub(crate) struct ListedClause {
 
 /// The input of checking besides the source texts.
 struct Base<'a> {
-    kernel: Arc<KernelBtf>,
+    system: System,
     registry: Arc<Registry>,
     running: Option<&'a Program>,
     strings: Vec<Vec<u8>>,
@@ -433,7 +447,7 @@ struct Base<'a> {
 impl Base<'_> {
     fn of(program: &Program) -> Base<'_> {
         Base {
-            kernel: program.kernel.clone(),
+            system: program.system.clone(),
             registry: program.registry.clone(),
             running: Some(program),
             strings: Vec::new(),
@@ -463,7 +477,7 @@ impl Frontend {
         sources: &[Source],
         macros: &Macros,
         options: &mut Options,
-        kernel: &KernelBtf,
+        system: &System,
         running: bool,
     ) -> Result<(), Error> {
         for source in sources {
@@ -492,7 +506,7 @@ impl Frontend {
                 library.program.items.iter().for_each(|i| set_pragma(i, options, running, &mut self.sink));
             }
             let file = self.map.add(kind, name, text);
-            let names = TypedefNames { libraries: &self.libraries, kernel };
+            let names = TypedefNames { libraries: &self.libraries, kernel: system.types() };
             let tree = syntax::parse(&mut self.map, file, mode, &env, &names, &mut self.sink);
             for item in &tree.items {
                 set_pragma(item, options, running, &mut self.sink);
@@ -583,7 +597,7 @@ impl Frontend {
         if let Err(why) = self.name_each_process(first, (macros, options), &base.registry) {
             return Err((self.map, Error::Setting(why)));
         }
-        let types = Types::with_kernel(base.kernel.clone());
+        let types = Types::with_kernel(base.system.types().clone());
         let not_used = described::add(
             &mut self.definitions,
             (&self.trees, first),
@@ -591,11 +605,12 @@ impl Frontend {
             &base.registry,
             (&mut self.map, &mut self.libraries),
         );
-        libraries::dependencies(&mut self.libraries, &self.trees, &self.map, &*base.registry, &mut self.sink);
+        let machine: (&dyn Catalog, &System) = (&*base.registry, &base.system);
+        libraries::dependencies(&mut self.libraries, &self.trees, &self.map, machine, &mut self.sink);
         let context = check::Context {
             types: &types,
             catalog: &*base.registry,
-            symbols: &KernelSymbols::default(),
+            symbols: &KernelSymbols::of(&base.system),
             map: &self.map,
             libraries: &self.libraries,
             definitions: &self.definitions,
@@ -612,7 +627,7 @@ impl Frontend {
                 target: macros.target != 0,
                 target_pid: macros.target as u32,
                 argref: options.flag("argref") || base.reenables,
-                facts: check::FactsReader(crate::facts::machine_facts),
+                facts: facts_of(&base.system),
                 cpu: options.maybe_number("cpu"),
                 process_ids: options.flag("processids") || options.text("oformat") == "json",
                 amin: probes::Attributes::parse(&options.text("amin")),
@@ -668,7 +683,7 @@ impl Frontend {
             titles: all_titles,
             tree,
             registry: base.registry,
-            kernel: base.kernel,
+            system: base.system,
             visibility: self.visibility.into(),
             modules: base.modules,
             macros: macros.clone(),

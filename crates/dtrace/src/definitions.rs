@@ -15,6 +15,11 @@ use crate::compile::{Macros, Source, macro_env};
 use crate::error::{CompileError, Error};
 use crate::options::Options;
 
+/// Who answers for which names is the same on every machine.
+fn families_of_every_machine() -> Vec<Family> {
+    crate::list::providers_of(&system::System::synthetic(system::Record::default())).families()
+}
+
 struct System {
     libraries: Libraries,
     providers: Vec<Family>,
@@ -38,7 +43,7 @@ impl ProviderDefinitions {
     /// be in the programs for nothing.
     pub fn read(sources: &[Source], macros: &Macros, options: &Options) -> Result<Self, CompileError> {
         let (mut map, mut sink, mut all) = (SourceMap::default(), Sink::default(), Definitions::default());
-        let (libraries, providers) = (Libraries::embedded(), crate::list::system().families());
+        let (libraries, providers) = (Libraries::embedded(), families_of_every_machine());
         let mut system = System { libraries, providers };
         for source in sources {
             let Source::Script(name, text) = source else { continue };

@@ -1,10 +1,8 @@
-//! Facts of the running kernel for code generation: offsets in its structs, and ids of this
+//! Facts of a machine's kernel for code generation: offsets in its structs, and ids of this
 //! process.
 //!
 //! A fact is read only if the module has an operation that needs it. A session that needs none reads
 //! no BTF.
-//!
-//! ARCH(x86-64): the name of the floating-point unit.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -18,9 +16,9 @@ use bpf_codegen::target::{
 };
 use bpf_codegen::{CodegenError, Layout};
 use bpf_sys::features::{Facility, Features};
-use bpf_sys::monotonic_ns;
 use dif::ir::{InstData, IntBuiltin, Module, Op, Space, StrBuiltin, Ty};
 use dif::subr::Subr;
+use system::System;
 use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
 use crate::error::Error;
@@ -28,13 +26,24 @@ use crate::linear_map;
 use crate::options::Options;
 use crate::process_ids::Numbers;
 
-/// The system that a session runs on.
+/// The system that programs are generated for.
 pub(crate) struct SystemContext<'a> {
+    pub(crate) machine: &'a System,
     pub(crate) kernel: &'a KernelBtf,
-    pub(crate) features: &'static Features,
+    pub(crate) features: &'a Features,
     pub(crate) cpus: &'a [u32],
     /// The kernel's symbols.
     pub(crate) symbols: &'a RefCell<symbols::Kernel>,
+}
+
+impl<'a> SystemContext<'a> {
+    pub(crate) fn new(
+        machine: &'a System,
+        cpus: &'a [u32],
+        symbols: &'a RefCell<symbols::Kernel>,
+    ) -> SystemContext<'a> {
+        SystemContext { machine, kernel: machine.types(), features: machine.features(), cpus, symbols }
+    }
 }
 
 /// True if the predicate holds for an operation of the module.
@@ -67,7 +76,7 @@ pub(crate) fn target(
         let message = "ppid needs the kernel's types, and this kernel gives none (no BTF)".into();
         return Err(Error::Codegen(CodegenError { span: inst.span, message }));
     }
-    let pid_namespace = pid_namespace(system.kernel);
+    let pid_namespace = pid_namespace(system);
     let ustack = uses(module, |op| matches!(op, Op::Stack { user: true, .. }));
     let generation = ustack.then(|| generation_offsets(system.kernel)).flatten();
     let processes = has_processes.then(|| process_offsets(system)).flatten();
@@ -106,9 +115,9 @@ pub(crate) fn target(
     let path = uses(module, |op| matches!(op, Op::Call(subr, _) if subr.makes_path()));
     let path = path.then(|| path_offsets(system.kernel)).flatten();
     let packet = uses(module, |op| matches!(op, Op::RecordPacket { .. }));
-    let packet = packet.then(|| packet_offsets(system.kernel)).flatten();
+    let packet = packet.then(|| packet_offsets(system)).flatten();
     let direct_load = loads_numbers(module).then(|| direct_load(system)).flatten();
-    let wall_offset = wall_offset();
+    let wall_offset = system.machine.wall_offset();
     let task_numbers = match uses(module, |op| *op == Op::Builtin(IntBuiltin::CurThread)) {
         true => task_numbers(system.kernel).unwrap_or_default(),
         false => BTreeSet::new(),
@@ -280,10 +289,11 @@ pub(crate) fn task_state(kernel: &KernelBtf) -> Option<i16> {
 }
 
 /// The tracer's pid namespace, if it is not the initial one.
-fn pid_namespace(kernel: &KernelBtf) -> Option<PidNamespace> {
+fn pid_namespace(system: &SystemContext<'_>) -> Option<PidNamespace> {
+    // Of this process, which stays in its namespace.
     static LEVEL: OnceLock<Option<u32>> = OnceLock::new();
-    let proc::PidNamespace { dev, ino } =
-        (!proc::in_initial_namespace()).then(proc::pid_namespace).flatten()?;
+    let (kernel, namespace) = (system.kernel, system.machine.pid_namespace());
+    let proc::PidNamespace { dev, ino } = namespace?;
     // The kernel counts a device as 12 bits of major and 20 of minor number.
     let dev = u64::from(device_major(dev)) << 20 | u64::from(device_minor(dev));
     let own = *LEVEL.get_or_init(|| {
@@ -333,15 +343,17 @@ pub(crate) fn preempt_count(system: &SystemContext<'_>) -> Option<PreemptCount> 
     Some(PreemptCount { ksym: KsymId(var), offset })
 }
 
-fn packet_offsets(kernel: &KernelBtf) -> Option<PacketOffsets> {
-    let btf = kernel.vmlinux().ok()?;
+fn packet_offsets(system: &SystemContext<'_>) -> Option<PacketOffsets> {
+    let btf = system.kernel.vmlinux().ok()?;
     let frags = || {
         let all = btf.field("skb_shared_info.frags")?;
         let Some(Def::Array { elem, len }) = btf.def(btf.resolve(all.ty)) else { return None };
         let offset = |member: &str| i16::try_from(btf.member(elem, member)?.offset()).ok();
         Frags::find(offset, btf.size(elem)?.try_into().ok()?, len.try_into().ok()?)
     };
-    PacketOffsets::find(|path| offset_of(btf, path), frags(), linear_map::find(btf))
+    // It is found in memory, which no record has.
+    let linear_map = if system.machine.is_live() { linear_map::find(btf) } else { None };
+    PacketOffsets::find(|path| offset_of(btf, path), frags(), linear_map)
 }
 
 fn path_offsets(kernel: &KernelBtf) -> Option<PathOffsets> {
@@ -350,94 +362,17 @@ fn path_offsets(kernel: &KernelBtf) -> Option<PathOffsets> {
 }
 
 /// Facts of the machine that the D libraries use.
-pub(crate) fn machine_facts() -> check::Facts {
-    let number = |path: String| std::fs::read_to_string(path).ok()?.trim().parse::<i32>().ok();
-    let node = |cpu: &str| {
-        let dir = std::fs::read_dir(cpu).ok()?;
-        let names = dir.filter_map(|e| e.ok()?.file_name().into_string().ok());
-        names.filter_map(|n| n.strip_prefix("node")?.parse::<i32>().ok()).next()
-    };
-    let cpus = (0..bpf_sys::possible_cpus()).map(|n| {
-        let cpu = format!("/sys/devices/system/cpu/cpu{n}");
-        let chip = number(format!("{cpu}/topology/physical_package_id"));
-        // A machine without NUMA has one group.
-        (chip.unwrap_or(-1), node(&cpu).unwrap_or(0))
-    });
-    let namespace = (!proc::in_initial_namespace()).then(proc::pid_namespace).flatten();
+pub(crate) fn machine_facts(machine: &System) -> check::Facts {
+    let facts = machine.facts();
+    let of = machine.clone();
     check::Facts {
-        boottime: clock_offset(bpf_sys::boot_ns),
-        pagesize: bpf_sys::page_size() as u64,
-        tick: bpf_sys::tick_ns(),
-        pid_namespace: namespace.map_or(0, |ns| ns.ino as u32),
-        cpus: cpus.collect(),
-        processor_type: std::env::consts::ARCH,
-        fputypes: if cfg!(target_arch = "x86_64") { "i387 compatible" } else { "" },
-        clocks: check::ClocksReader(clocks),
-    }
-}
-
-/// The clock of each CPU in MHz: the nominal clock if the kernel reports it, otherwise the current
-/// one; -1 if both are unknown.
-fn clocks() -> Vec<i32> {
-    let khz = |n: usize, file: &str| -> Option<i32> {
-        let text = std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{n}/cpufreq/{file}")).ok()?;
-        Some(text.trim().parse::<i32>().ok()? / 1000)
-    };
-    let nominal = |n| khz(n, "base_frequency").or_else(|| khz(n, "cpuinfo_max_freq"));
-    let count = bpf_sys::possible_cpus();
-    let mut clocks: Vec<i32> = (0..count).map(|n| nominal(n).unwrap_or(-1)).collect();
-    if clocks.contains(&-1) {
-        let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        read_current_clocks(&text, &mut clocks);
-    }
-    clocks
-}
-
-/// Sets the unknown clocks from `/proc/cpuinfo`.
-fn read_current_clocks(cpuinfo: &str, clocks: &mut [i32]) {
-    let mut cpu = None;
-    for (name, value) in cpuinfo.lines().filter_map(|l| l.split_once(':')) {
-        match name.trim() {
-            "processor" => cpu = value.trim().parse::<usize>().ok(),
-            "cpu MHz" => {
-                if let (Some(at), Ok(mhz)) = (cpu, value.trim().parse::<f64>())
-                    && let Some(slot) = clocks.get_mut(at).filter(|c| **c == -1)
-                {
-                    *slot = mhz.round() as i32;
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// The offset in nanoseconds from the monotonic clock to the time since 1970.
-fn wall_offset() -> i64 {
-    clock_offset(monotonic_ns)
-}
-
-/// The offset in nanoseconds from a clock to the time since 1970. The reading with the shortest
-/// duration counts, because a pause between two clocks falsifies a reading.
-fn clock_offset(clock: fn() -> u64) -> i64 {
-    let one = || {
-        let before = clock() as i64;
-        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let after = clock() as i64;
-        (after - before, wall.as_nanos() as i64 - (before + (after - before) / 2))
-    };
-    (0..5).map(|_| one()).min().map_or(0, |(_, offset)| offset)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clocks_are_read_from_cpuinfo_if_sysfs_has_none() {
-        let text =
-            "processor\t: 0\ncpu MHz\t\t: 2793.436\nflags\t: fpu\n\nprocessor\t: 2\ncpu MHz\t\t: 800.5\n";
-        let mut clocks = [-1, 3000, -1, -1];
-        read_current_clocks(text, &mut clocks);
-        assert_eq!(clocks, [2793, 3000, 801, -1]);
+        boottime: facts.boottime,
+        pagesize: facts.page_size,
+        tick: facts.tick,
+        pid_namespace: facts.pid_namespace,
+        cpus: facts.cpus,
+        processor_type: machine.arch().into(),
+        fputypes: facts.fputypes,
+        clocks: check::ClocksReader::new(move || of.clocks()),
     }
 }

@@ -36,7 +36,7 @@
 //! let mut options = Options::default();
 //! options.set("quiet", None).unwrap();
 //! let source = Source::Specifier(Field::Name, script.into());
-//! let program = dtrace::compile(&[source], &Macros::default(), &mut options).ok().unwrap();
+//! let program = dtrace::compile(&dtrace::System::live(), &[source], &Macros::default(), &mut options).ok().unwrap();
 //! let memory = Memory::new().user(0x1000, b"/etc/passwd\0");
 //! let firing = Firing {
 //!     execname: "cat".into(),

@@ -6,7 +6,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bpf_sys::features::Features;
 use check::program::Clause;
 use consumer::{Codes, ProbeRow, SlotSink};
 use plane::control::{Control, DropDelta};
@@ -69,10 +68,10 @@ impl Kernel {
         cpus: &[u32],
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Kernel, Enabled, symbols::Kernel), Error> {
-        let features = Features::running();
+        let features = program.system.features();
         let assembly = assemble(program, &env(options, features, cpus), 1, false).map_err(Error::plan)?;
-        let symbols = RefCell::default();
-        let system = SystemContext { kernel: &program.kernel, features, cpus, symbols: &symbols };
+        let symbols = RefCell::new(program.system.symbols());
+        let system = SystemContext::new(&program.system, cpus, &symbols);
         let mut between = || if interrupted() { Err(Error::Interrupted) } else { Ok(()) };
         let machine = Machine::load(program, &assembly, options, &system, &mut between)?;
         let mut notices = lowered(machine.lowered());
@@ -163,15 +162,15 @@ impl Engine for Kernel {
         interrupted: &dyn Fn() -> bool,
         between: &mut Between<'_>,
     ) -> Result<Enabled, Error> {
-        let (features, cpus) = (Features::running(), bpf_sys::online_cpus());
+        let (features, cpus) = (program.system.features(), program.system.online_cpus());
         let env = env(options, features, &cpus);
         let mut assembly = assemble(program, &env, first, grow).map_err(Error::plan)?;
         for growing in assembly.units.iter_mut().filter_map(|a| a.growing.as_mut()) {
             growing.program = self.next_growing;
             self.next_growing += 1;
         }
-        let symbols = RefCell::default();
-        let system = SystemContext { kernel: &program.kernel, features, cpus: &cpus, symbols: &symbols };
+        let symbols = RefCell::new(program.system.symbols());
+        let system = SystemContext::new(&program.system, &cpus, &symbols);
         let running = self.machine.running();
         between(self)?;
         let mut between = || match interrupted() {
@@ -211,8 +210,8 @@ impl Engine for Kernel {
         strings: &[Arc<[u8]>],
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Option<Vec<u32>>, Error> {
-        let features = Features::running();
-        let cpus = bpf_sys::online_cpus();
+        let features = program.system.features();
+        let cpus = program.system.online_cpus();
         let env = env(options, features, &cpus);
         let mut units = Vec::new();
         for Arrival { shape, probes } in arrivals {

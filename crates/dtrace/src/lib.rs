@@ -1,7 +1,7 @@
 //! The public library: a session, from program to results. It knows no command line.
 //!
 //! ```text
-//!  compile(sources) ──► Program        no privilege, no kernel facility
+//!  compile(system, sources) ──► Program        no privilege, no kernel facility
 //!  Session::start(program) ──► work … ──► finish
 //!                              enable(more)
 //!
@@ -131,6 +131,8 @@ pub use proc::{Environment, Error as TargetError, ExitStatus, Hold, Moment, Targ
 pub use providers::Provider;
 pub use session::{Session, Status};
 pub use stop::Stopper;
+/// The machine for which programs are compiled: the running one, or a recorded one.
+pub use system::{Blob, Facts, LARGEST_RECORD, Record, RecordError, System};
 
 /// Source texts and errors in them; what a terminal must not interpret; errors of the system in words.
 pub use diagnostics;
@@ -158,7 +160,23 @@ pub fn end_process(status: i32) -> ! {
     bpf_sys::end_process(status)
 }
 
-/// The kernel's facilities, one a line, probed now.
-pub fn facilities() -> String {
-    bpf_sys::features::Features::running().table()
+/// The facilities of a machine's kernel, one a line. Those of the running one are tried now.
+pub fn facilities(system: &System) -> String {
+    system.features().table()
+}
+
+/// All that compiling programs asks of a machine, as the bytes that [`System::recorded`] reads; and what could not be read, and why.
+pub fn record_system(system: &System) -> (Vec<u8>, Vec<String>) {
+    let record = system.record(&providers::hardware_counters());
+    let mut missing = Vec::new();
+    if record.types.is_empty() {
+        missing.push("types (BTF)".to_owned());
+    }
+    let parts = [
+        ("symbols", record.symbols.as_ref().err()),
+        ("functions", record.functions.as_ref().err()),
+        ("events", record.events.as_ref().err()),
+    ];
+    missing.extend(parts.into_iter().filter_map(|(part, why)| Some(format!("{part}: {}", why?))));
+    (record.to_bytes(), missing)
 }

@@ -11,6 +11,7 @@ use diagnostics::{Diagnostic, Sink, SourceMap, Tag, control};
 use probes::Catalog;
 use syntax::Libraries;
 use syntax::ast::{DependencyClass, Item, PragmaKind, Program};
+use system::System;
 
 use crate::options::Options;
 
@@ -97,7 +98,7 @@ pub(crate) fn dependencies(
     libraries: &mut Libraries,
     programs: &[Program],
     map: &SourceMap,
-    catalog: &dyn Catalog,
+    (catalog, system): (&dyn Catalog, &System),
     sink: &mut Sink,
 ) {
     let base = |name: &str| name.rsplit('/').next().unwrap_or(name).to_string();
@@ -106,7 +107,7 @@ pub(crate) fn dependencies(
     let met = |usable: &HashMap<String, bool>, libraries: &Libraries, class: DependencyClass, name: &str| {
         match class {
             DependencyClass::Provider => catalog.provider(name).is_some(),
-            DependencyClass::Module => has_module(name),
+            DependencyClass::Module => system.has_module(name),
             DependencyClass::Library => libraries.has(name) && usable.get(name).copied().unwrap_or(true),
         }
     };
@@ -132,10 +133,4 @@ pub(crate) fn dependencies(
         }
     }
     libraries.retain(|l| usable.get(&base(map.name(l.program.file))).copied().unwrap_or(true));
-}
-
-/// True for a kernel module that is loaded or built in, and for the kernel itself.
-fn has_module(name: &str) -> bool {
-    let plain = !name.contains('/') && !name.starts_with('.');
-    name == "vmlinux" || plain && Path::new("/sys/module").join(name.replace('-', "_")).is_dir()
 }

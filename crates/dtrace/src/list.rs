@@ -13,8 +13,8 @@ use probes::{
     ArgType, Args, Attributes, Catalog, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderStability, is_glob,
 };
 use providers::{Cursor, Provider, Registry};
+use system::System;
 use types::Types;
-use types::btf::KernelBtf;
 
 use crate::compile::Program;
 use crate::described::Listed;
@@ -81,7 +81,7 @@ impl Program {
     /// What `-e -v` adds: each description of source `n`, with what is known of its probes.
     pub fn descriptions(&self, n: usize) -> String {
         let mut out = String::new();
-        let types = Types::with_kernel(self.kernel.clone());
+        let types = Types::with_kernel(self.system.types().clone());
         let (mut seen, mut listed) = (HashSet::new(), Listed::new());
         for (clause, described) in self.patterns().filter(|(c, _)| c.program == n) {
             if clause.derived.is_some() && !seen.insert(described.span) {
@@ -173,26 +173,25 @@ fn argument_types(args: &Args, types: &Types) -> String {
     out
 }
 
-/// The providers of this system, with those of our libraries.
-pub(crate) fn system() -> Arc<Registry> {
-    let kernel = KernelBtf::running();
-    let all = crate::stable::registry(kernel.clone(), &syntax::Libraries::embedded(), Vec::new(), false);
-    all.unwrap_or_else(|_| Arc::new(Registry::new(kernel)))
+/// The providers of a machine, with those of our libraries.
+pub(crate) fn providers_of(system: &System) -> Arc<Registry> {
+    let all = crate::stable::registry(system, &syntax::Libraries::embedded(), Vec::new(), false);
+    all.unwrap_or_else(|_| Arc::new(Registry::new(system)))
 }
 
-/// All probes of the system, in the order of their ids, as `dtrace -l` lists them; then those that running processes describe. A
+/// All probes of a machine, in the order of their ids, as `dtrace -l` lists them; then those that running processes describe. A
 /// provider is read when its turn comes.
-pub fn probes() -> impl Iterator<Item = ProbeInfo> {
-    let (registry, mut cursor) = (system(), Cursor::default());
+pub fn probes(system: &System) -> impl Iterator<Item = ProbeInfo> + use<> {
+    let (registry, mut cursor) = (providers_of(system), Cursor::default());
     let all = registry.clone();
     let of_processes = std::iter::once_with(move || all.running_probes()).flatten();
     std::iter::from_fn(move || registry.next_probe(&mut cursor)).chain(of_processes)
 }
 
 /// Lists all probes: `dtrace -l` alone.
-pub fn all(out: &mut dyn Write, verbose: bool) -> io::Result<Vec<String>> {
-    let registry = system();
-    let mut list = List::new(out, verbose.then_some(&registry));
+pub fn all(system: &System, out: &mut dyn Write, verbose: bool) -> io::Result<Vec<String>> {
+    let registry = providers_of(system);
+    let mut list = List::new(system, out, verbose.then_some(&registry));
     let mut done = Ok(());
     registry.each(|id, desc| {
         if done.is_ok() {
@@ -216,7 +215,7 @@ fn few_left_out(registry: &Registry) -> Vec<String> {
 
 /// Lists the probes that the programs describe.
 pub fn described(out: &mut dyn Write, program: &Program, verbose: bool) -> io::Result<()> {
-    let mut list = List::new(out, verbose.then_some(&program.registry));
+    let mut list = List::new(&program.system, out, verbose.then_some(&program.registry));
     program.probes().iter().try_for_each(|p| list.add(p.id, &p.desc))?;
     list.end()
 }
@@ -240,11 +239,11 @@ struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    fn new(out: &'a mut dyn Write, verbose: Option<&'a Registry>) -> List<'a> {
+    fn new(system: &System, out: &'a mut dyn Write, verbose: Option<&'a Registry>) -> List<'a> {
         let mut text = Vec::with_capacity(2 * CHUNK);
         let heading = format!("{:>5} {:>10} {:>17} {:>33} NAME\n", "ID", "PROVIDER", "MODULE", "FUNCTION");
         text.extend_from_slice(heading.as_bytes());
-        let types = Types::with_kernel(KernelBtf::running());
+        let types = Types::with_kernel(system.types().clone());
         let (names, described, reports, provider) = Default::default();
         List { out, text, verbose, types, names, described, reports, provider }
     }

@@ -17,7 +17,6 @@ use bpf_codegen::{Layout, Session};
 use bpf_runtime::maps::Maps;
 use bpf_runtime::program::{ClauseUse, Compiled, ErrorProbe, ProgramSpec, Stretch, compile};
 use bpf_sys::Capabilities;
-use bpf_sys::features::Features;
 use bpf_sys::load::{LoadError, ProgramImage};
 use bpf_sys::{Map, MapSpec, Prog, ProgKind, SysError, Update};
 use diagnostics::SourceMap;
@@ -341,13 +340,14 @@ impl Program {
     /// exceeds a limit of the back end, as enabling does. Without the privilege to trace, some ways
     /// to attach cannot be chosen, and their programs are not generated.
     pub fn check_limits(&self, options: &Options) -> Result<(), Error> {
-        let (features, cpus) = (Features::running(), bpf_sys::online_cpus());
+        let (features, cpus) = (self.system.features(), self.system.online_cpus());
         let Ok(assembly) = assemble(self, &env(options, features, &cpus), 1, false) else {
             return Ok(());
         };
-        let symbols = RefCell::default();
-        let system = SystemContext { kernel: &self.kernel, features, cpus: &cpus, symbols: &symbols };
-        let can_trace = Capabilities::of_this_thread().can_trace();
+        let symbols = RefCell::new(self.system.symbols());
+        let system = SystemContext::new(&self.system, &cpus, &symbols);
+        // What is known of another machine, somebody who can trace has tried.
+        let can_trace = !self.system.is_live() || Capabilities::of_this_thread().can_trace();
         let module = &*self.module;
         let error = error_clauses(&assembly.units);
         let numbers: Vec<usize> = error.iter().map(|c| c.clause).collect();

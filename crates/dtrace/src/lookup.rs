@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use check::NoSymbol;
 use symbols::KernelStatus;
 use syntax::{Libraries, TypeNames};
+use system::System;
 use types::btf::{BtfKind, KernelBtf};
 
 /// Typedefs that a text may use without declaring them, for the parser: the libraries', then the
@@ -30,8 +31,14 @@ impl TypeNames for TypedefNames<'_> {
 }
 
 /// The kernel's symbols, which are read when a program names the first one.
-#[derive(Default)]
 pub(crate) struct KernelSymbols(RefCell<symbols::Kernel>);
+
+impl KernelSymbols {
+    /// Those of a machine.
+    pub(crate) fn of(system: &System) -> KernelSymbols {
+        KernelSymbols(RefCell::new(system.symbols()))
+    }
+}
 
 impl check::Symbols for KernelSymbols {
     fn address(&self, module: Option<&str>, name: &str) -> Result<(u64, String), NoSymbol> {

@@ -80,7 +80,7 @@ impl ModuleWatcher {
         }
         let failed = |e| format!("probes of modules that are loaded later are not enabled: {e}");
         let events = ModuleEvents::listen().map_err(failed)?;
-        let kernel = program.kernel.clone();
+        let kernel = program.system.types().clone();
         Ok(Some(ModuleWatcher { events, kernel, seen: Seen::new(known.as_ref().clone()) }))
     }
 }

@@ -263,7 +263,13 @@ impl<S: Sink> Session<S> {
         progress: &mut dyn FnMut(Progress) -> bool,
         interrupted: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Session<S>, Error> {
-        let cpus = bpf_sys::online_cpus();
+        if !program.system.is_live() {
+            let release = program.system.release();
+            return Err(Error::Setting(format!(
+                "the program is compiled for another machine (Linux {release}), where this process does not run"
+            )));
+        }
+        let cpus = program.system.online_cpus();
         settings::check(&options, program.is_destructive(), &cpus)?;
         postmortem::check(&options, &targets)?;
         let interrupted: Interrupted = Arc::new(interrupted);
@@ -280,7 +286,7 @@ impl<S: Sink> Session<S> {
             false => Box::new(symbols),
         };
         let monitor = OverloadMonitor::new(&options);
-        let (engine, start) = (Box::new(engine), host::start(&cpus));
+        let (engine, start) = (Box::new(engine), host::start(&program.system, &cpus));
         let parts =
             Parts { engine, enabled, symbols, options, targets, sink, monitor, cpus, start, interrupted };
         let mut session = Session::run(program, parts, progress)?;
@@ -595,7 +601,7 @@ impl<S: Sink> Session<S> {
         self.check_overload(lateness, suppressed);
         self.check_watcher();
         if self.engine.has_clocks() {
-            let online = bpf_sys::online_cpus();
+            let online = self.program.system.online_cpus();
             if online != self.cpus {
                 self.engine.follow_cpus(&online)?;
                 self.cpus.clone_from(&online);

@@ -26,12 +26,12 @@ use providers::{EnabledProbe, Env, Found, IdRange, Names, ProbeSource, Provider,
 use syntax::ast::{Param, Program, ProviderProbe};
 use syntax::library::{Declared, probe_name};
 use syntax::{Libraries, derive};
-use types::btf::KernelBtf;
+use system::System;
 
-/// The providers of this system, those that the libraries define, and those of a user of the library. `enables`: what is matched is
+/// The providers of a machine, those that the libraries define, and those of a user of the library. `enables`: what is matched is
 /// to be enabled, and not only listed.
 pub(crate) fn registry(
-    kernel: Arc<KernelBtf>,
+    system: &System,
     libraries: &Libraries,
     mut others: Vec<Box<dyn Provider>>,
     enables: bool,
@@ -74,7 +74,7 @@ pub(crate) fn registry(
             }),
         });
     }
-    let registry = Arc::new(Registry::with(kernel, others)?);
+    let registry = Arc::new(Registry::with(system, others)?);
     if enables {
         registry.will_enable();
     }

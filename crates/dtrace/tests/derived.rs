@@ -32,7 +32,7 @@ fn compile_in(directory: &Directory, mut options: Options, script: &str) -> Resu
     let base = base.probe("vmlinux", "f", "two", &["string"]);
     let providers: Vec<Box<dyn Provider>> = vec![Box::new(base)];
     let source = Source::Specifier(Field::Name, script.into());
-    dtrace::compile_with(&[source], &Macros::default(), &mut options, providers)
+    dtrace::compile_with(&dtrace::System::live(), &[source], &Macros::default(), &mut options, providers)
         .map_err(|e| e.to_string().replace(&format!("{}/", directory.0.display()), ""))
 }
 

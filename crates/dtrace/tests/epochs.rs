@@ -130,8 +130,9 @@ fn memory_is_flat_over_very_many_epochs_and_the_sums_are_exact() {
         ["hit", "done", "tick"].iter().fold(GivenProbes::new("t"), |p, name| p.probe("", "", name, &[]));
     let source = Source::Specifier(Field::Name, SCRIPT.into());
     let providers = vec![Box::new(probes) as Box<dyn Provider>];
-    let program = dtrace::compile_with(&[source], &Macros::default(), &mut options, providers)
-        .unwrap_or_else(|e| panic!("{e}"));
+    let program =
+        dtrace::compile_with(&dtrace::System::live(), &[source], &Macros::default(), &mut options, providers)
+            .unwrap_or_else(|e| panic!("{e}"));
     let reached = Arc::new(AtomicU64::new(0));
     let now = reached.clone();
     let firings = (0..EPOCHS).inspect(move |n| now.store(*n, Ordering::Relaxed)).flat_map(epoch);

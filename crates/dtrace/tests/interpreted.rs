@@ -65,7 +65,7 @@ impl Output {
 
 #[track_caller]
 fn compile(source: Source, options: &mut Options, given: &Given) -> Program {
-    dtrace::compile_with(&[source], &Macros::default(), options, given.providers())
+    dtrace::compile_with(&dtrace::System::live(), &[source], &Macros::default(), options, given.providers())
         .unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -450,7 +450,14 @@ fn programs_that_are_enabled_in_an_interpreted_session_open_no_source_of_this_sy
     let provider = Changing(GivenProbes::new("later").probe("", "", "here", &[]));
     let source = || Source::Specifier(Field::Name, "later:::h* { @ = count(); }".into());
     let providers = vec![Box::new(provider) as Box<dyn Provider>];
-    let program = dtrace::compile_with(&[source()], &Macros::default(), &mut options, providers).unwrap();
+    let program = dtrace::compile_with(
+        &dtrace::System::live(),
+        &[source()],
+        &Macros::default(),
+        &mut options,
+        providers,
+    )
+    .unwrap();
     let out = Output::default();
     let mut session = Session::interpret(&program, options, Interpreter::new([]), sinks(&out)).unwrap();
     session.enable(&[source()], &Macros::default()).unwrap();
@@ -543,7 +550,9 @@ fn a_record_is_split_by_an_option_only_if_the_output_changes() {
 #[test]
 fn an_error_of_compiling_shows_the_line_that_it_is_about() {
     let source = Source::Specifier(Field::Name, "BEGIN { trace(nothing); }".into());
-    let e = dtrace::compile(&[source], &Macros::default(), &mut Options::default()).err().unwrap();
+    let e = dtrace::compile(&dtrace::System::live(), &[source], &Macros::default(), &mut Options::default())
+        .err()
+        .unwrap();
     let e: Box<dyn std::error::Error + Send + Sync> = e.into();
     assert!(e.to_string().contains("nothing") && e.source().is_some(), "{e}");
 }
@@ -551,15 +560,15 @@ fn an_error_of_compiling_shows_the_line_that_it_is_about() {
 #[test]
 fn the_iterator_of_probes_gives_what_is_listed() {
     let mut listed = Vec::new();
-    dtrace::list::all(&mut listed, false).unwrap();
+    dtrace::list::all(&dtrace::System::live(), &mut listed, false).unwrap();
     let listed = String::from_utf8(listed).unwrap();
     // Those that processes describe come and go.
     let is_fixed = |provider: &str| !provider.ends_with(|c: char| c.is_ascii_digit());
     let rows = listed.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
     let all: Vec<u32> = rows.filter(|row| is_fixed(row[1])).map(|row| row[0].parse().unwrap()).collect();
-    let probes = dtrace::list::probes().filter(|p| is_fixed(&p.desc.provider));
+    let probes = dtrace::list::probes(&dtrace::System::live()).filter(|p| is_fixed(&p.desc.provider));
     assert_eq!(probes.map(|p| p.id.0).collect::<Vec<_>>(), all);
-    let first = dtrace::list::probes().next().unwrap();
+    let first = dtrace::list::probes(&dtrace::System::live()).next().unwrap();
     assert_eq!((first.id.0, first.desc.to_string().as_str()), (1, "dtrace:::BEGIN"));
 }
 

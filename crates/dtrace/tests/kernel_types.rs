@@ -10,7 +10,7 @@ use types::btf::KernelBtf;
 
 fn compiles(text: &str) {
     let source = Source::Script("x.d".into(), text.into());
-    let program = compile(&[source], &Macros::default(), &mut Options::default());
+    let program = compile(&dtrace::System::live(), &[source], &Macros::default(), &mut Options::default());
     program.unwrap_or_else(|e| panic!("{e}"));
 }
 

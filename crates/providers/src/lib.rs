@@ -22,7 +22,7 @@
 //! contract/method/uprobes contract/env
 //! contract/process contract/unit
 //! contract/provider
-//! process process/kernel sample trace/format
+//! elsewhere process process/kernel sample trace/format
 //! process/lists+process/object trace/bare trace/event
 //! process/read trace trace/mapped
 //! trace/source trace/raw
@@ -46,6 +46,7 @@ mod bio;
 mod contract;
 mod cpc;
 mod dtrace;
+mod elsewhere;
 mod fbt;
 mod pid;
 mod process;
@@ -66,6 +67,7 @@ pub use contract::{
     Names, OpenChanges, ProbeList, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider, Provider,
     Returns, Role, Unit, UnloadedModules, method,
 };
+pub use cpc::hardware_counters;
 pub use registry::{Cursor, MANUALS, ProviderProbes, Registry};
 pub use trace::{EventMember, event_format};
 

@@ -29,7 +29,7 @@ use probes::{
     ProbeInfo, ProviderFacts, UserObject,
 };
 use symbols::Readers;
-use types::btf::KernelBtf;
+use system::System;
 
 use crate::contract::{ChangeSource, EnabledProbe, Env, Found, Names, Provider, Role, Unit};
 use crate::lock;
@@ -186,14 +186,14 @@ impl ProviderProbes<'_> {
 }
 
 impl Registry {
-    /// The providers of this system.
-    pub fn new(kernel: Arc<KernelBtf>) -> Registry {
-        Registry::of(own::providers(kernel, Vec::new()))
+    /// The providers of a machine.
+    pub fn new(system: &System) -> Registry {
+        Registry::of(own::providers(system, Vec::new()))
     }
 
     /// The providers of this system, and those of a user of the library. An error names two that answer for one name.
-    pub fn with(kernel: Arc<KernelBtf>, others: Vec<Box<dyn Provider>>) -> Result<Registry, String> {
-        let registry = Registry::of(own::providers(kernel, others));
+    pub fn with(system: &System, others: Vec<Box<dyn Provider>>) -> Result<Registry, String> {
+        let registry = Registry::of(own::providers(system, others));
         registry.check_families()?;
         Ok(registry)
     }

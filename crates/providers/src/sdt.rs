@@ -34,7 +34,7 @@ impl Sdt {
 
     fn format(&self, probe: &ProbeDesc) -> Result<Arc<Format>, String> {
         let mut known = lock(&self.formats);
-        let read = || trace::format(&probe.module, &probe.name).map(Arc::new);
+        let read = || self.tracepoints.format(&probe.module, &probe.name).map(Arc::new);
         let found = known.entry(format!("{}:{}", probe.module, probe.name)).or_insert_with(read);
         found.clone().ok_or_else(|| format!("tracefs has no format of event {}:{}", probe.module, probe.name))
     }

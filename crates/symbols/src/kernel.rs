@@ -49,10 +49,36 @@ pub enum KernelStatus {
     Unavailable(String),
 }
 
+/// Symbols in the format of `/proc/kallsyms` that are not in a file: those of a recorded machine.
+pub trait SymbolText: std::fmt::Debug + Send + Sync {
+    /// The text, made when it is first needed; or why there is none.
+    fn text(&self) -> Result<Vec<u8>, String>;
+}
+
+/// Where the symbols are.
+#[derive(Clone, Debug)]
+enum Source {
+    File(PathBuf),
+    /// They never change.
+    Given(Arc<dyn SymbolText>),
+}
+
+impl Source {
+    fn read(&self) -> Result<Table, String> {
+        match self {
+            Source::File(path) => {
+                let table = std::fs::File::open(path).and_then(Table::read);
+                table.map_err(|error| format!("{}: {error}", path.display()))
+            }
+            Source::Given(given) => Table::read(given.text()?.as_slice()).map_err(|e| e.to_string()),
+        }
+    }
+}
+
 /// The kernel's symbols.
 #[derive(Debug)]
 pub struct Kernel {
-    path: PathBuf,
+    source: Source,
     table: Option<Table>,
     status: KernelStatus,
     /// When the file may be read again. `None`: it was never read.
@@ -75,8 +101,17 @@ impl Kernel {
 
     /// Symbols of a file in the format of `/proc/kallsyms`. Reads nothing.
     pub fn at(path: impl Into<PathBuf>) -> Kernel {
+        Kernel::of(Source::File(path.into()))
+    }
+
+    /// Symbols that are given. Reads nothing.
+    pub fn given(text: Arc<dyn SymbolText>) -> Kernel {
+        Kernel::of(Source::Given(text))
+    }
+
+    fn of(source: Source) -> Kernel {
         let status = KernelStatus::Unread;
-        Kernel { path: path.into(), table: None, status, next_read: None, names: HashMap::new() }
+        Kernel { source, table: None, status, next_read: None, names: HashMap::new() }
     }
 
     /// Whether names are available, and why not. Reads nothing.
@@ -95,10 +130,10 @@ impl Kernel {
     fn read(&mut self) {
         let start = Instant::now();
         self.names.clear();
-        match std::fs::File::open(&self.path).and_then(Table::read) {
-            Err(error) => {
+        match self.source.read() {
+            Err(why) => {
                 self.table = None;
-                self.status = KernelStatus::Unavailable(format!("{}: {error}", self.path.display()));
+                self.status = KernelStatus::Unavailable(why);
             }
             Ok(table) if table.symbols.is_empty() => {
                 self.table = None;
@@ -119,7 +154,9 @@ impl Kernel {
 
     /// Whether another read of the file may find the address.
     fn is_stale(&self, addr: u64) -> bool {
-        let Some(table) = &self.table else { return false };
+        let Some(table) = self.table.as_ref().filter(|_| matches!(self.source, Source::File(_))) else {
+            return false;
+        };
         let lowest = table.symbols.first().map_or(addr, |s| s.addr.saturating_sub(NEAR));
         addr >= lowest
             && table.find(addr).is_none()

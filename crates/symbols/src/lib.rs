@@ -91,7 +91,7 @@ pub use frames::{CodeLoad, FrameTable};
 pub use functions::{
     Calling, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select, SymbolSource,
 };
-pub use kernel::{Kernel, KernelStatus, KernelSymbol};
+pub use kernel::{Kernel, KernelStatus, KernelSymbol, SymbolText};
 pub use name::Name;
 pub use pool::Readers;
 pub use process::{Answered, answered, sample_answers};

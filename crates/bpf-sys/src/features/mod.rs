@@ -137,17 +137,83 @@ facilities! {
     Isa4 isa4 isa4;
 }
 
-/// The running kernel's facilities, each tried at its first use.
+/// What is known of the facilities of a kernel, this one or another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answers {
+    /// The kernel's release, as `uname -r` prints it.
+    pub release: String,
+    /// Its lockdown level.
+    pub lockdown: crate::Lockdown,
+    /// Each facility by its name, with the reason where it is missing. One that is not named is missing.
+    pub facilities: Vec<(String, Result<(), String>)>,
+    /// Bytes of the greatest value that an array map may have.
+    pub array_value: u32,
+    /// Bytes of the greatest value in the storage of a task.
+    pub thread_value: u32,
+}
+
+impl Default for Answers {
+    /// A kernel without any facility.
+    fn default() -> Answers {
+        let (release, facilities) = Default::default();
+        let lockdown = crate::Lockdown::None;
+        Answers { release, lockdown, facilities, array_value: 0, thread_value: 0 }
+    }
+}
+
+/// A kernel's facilities: those of the running kernel, each tried at its first use, or those that somebody says that a
+/// kernel has, of which none is tried.
 #[derive(Debug, Default)]
 pub struct Features {
     cells: [OnceLock<Result<(), String>>; Facility::ALL.len()],
+    /// `None`: the running kernel's.
+    given: Option<Box<Answers>>,
 }
+
+/// The greatest values whose sizes are tried: of an array map, and in the storage of a task.
+const ARRAY_VALUES: [u32; 4] = [64 << 10, 4 << 20, 64 << 20, 1 << 30];
+const THREAD_VALUE: u32 = 1 << 17;
 
 impl Features {
     /// The process-wide instance.
     pub fn running() -> &'static Features {
         static RUNNING: OnceLock<Features> = OnceLock::new();
         RUNNING.get_or_init(Features::default)
+    }
+
+    /// The facilities of another kernel. Nothing is tried.
+    pub fn given(answers: Answers) -> Features {
+        let cell = |facility: &Facility| {
+            let answer = answers.facilities.iter().find(|(name, _)| name == facility.name());
+            let unknown = || Err("what is known of this kernel does not say".to_owned());
+            OnceLock::from(answer.map_or_else(unknown, |(_, answer)| answer.clone()))
+        };
+        let mut cells = [const { OnceLock::new() }; Facility::ALL.len()];
+        for (place, facility) in cells.iter_mut().zip(Facility::ALL) {
+            *place = cell(facility);
+        }
+        Features { cells, given: Some(Box::new(answers)) }
+    }
+
+    /// All that [`Features::given`] needs to give the same answers elsewhere. Tries every facility.
+    pub fn answers(&self) -> Answers {
+        if let Some(given) = &self.given {
+            return (**given).clone();
+        }
+        let facilities = Facility::ALL.iter().map(|f| (f.name().to_owned(), self.result(*f).clone()));
+        // Sizes are multiples of eight bytes. The greatest that is allowed is found by bisection.
+        let (mut allowed, mut refused) = (0, THREAD_VALUE / 8);
+        while allowed + 1 < refused {
+            let middle = allowed.midpoint(refused);
+            *(if trials::allows_thread_value(8 * middle) { &mut allowed } else { &mut refused }) = middle;
+        }
+        Answers {
+            release: crate::system::release(),
+            lockdown: crate::Lockdown::of_this_kernel(),
+            facilities: facilities.collect(),
+            array_value: ARRAY_VALUES.into_iter().rfind(|n| trials::allows_array_value(*n)).unwrap_or(0),
+            thread_value: 8 * allowed,
+        }
     }
 
     #[expect(clippy::indexing_slicing, reason = "there is a cell for each facility")]
@@ -174,18 +240,20 @@ impl Features {
     /// kernel checks the size of a value before it allocates, and the trial asks for more elements
     /// than fit any machine.
     pub fn allows_array_value(&self, bytes: u32) -> bool {
-        trials::allows_array_value(bytes)
+        self.given.as_ref().map_or_else(|| trials::allows_array_value(bytes), |g| bytes <= g.array_value)
     }
 
     /// Whether a program can create a task storage value of so many bytes.
     pub fn allows_thread_value(&self, bytes: u32) -> bool {
-        trials::allows_thread_value(bytes)
+        self.given.as_ref().map_or_else(|| trials::allows_thread_value(bytes), |g| bytes <= g.thread_value)
     }
 
     /// The report of all facilities, one line each, with the reason where one is missing. Tries
     /// every facility.
     pub fn table(&self) -> String {
-        let mut out = format!("kernel {}\n", crate::system::release());
+        let given = self.given.as_deref();
+        let release = given.map_or_else(crate::system::release, |given| given.release.clone());
+        let mut out = format!("kernel {release}\n");
         for f in Facility::ALL {
             let answer = match self.result(*f) {
                 Ok(()) => "yes".to_owned(),
@@ -193,14 +261,14 @@ impl Features {
             };
             out.push_str(&format!("  {:<18}{answer}\n", f.name()));
         }
-        let limits = [64 << 10, 4 << 20, 64 << 20, 1 << 30];
-        let allowed = limits.iter().rev().find(|b| self.allows_array_value(**b));
+        let allowed = ARRAY_VALUES.iter().rev().find(|b| self.allows_array_value(**b));
         out.push_str(&format!(
             "  {:<18}{}\n",
             "array value up to",
             allowed.map_or("?".into(), |b| b.to_string())
         ));
-        out.push_str(&format!("  {:<18}{}\n", "lockdown", crate::Lockdown::of_this_kernel()));
+        let lockdown = given.map_or_else(crate::Lockdown::of_this_kernel, |given| given.lockdown);
+        out.push_str(&format!("  {:<18}{lockdown}\n", "lockdown"));
         out
     }
 }
@@ -223,6 +291,22 @@ mod tests {
         assert!(f.has(Facility::TpBtf) && !f.has(Facility::RawTp));
         assert!(f.with(Facility::RawTp, true).raw_tp);
         assert_eq!(Facility::TpBtf.description(), "Tracepoints with typed arguments.");
+    }
+
+    #[test]
+    fn given_answers_are_not_tried() {
+        let all = Answers {
+            release: "9.9-mine".into(),
+            facilities: vec![("raw_tp".into(), Ok(())), ("fentry".into(), Err("switched off".into()))],
+            thread_value: 64,
+            ..Answers::default()
+        };
+        let f = Features::given(all.clone());
+        assert!(f.has(Facility::RawTp) && !f.has(Facility::TpBtf));
+        assert_eq!(f.why_not(Facility::Fentry), Some("switched off"));
+        assert!(f.allows_thread_value(64) && !f.allows_thread_value(72) && !f.allows_array_value(8));
+        assert!(f.table().starts_with("kernel 9.9-mine\n"));
+        assert_eq!(f.answers(), all);
     }
 
     #[test]

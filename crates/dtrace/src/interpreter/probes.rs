@@ -17,7 +17,7 @@ use providers::{EnabledProbe, Env, Found, Names, ProbeSource, Provider, Unit};
 /// let source = Source::Specifier(Field::Name, "fbt::vfs_read:entry { @ = sum(args[2]); }".into());
 /// let providers: Vec<Box<dyn Provider>> = vec![Box::new(fbt)];
 /// # let mut options = Options::default();
-/// let program = dtrace::compile_with(&[source], &Macros::default(), &mut options, providers);
+/// let program = dtrace::compile_with(&dtrace::System::live(), &[source], &Macros::default(), &mut options, providers);
 /// # assert_eq!(program.ok().unwrap().matched(0), 1);
 /// ```
 #[derive(Clone, Debug)]

@@ -66,7 +66,7 @@ impl<S: Sink> Session<S> {
             return Err(super::end::over("enable tracing"));
         }
         let cpus = match self.engine.firings() {
-            Firings::Asynchronous => bpf_sys::online_cpus(),
+            Firings::Asynchronous => self.program.system.online_cpus(),
             Firings::Ready | Firings::Exhausted => self.cpus.clone(),
         };
         settings::check(&options, more.is_destructive(), &cpus)?;

@@ -43,7 +43,7 @@ impl<S: Sink> Session<S> {
     fn end(&mut self) -> Result<i32, Error> {
         self.serve_postmortem()?;
         if self.engine.has_counted_clocks() {
-            self.report_missing(&bpf_sys::online_cpus(), true);
+            self.report_missing(&self.program.system.online_cpus(), true);
         }
         if let Some(control) = self.engine.control() {
             control.become_state(Activity::Draining);

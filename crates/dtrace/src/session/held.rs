@@ -285,8 +285,14 @@ mod tests {
         let probes = GivenProbes::new("t").probe("", "", "hit", &[]);
         let probes = probes.probe("", "", "row", &[]).probe("", "", "print", &[]);
         let source = Source::Specifier(Field::Name, SCRIPT.into());
-        let program =
-            compile_with(&[source], &Macros::default(), &mut options, vec![Box::new(probes)]).unwrap();
+        let program = compile_with(
+            &system::System::live(),
+            &[source],
+            &Macros::default(),
+            &mut options,
+            vec![Box::new(probes)],
+        )
+        .unwrap();
         let firing = |(n, (name, arg)): (u64, &(&str, u64))| Firing {
             time: n,
             args: vec![*arg],

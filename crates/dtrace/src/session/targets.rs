@@ -67,13 +67,13 @@ impl<S: Sink> Session<S> {
         self.prepare_stacks();
         let followed = self.targets_with_probes();
         if !followed.is_empty() {
-            self.linker = LinkerStops::load(&self.program.kernel);
+            self.linker = LinkerStops::load(self.program.system.types());
             let linker = self.linker.iter_mut();
             let registry = &self.program.registry;
             let loading = || followed.iter().filter(|pid| registry.follows_loading(**pid));
             linker.for_each(|linker| loading().for_each(|pid| linker.follow(*pid)));
             if registry.follows_described(&self.program.later_patterns()) {
-                self.files = FileStops::attach(&self.program.kernel);
+                self.files = FileStops::attach(self.program.system.types());
             }
         }
         // A program that gives privileges gets them only where its tracer may trace all.

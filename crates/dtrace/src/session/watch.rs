@@ -168,7 +168,7 @@ impl<S: Sink> Session<S> {
     pub(super) fn check_watcher(&mut self) {
         let Some(watch) = &mut self.watch else { return };
         let mut watcher = watch.watcher.lock().unwrap_or_else(PoisonError::into_inner);
-        let followed = watcher.follow_cpus(&bpf_sys::online_cpus());
+        let followed = watcher.follow_cpus(&self.program.system.online_cpus());
         let lost = watcher.take_lost();
         let blocked = watcher.take_blocked().first().copied().filter(|_| !watch.told_blocked);
         drop(watcher);

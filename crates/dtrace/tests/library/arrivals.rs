@@ -77,8 +77,14 @@ impl Running {
         let source = Source::Specifier(Field::Name, script.into());
         let all = others.iter().copied().chain([&later]);
         let providers = all.map(|later| Box::new(later.clone()) as Box<dyn Provider>).collect();
-        let program = dtrace::compile_with(&[source], &Macros::default(), &mut options, providers)
-            .unwrap_or_else(|e| panic!("{e}"));
+        let program = dtrace::compile_with(
+            &dtrace::System::live(),
+            &[source],
+            &Macros::default(),
+            &mut options,
+            providers,
+        )
+        .unwrap_or_else(|e| panic!("{e}"));
         let output = Output::default();
         let session = Session::start(&program, options, Vec::new(), sink(&output)).unwrap();
         Running { session, output, later, live: BTreeMap::new(), gone: BTreeMap::new(), notices: Vec::new() }

@@ -77,7 +77,8 @@ fn try_compile(script: &str, options: &mut Options, target: u64) -> Result<Progr
     let macros = Macros { target, ..Macros::default() };
     let source = Source::Specifier(Field::Name, script.into());
     let providers: Vec<Box<dyn Provider>> = vec![Box::new(Processes::new()), Box::new(Hits::new())];
-    dtrace::compile_with(&[source], &macros, options, providers).map_err(|e| e.to_string())
+    dtrace::compile_with(&dtrace::System::live(), &[source], &macros, options, providers)
+        .map_err(|e| e.to_string())
 }
 
 /// The output of a script over a workload of three threads.
@@ -259,7 +260,13 @@ fn descriptions() -> Verdict {
     assert_eq!(listed(&id.to_string(), 0).unwrap(), ["tst200:m:f:y"]);
     let source = Source::Specifier(Field::Provider, "tst[12]00".into());
     let providers: Vec<Box<dyn Provider>> = vec![Box::new(Processes::new())];
-    let by_provider = dtrace::compile_with(&[source], &Macros::default(), &mut Options::default(), providers);
+    let by_provider = dtrace::compile_with(
+        &dtrace::System::live(),
+        &[source],
+        &Macros::default(),
+        &mut Options::default(),
+        providers,
+    );
     assert_eq!(by_provider.unwrap_or_else(|_| panic!()).probes().len(), 3);
     let why = |script: &str| listed(script, 0).unwrap_err();
     assert!(why("tst300:::x").contains("tst300:::x does not match any probes"), "{}", why("tst300:::x"));
@@ -298,7 +305,13 @@ fn overlap() -> Verdict {
         let source = Source::Specifier(Field::Name, "BEGIN".into());
         let other = Other(other, ProbeList::new(Vec::new));
         let providers: Vec<Box<dyn Provider>> = vec![Box::new(Processes::new()), Box::new(other)];
-        let done = dtrace::compile_with(&[source], &Macros::default(), &mut Options::default(), providers);
+        let done = dtrace::compile_with(
+            &dtrace::System::live(),
+            &[source],
+            &Macros::default(),
+            &mut Options::default(),
+            providers,
+        );
         done.map(|_| ()).map_err(|e| if let Error::Setting(why) = e.error { why } else { String::new() })
     };
     assert_eq!(with(Family::one("tst7")).unwrap_err(), "two providers answer for one name: tst* and tst7");

@@ -123,8 +123,14 @@ pub(crate) fn collect_reports(session: &mut Traced, losses: &mut Losses) {
 pub(crate) fn compile(text: &str, options: &mut Options, target: u64) -> Program {
     let macros = Macros { target, ..Macros::default() };
     let source = Source::Specifier(Field::Name, text.into());
-    dtrace::compile_with(&[source], &macros, options, vec![Box::new(Hits::new()) as Box<dyn Provider>])
-        .unwrap_or_else(|e| panic!("{e}"))
+    dtrace::compile_with(
+        &dtrace::System::live(),
+        &[source],
+        &macros,
+        options,
+        vec![Box::new(Hits::new()) as Box<dyn Provider>],
+    )
+    .unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// The command line of the workload.

@@ -108,8 +108,8 @@ fn once(script: &str) -> (Output, Losses) {
     let source = Source::Specifier(Field::Name, script.into());
     let wide = vec![Box::new(Wide(ProbeList::new(probes))) as Box<dyn Provider>];
     let (start, before) = (Instant::now(), resident());
-    let program =
-        dtrace::compile_with(&[source], &macros, &mut options, wide).unwrap_or_else(|e| panic!("{e}"));
+    let program = dtrace::compile_with(&dtrace::System::live(), &[source], &macros, &mut options, wide)
+        .unwrap_or_else(|e| panic!("{e}"));
     let (compiled, memory) = (start.elapsed(), resident().saturating_sub(before));
     let output = Output::default();
     let mut session = Session::start(&program, options, vec![target], sink(&output)).unwrap();

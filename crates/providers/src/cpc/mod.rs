@@ -12,10 +12,11 @@ mod events;
 
 use std::sync::{Arc, OnceLock};
 
-use bpf_sys::{Counter, PerfEvent};
+use bpf_sys::Counter;
 use probes::{
     Attributes, Class, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
 };
+use system::System;
 
 use crate::contract::method::Clock;
 use crate::contract::{EnabledProbe, Env, Manual, ProbeList, ProbeSource, Provider, Role, Unit};
@@ -25,9 +26,9 @@ use events::{Event, Kind};
 /// The provider.
 pub(crate) struct Cpc(ProbeList);
 
-/// What this machine can count.
-#[derive(Default)]
+/// What the machine can count.
 struct Counters {
+    system: System,
     /// True if it has performance counters: it can count cycles.
     hardware: OnceLock<bool>,
 }
@@ -95,18 +96,20 @@ fn parse(name: &str) -> Result<(Counter, Kind, u64), MatchError> {
     Ok((counter, kind, n))
 }
 
-/// True if this machine cannot count the event. Other errors (no permission) are reported when it is attached.
-fn is_missing(counter: &Counter, count: u64) -> bool {
-    use bpf_sys::errno::{EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
-    let cpu = bpf_sys::online_cpus().first().copied().unwrap_or(0);
-    let tried = PerfEvent::counter(counter, cpu, count);
-    tried.is_err_and(|e| matches!(e.errno, ENOENT | ENODEV | EINVAL | EOPNOTSUPP))
+fn counter(name: &str, Event { kind, config }: Event) -> Counter {
+    Counter { name: name.to_owned(), kind: kind.number(), config, user: true, kernel: true }
+}
+
+/// The events of the processor that a machine may be unable to count, and the count with which that is tried.
+pub fn hardware_counters() -> Vec<(Counter, u64)> {
+    let hardware = events::all().iter().filter(|(_, event)| event.kind.is_hardware());
+    hardware.map(|(name, event)| (counter(name, *event), LISTED)).collect()
 }
 
 impl Cpc {
     /// The provider. Nothing is looked up yet.
-    pub(crate) fn new() -> Cpc {
-        let counters = Arc::new(Counters::default());
+    pub(crate) fn new(system: &System) -> Cpc {
+        let counters = Arc::new(Counters { system: system.clone(), hardware: OnceLock::new() });
         let list = ProbeList::new({
             let counters = counters.clone();
             move || counters.listed()
@@ -116,15 +119,19 @@ impl Cpc {
 }
 
 impl Counters {
+    fn is_missing(&self, counter: &Counter, count: u64) -> bool {
+        self.system.lacks_counter(counter, count)
+    }
+
     fn has_hardware(&self) -> bool {
         *self
             .hardware
-            .get_or_init(|| parse("cpu_cycles-all-1000000").is_ok_and(|(c, _, n)| !is_missing(&c, n)))
+            .get_or_init(|| parse("cpu_cycles-all-1000000").is_ok_and(|(c, _, n)| !self.is_missing(&c, n)))
     }
 
     fn made(&self, name: &str) -> Result<(), MatchError> {
         let (counter, kind, count) = parse(name)?;
-        if !kind.is_hardware() || !is_missing(&counter, count) {
+        if !kind.is_hardware() || !self.is_missing(&counter, count) {
             return Ok(());
         }
         Err(if self.has_hardware() {
@@ -145,10 +152,7 @@ impl Counters {
     fn listed(&self) -> Vec<ProbeDesc> {
         let hardware = self.has_hardware();
         let counted = |event: &Event, name: &String| {
-            let Event { kind, config } = *event;
-            let counter =
-                Counter { name: name.clone(), kind: kind.number(), config, user: true, kernel: true };
-            !kind.is_hardware() || hardware && !is_missing(&counter, LISTED)
+            !event.kind.is_hardware() || hardware && !self.is_missing(&counter(name, *event), LISTED)
         };
         let listed = events::all().iter().filter(|(name, event)| counted(event, name));
         listed.map(|(name, _)| ProbeDesc::new("cpc", "", "", format!("{name}-all-{LISTED}"))).collect()

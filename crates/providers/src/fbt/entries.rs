@@ -11,14 +11,16 @@
 
 use std::collections::HashMap;
 
+use system::System;
+
 use super::functions::Function;
 
 /// Length of `endbr64`.
 const ENDBR: u64 = 4;
 
 /// The address of each function; 0 if the kernel does not tell.
-pub(super) fn of(functions: &[Function<'_>]) -> Vec<u64> {
-    if cfg!(target_arch = "x86_64") && functions.iter().all(|f| f.site != 0) {
+pub(super) fn of(functions: &[Function<'_>], system: &System) -> Vec<u64> {
+    if system.is_live() && cfg!(target_arch = "x86_64") && functions.iter().all(|f| f.site != 0) {
         let before: Vec<u64> = functions.iter().map(|f| f.site - ENDBR).collect();
         if let Ok(words) = bpf_sys::kernel_read::words(&before) {
             let entry =
@@ -26,7 +28,7 @@ pub(super) fn of(functions: &[Function<'_>]) -> Vec<u64> {
             return functions.iter().zip(words).map(entry).collect();
         }
     }
-    let mut kernel = symbols::Kernel::new();
+    let mut kernel = system.symbols();
     resolve(functions, kernel.symbols().map(|s| (s.addr, s.name, s.module)))
 }
 

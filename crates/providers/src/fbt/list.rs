@@ -6,8 +6,7 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
-use std::io::{self, Read};
-use std::path::Path;
+use system::System;
 
 use super::functions::Function;
 
@@ -26,21 +25,9 @@ pub(super) struct List {
 }
 
 impl List {
-    /// Reads the list.
-    pub(super) fn read() -> Result<List, String> {
-        List::read_in(bpf_sys::tracefs()?)
-    }
-
-    fn read_in(tracefs: &Path) -> Result<List, String> {
-        for name in ["available_filter_functions_addrs", "available_filter_functions"] {
-            match text(&tracefs.join(name)) {
-                Ok(text) if !text.is_empty() => return Ok(List::of(text)),
-                Ok(_) => return Err(format!("{name} is empty")),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(format!("{name}: {}", reason(&e))),
-            }
-        }
-        Err("it was built without CONFIG_DYNAMIC_FTRACE".into())
+    /// Reads the list of a machine.
+    pub(super) fn read(system: &System) -> Result<List, String> {
+        system.functions().map(List::of)
     }
 
     pub(super) fn of(text: String) -> List {
@@ -99,20 +86,6 @@ impl List {
             functions.filter_map(|(line, (start, end))| Some((line, function(&self.text[start..end])?)));
         functions.filter(move |(_, f)| f.name.starts_with(prefix))
     }
-}
-
-/// The system's text of an error.
-fn reason(e: &io::Error) -> String {
-    e.raw_os_error().map_or_else(|| e.to_string(), bpf_sys::errno::text).to_lowercase()
-}
-
-/// Reads the file. It has no size, so the buffer is made large enough at once: small reads would take longer.
-fn text(path: &Path) -> io::Result<String> {
-    const CAPACITY: usize = 4 << 20;
-    let mut file = std::fs::File::open(path)?;
-    let mut bytes = Vec::with_capacity(CAPACITY);
-    file.read_to_end(&mut bytes)?;
-    String::from_utf8(bytes).map_err(|_| io::Error::other("not text"))
 }
 
 /// The number of digits of an address.
@@ -175,15 +148,5 @@ mod tests {
         let long = List::of("abcdefabcdefabcx [m]\nsixteen_letters_ [m]\n".into());
         assert_eq!(names(&long, ""), ["0 m`abcdefabcdefabcx 0", "1 m`sixteen_letters_ 0"]);
         assert_eq!(names(&long, "six"), ["1 m`sixteen_letters_ 0"]);
-    }
-
-    #[test]
-    fn a_kernel_without_the_list_is_an_error() {
-        let dir = std::env::temp_dir().join(format!("fbt-list-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        assert!(List::read_in(&dir).unwrap_err().contains("CONFIG_DYNAMIC_FTRACE"));
-        std::fs::write(dir.join("available_filter_functions"), "vfs_read\n").unwrap();
-        assert_eq!(names(&List::read_in(&dir).unwrap(), ""), ["0 vmlinux`vfs_read 0"]);
-        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -20,6 +20,7 @@ use probes::{
     Args, Attributes, Calls, Class, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability,
     Stability, glob_escape, glob_matches, glob_prefix, is_glob,
 };
+use system::System;
 use types::btf::KernelBtf;
 
 use crate::contract::method::{FunctionMethod, FunctionSites, Site};
@@ -33,8 +34,8 @@ use functions::Function;
 use list::List;
 
 /// The list of functions that `fbt` and `rawfbt` share. It is read when one of them first needs it.
-#[derive(Default)]
 pub(crate) struct SharedList {
+    system: System,
     list: OnceLock<Result<List, String>>,
     /// The functions of the modules that were loaded last, with the number of that event.
     loaded: Mutex<Option<(u32, Arc<List>)>>,
@@ -59,7 +60,7 @@ impl ModuleProbes {
 
 impl SharedList {
     fn list(&self) -> Result<&List, &str> {
-        let list = self.list.get_or_init(List::read);
+        let list = self.list.get_or_init(|| List::read(&self.system));
         list.as_ref().map_err(String::as_str)
     }
 
@@ -75,7 +76,7 @@ impl SharedList {
                     !loaded.unloaded.contains(module) && listed.is_some_and(|list| list.has_module(module))
                 };
                 let new: Vec<&String> = loaded.modules.iter().filter(|m| !known(m)).collect();
-                let list = List::read().unwrap_or_default();
+                let list = List::read(&self.system).unwrap_or_default();
                 let list = Arc::new(list.only(|module| new.iter().any(|n| *n == module)));
                 *last = Some((loaded.sequence, list.clone()));
                 list
@@ -90,7 +91,6 @@ pub(crate) struct Fbt {
     /// It also has functions that the compiler made.
     clones: bool,
     shared: Arc<SharedList>,
-    kernel: Arc<KernelBtf>,
     later: Mutex<Vec<ModuleProbes>>,
 }
 
@@ -100,18 +100,17 @@ const NAMES: [&str; 2] = ["entry", "return"];
 const PROVIDERS: [(&str, bool); 2] = [("fbt", false), ("rawfbt", true)];
 
 /// `fbt` and `rawfbt`.
-pub(crate) fn both(kernel: &Arc<KernelBtf>) -> [Fbt; 2] {
-    let shared = Arc::new(SharedList::default());
-    PROVIDERS.map(|(name, clones)| Fbt {
-        name,
-        clones,
-        shared: shared.clone(),
-        kernel: kernel.clone(),
-        later: Mutex::default(),
-    })
+pub(crate) fn both(system: &System) -> [Fbt; 2] {
+    let (list, loaded) = Default::default();
+    let shared = Arc::new(SharedList { system: system.clone(), list, loaded });
+    PROVIDERS.map(|(name, clones)| Fbt { name, clones, shared: shared.clone(), later: Mutex::default() })
 }
 
 impl Fbt {
+    fn kernel(&self) -> &KernelBtf {
+        self.shared.system.types()
+    }
+
     /// The function of a position, and whether the probe is at the return. Line N of the list has positions 2N and 2N + 1.
     fn function(&self, position: u32) -> Option<(Function<'_>, bool)> {
         let (line, on_return) = (position / 2, position % 2 == 1);
@@ -246,7 +245,7 @@ impl Fbt {
             Some(f) if !f.returns() => format!("{name} never returns"),
             Some(f) if f.is_clone() => format!("{name} is made by the compiler: it is a probe of rawfbt"),
             Some(_) => return None,
-            None if is_function(name) => {
+            None if is_function(&self.shared.system, name) => {
                 format!(
                     "{name} is a function of the kernel that cannot be traced: the kernel does not list it as traceable"
                 )
@@ -306,13 +305,9 @@ pub(crate) const RAW_MANUAL: Manual = Manual {
 };
 
 /// True if the kernel's symbol table has a function of this name. Read only to explain an error.
-fn is_function(name: &str) -> bool {
-    let text = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let symbol = |line: &str| {
-        let mut words = line.split_ascii_whitespace().skip(1);
-        matches!(words.next(), Some("t" | "T" | "w" | "W")) && words.next() == Some(name)
-    };
-    text.lines().any(symbol)
+fn is_function(system: &System, name: &str) -> bool {
+    let mut symbols = system.symbols();
+    symbols.symbols().any(|s| s.name == name && matches!(s.kind, 't' | 'T' | 'w' | 'W'))
 }
 
 impl Provider for Fbt {
@@ -346,8 +341,8 @@ impl Provider for Fbt {
 
     fn args(&self, probe: &ProbeDesc) -> Args {
         match &*probe.name {
-            "entry" => args::at_entry(&self.kernel, &probe.module, &probe.function),
-            _ => args::at_return(&self.kernel, &probe.module, &probe.function),
+            "entry" => args::at_entry(self.kernel(), &probe.module, &probe.function),
+            _ => args::at_return(self.kernel(), &probe.module, &probe.function),
         }
     }
 
@@ -370,7 +365,7 @@ impl Provider for Fbt {
         }
         // Entries and returns together, so that the kernel's code is read once.
         let all: Vec<Function<'_>> = sides.iter().flat_map(|(_, called)| called.iter().copied()).collect();
-        let mut addresses = entries::of(&all).into_iter();
+        let mut addresses = entries::of(&all, &self.shared.system).into_iter();
         let mut units = Vec::new();
         for (on_return, (side, called)) in [false, true].into_iter().zip(sides) {
             if side.is_empty() {
@@ -381,9 +376,9 @@ impl Provider for Fbt {
             for ((probe, function), address) in side.into_iter().zip(called).zip(addresses.by_ref()) {
                 let (method, btf) = match probe
                     .sets_result
-                    .then(|| method::modify_return_target(&self.kernel, &function, env))
+                    .then(|| method::modify_return_target(self.kernel(), &function, env))
                 {
-                    None => method::of_function(method, &self.kernel, &function, address, env),
+                    None => method::of_function(method, self.kernel(), &function, address, env),
                     Some(Ok(id)) => (FunctionMethod::Modify, id),
                     // Of many functions, those whose result cannot be set are left out.
                     Some(Err(_)) if many => (FunctionMethod::Modify, 0),
@@ -408,7 +403,7 @@ mod tests {
     #[test]
     fn functions_of_modules_are_forgotten_when_all_that_came_together_were_unloaded() {
         let set = |names: &[&str]| names.iter().map(|n| n.to_string()).collect::<BTreeSet<String>>();
-        let [fbt, _] = both(&KernelBtf::running());
+        let [fbt, _] = both(&System::live());
         assert!(fbt.shared.list.set(Ok(List::of("vfs_read\nvfs_write\n".into()))).is_ok());
         let list = List::of("first\t[a]\nsecond\t[b]\n".into());
         *lock(&fbt.shared.loaded) = Some((1, Arc::new(list)));

@@ -20,14 +20,14 @@ pub const MANUALS: &[&Manual] = &[
 #[cfg(test)]
 mod tests {
     use probes::Catalog;
-    use types::btf::KernelBtf;
+    use system::System;
 
     use super::super::Registry;
     use super::*;
 
     #[test]
     fn every_provider_has_an_entry_in_the_manual_page() {
-        let registry = Registry::new(KernelBtf::running());
+        let registry = Registry::new(&System::live());
         let mut names: Vec<&str> = MANUALS.iter().map(|m| m.name).collect();
         let mut there: Vec<String> = registry.families().iter().map(|f| f.to_string()).collect();
         names.sort_unstable();

@@ -20,7 +20,7 @@ fn find(r: &Registry, text: &str) -> Vec<(u32, String)> {
 
 #[test]
 fn begin_end_and_error_are_the_first_three() {
-    let r = Registry::new(KernelBtf::running());
+    let r = Registry::new(&System::live());
     assert_eq!(find(&r, "BEGIN"), [(1, "dtrace:::BEGIN".into())]);
     assert_eq!(find(&r, "dtrace:::").len(), 3);
     assert_eq!(find(&r, "dtrace:::NOSUCH"), []);
@@ -28,7 +28,7 @@ fn begin_end_and_error_are_the_first_three() {
 
 #[test]
 fn ids_grow_and_are_found_again() {
-    let r = Registry::new(KernelBtf::running());
+    let r = Registry::new(&System::live());
     let mut all: Vec<(u32, String)> = Vec::new();
     r.each(|id, desc| all.push((id.0, desc.to_string())));
     assert!(all.is_sorted_by(|a, b| a.0 < b.0));
@@ -42,13 +42,13 @@ fn ids_grow_and_are_found_again() {
 #[test]
 fn an_id_does_not_depend_on_what_was_asked_before() {
     let mut listed: HashMap<String, u32> = HashMap::new();
-    Registry::new(KernelBtf::running()).each(|id, desc| {
+    Registry::new(&System::live()).each(|id, desc| {
         listed.insert(desc.to_string(), id.0);
     });
     for text in ["fbt::vfs_read:", "rawfbt::vfs_read:", "rawtp:sched::", "sdt:sched::", "syscall:::"] {
-        for (id, name) in find(&Registry::new(KernelBtf::running()), text) {
+        for (id, name) in find(&Registry::new(&System::live()), text) {
             assert_eq!(listed.get(&name), Some(&id), "{name}");
-            let found = Registry::new(KernelBtf::running()).by_id(ProbeId(id)).unwrap();
+            let found = Registry::new(&System::live()).by_id(ProbeId(id)).unwrap();
             assert_eq!(found.desc.to_string(), name);
         }
     }
@@ -56,7 +56,7 @@ fn an_id_does_not_depend_on_what_was_asked_before() {
 
 #[test]
 fn lists_keep_to_the_ids_that_are_reserved_for_them() {
-    for entry in &Registry::new(KernelBtf::running()).entries {
+    for entry in &Registry::new(&System::live()).entries {
         let source = entry.provider.probes();
         if let IdRange::Reserved(reserved) = source.ids() {
             assert!(source.positions() <= reserved, "{}", entry.family);
@@ -66,7 +66,7 @@ fn lists_keep_to_the_ids_that_are_reserved_for_them() {
 
 #[test]
 fn probes_made_on_demand_have_ids_of_their_session() {
-    let r = Registry::new(KernelBtf::running());
+    let r = Registry::new(&System::live());
     let base = r.on_demand_base();
     let made = find(&r, "profile:::profile-123");
     assert_eq!(made[0].0, base);
@@ -74,7 +74,7 @@ fn probes_made_on_demand_have_ids_of_their_session() {
     assert_eq!(find(&r, "profile:::profile-123"), made);
     assert_eq!(r.by_id(ProbeId(base)).unwrap().desc.name.as_ref(), "profile-123");
     assert_eq!(r.by_id(ProbeId(base + 2)), None);
-    assert_eq!(Registry::new(KernelBtf::running()).by_id(ProbeId(base)), None);
+    assert_eq!(Registry::new(&System::live()).by_id(ProbeId(base)), None);
     for n in 0..=ON_DEMAND_IDS {
         let last = find(&r, &format!("tick-{}s", 2 + n))[0].clone();
         assert_eq!(r.by_id(ProbeId(last.0)).unwrap().desc.to_string(), last.1);
@@ -84,7 +84,7 @@ fn probes_made_on_demand_have_ids_of_their_session() {
 
 #[test]
 fn raw_providers_match_only_where_they_are_named() {
-    let r = Registry::new(KernelBtf::running());
+    let r = Registry::new(&System::live());
     let providers = |text: &str| -> BTreeSet<String> {
         find(&r, text).iter().map(|(_, name)| name.split(':').next().unwrap().to_string()).collect()
     };
@@ -138,7 +138,7 @@ fn fake(family: Family, probes: &'static [&'static str]) -> Box<dyn Provider> {
 }
 
 fn with(others: Vec<Box<dyn Provider>>) -> Result<Registry, String> {
-    Registry::with(KernelBtf::running(), others)
+    Registry::with(&System::live(), others)
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn two_providers_for_one_name_are_an_error() {
     assert!(why(vec![one("fbt")]).unwrap().contains("fbt and fbt"));
     assert!(why(vec![many("v2")]).unwrap().contains("ends with a digit"));
     assert_eq!(why(vec![many("tst"), one("tst"), one("tstgin"), many("tstgin")]), None);
-    Registry::new(KernelBtf::running()).check_families().unwrap();
+    Registry::new(&System::live()).check_families().unwrap();
 }
 
 /// A source of one module's probes, `now:m:f:x`, and of those of modules that are loaded later.
@@ -332,7 +332,7 @@ fn probes_come_and_go_with_their_modules() {
 
 #[test]
 fn probes_made_on_demand_have_ids_when_they_are_very_many() {
-    let r = Registry::new(KernelBtf::running());
+    let r = Registry::new(&System::live());
     let mut last = 0;
     for number in [0, 1, ON_DEMAND_IDS - 1, ON_DEMAND_IDS, (1 << 20) - 1, 1 << 20, 1 << 24, i32::MAX as u32] {
         let id = r.made_id(number);

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use probes::{ArgType, Args};
+use system::System;
 use types::btf::{Btf, BtfKind, Def};
 
 use super::names::entry;
@@ -89,9 +90,10 @@ fn names(call: &str) -> Vec<&str> {
 }
 
 /// The arguments of a call at its entry.
-pub(super) fn of(call: &str, btf: Option<&Arc<Btf>>) -> Args {
+pub(super) fn of(call: &str, system: &System) -> Args {
     let names = names(call);
-    let format = names.iter().find_map(|n| crate::trace::format("syscalls", &format!("sys_enter_{n}")));
+    let format =
+        names.iter().find_map(|n| crate::trace::format(system, "syscalls", &format!("sys_enter_{n}")));
     if let Some(format) = format {
         let own = format.fields.iter().filter(|f| f.place == Place::Here && f.name != "__syscall_nr");
         return Ok((0..).zip(own).map(|(n, f)| ArgType::text(n, f.ty.clone()).in_process()).collect());
@@ -100,9 +102,10 @@ pub(super) fn of(call: &str, btf: Option<&Arc<Btf>>) -> Args {
         return Ok((0..).zip(*types).map(|(n, ty)| ArgType::text(n, *ty).in_process()).collect());
     }
     let worker = |btf: &Arc<Btf>| names.iter().find_map(|n| worker(btf, n));
-    btf.and_then(worker).ok_or_else(|| match bpf_sys::tracefs() {
-        Ok(_) => format!("this kernel does not say what {call} takes"),
-        Err(why) => why.to_string(),
+    let btf = system.types().vmlinux().ok();
+    btf.and_then(worker).ok_or_else(|| match system.why_no_events() {
+        None => format!("this kernel does not say what {call} takes"),
+        Some(why) => why,
     })
 }
 

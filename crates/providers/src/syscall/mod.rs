@@ -23,7 +23,8 @@ use probes::{
     Args, Attributes, Calls, Class, Family, Pattern, ProbeDesc, ProviderFacts, ProviderStability, Stability,
     glob_matches,
 };
-use types::btf::{Btf, BtfKind, KernelBtf};
+use system::System;
+use types::btf::{Btf, BtfKind};
 
 use crate::contract::method::{FunctionMethod, FunctionSites, Method, RawTp, Site, TpBtf};
 use crate::contract::{EnabledProbe, Env, Manual, ProbeList, ProbeSource, Provider, Role, Unit};
@@ -49,9 +50,9 @@ pub(crate) struct Syscall {
 }
 
 impl Syscall {
-    /// The provider, with the types of the running kernel.
-    pub(crate) fn new(kernel: Arc<KernelBtf>) -> Syscall {
-        let functions = Arc::new(CallFunctions { kernel, names: OnceLock::new() });
+    /// The provider, with the types of a machine's kernel.
+    pub(crate) fn new(system: &System) -> Syscall {
+        let functions = Arc::new(CallFunctions { system: system.clone(), names: OnceLock::new() });
         let probes = ProbeList::new({
             let functions = functions.clone();
             move || functions.probes()
@@ -61,16 +62,16 @@ impl Syscall {
     }
 }
 
-/// The functions of the running kernel that system calls are.
+/// The functions of the kernel that system calls are.
 struct CallFunctions {
-    kernel: Arc<KernelBtf>,
+    system: System,
     /// Those that may be system calls.
     names: OnceLock<HashSet<String>>,
 }
 
 impl CallFunctions {
     fn btf(&self) -> Option<&Btf> {
-        self.kernel.vmlinux().ok().map(|b| &**b)
+        self.system.types().vmlinux().ok().map(|b| &**b)
     }
 
     /// A test of whether the kernel has a function; `None` without BTF. One pass over the types collects all candidates, because
@@ -144,9 +145,8 @@ impl Provider for Syscall {
         if &*probe.name == NAMES[1] {
             return args::of_return();
         }
-        let btf = self.functions.kernel.vmlinux().ok();
-        let mut known = lock(&self.args);
-        known.entry(probe.function.clone()).or_insert_with(|| args::of(&probe.function, btf)).clone()
+        let (system, mut known) = (&self.functions.system, lock(&self.args));
+        known.entry(probe.function.clone()).or_insert_with(|| args::of(&probe.function, system)).clone()
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {

@@ -7,8 +7,8 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Mutex, OnceLock};
 
-use bpf_sys::TracepointTrial;
 use probes::{Pattern, is_glob};
+use system::System;
 use types::btf::{BtfKind, KernelBtf};
 
 use crate::contract::source::{LoadedModules, UnloadedModules};
@@ -47,20 +47,24 @@ pub(super) type BareTracepoint = (String, String);
 /// The bare tracepoints.
 pub(super) struct BareTracepoints {
     /// Removes those that cannot be attached to.
-    try_all: fn(&mut Vec<BareTracepoint>),
+    try_all: Box<dyn Fn(&mut Vec<BareTracepoint>) + Send + Sync>,
     /// Those that existed when they were first asked for.
     list: OnceLock<Vec<BareTracepoint>>,
     /// Those of modules that were loaded later.
     later: Mutex<Vec<BareTracepoint>>,
 }
 
-impl Default for BareTracepoints {
-    fn default() -> BareTracepoints {
-        BareTracepoints { try_all, list: OnceLock::new(), later: Mutex::default() }
-    }
-}
-
 impl BareTracepoints {
+    /// Those of a machine.
+    pub(super) fn new(system: &System) -> BareTracepoints {
+        let system = system.clone();
+        BareTracepoints::trying(move |all| system.keep_existing(all))
+    }
+
+    fn trying(try_all: impl Fn(&mut Vec<BareTracepoint>) + Send + Sync + 'static) -> BareTracepoints {
+        BareTracepoints { try_all: Box::new(try_all), list: OnceLock::new(), later: Mutex::default() }
+    }
+
     /// All, listed now if they were not. `is_event` is true for names of events.
     pub(super) fn all(&self, kernel: &KernelBtf, is_event: impl Fn(&str) -> bool) -> &[BareTracepoint] {
         self.list_without(kernel, is_event, &BTreeSet::new())
@@ -139,15 +143,6 @@ impl BareTracepoints {
     }
 }
 
-/// The kernel is asked. Without the permission to load a program nothing can be tried, and nothing can be enabled.
-fn try_all(tracepoints: &mut Vec<BareTracepoint>) {
-    if !tracepoints.is_empty()
-        && let Ok(trial) = TracepointTrial::new()
-    {
-        tracepoints.retain(|(_, name)| trial.exists(name));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,7 +177,7 @@ mod tests {
         write(&dir, "vmlinux", &["b_tp", "an_event", "ghost", "a_tp"]);
         write(&dir, "first", &["m_tp", "a_tp"]);
         let kernel = KernelBtf::at(&dir);
-        let bare = BareTracepoints { try_all: |all| all.retain(|(_, n)| n != "ghost"), ..Default::default() };
+        let bare = BareTracepoints::trying(|all| all.retain(|(_, n)| n != "ghost"));
         let is_event = |name: &str| name == "an_event";
         assert_eq!(text(bare.all(&kernel, is_event)), ["vmlinux:a_tp", "vmlinux:b_tp", "first:m_tp"]);
 
@@ -220,7 +215,7 @@ mod tests {
                 b.typedef(&format!("btf_trace_{name}"), pointer);
             }
             std::fs::write(dir.join(KERNEL), b.finish()).unwrap();
-            let bare = BareTracepoints { try_all: |_| (), ..Default::default() };
+            let bare = BareTracepoints::trying(|_| ());
             assert_eq!(text(bare.all(&KernelBtf::at(&dir), |_| false)), left);
             std::fs::remove_dir_all(&dir).unwrap();
         }
@@ -233,7 +228,7 @@ mod tests {
         write(&dir, "vmlinux", &["a_tp"]);
         write(&dir, "later", &["l_tp"]);
         let kernel = KernelBtf::at(&dir);
-        let bare = BareTracepoints { try_all: |_| (), ..Default::default() };
+        let bare = BareTracepoints::trying(|_| ());
         assert_eq!(bare.removed(&UnloadedModules { modules: &set(&["later"]), sequence: 1 }), []);
         let (later, none) = (set(&["later"]), set(&[]));
         let loaded = LoadedModules { modules: &later, unloaded: &none, sequence: 2, first_id: 1 };

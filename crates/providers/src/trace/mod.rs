@@ -24,27 +24,19 @@ pub(crate) use raw::{RawProbe, raw_units};
 pub(crate) use source::TracepointProbes;
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use probes::{ArgType, Args, Attributes, Class, Pattern, ProviderStability, Stability, is_glob};
+use system::System;
 use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
 use crate::contract::source::{LoadedModules, UnloadedModules};
 use crate::lock;
 
 /// The format of an event.
-pub(crate) fn format(group: &str, event: &str) -> Option<Format> {
-    if [group, event].iter().any(|n| n.is_empty() || n.contains('/') || n.starts_with('.')) {
-        return None;
-    }
-    let root = bpf_sys::tracefs().ok()?;
-    Format::parse(&fs::read_to_string(root.join("events").join(group).join(event).join("format")).ok()?)
+pub(crate) fn format(system: &System, group: &str, event: &str) -> Option<Format> {
+    Format::parse(&system.event_format(group, event)?)
 }
-
-/// Groups whose events are no tracepoints: calls are probes of the provider `syscall`, the others are made by tracers.
-const NOT_TRACEPOINTS: [&str; 3] = ["syscalls", "ftrace", "synthetic"];
 
 /// Names of common probes that no tracepoint has.
 const NOT_TRACEPOINT_NAMES: [&str; 5] = ["BEGIN", "END", "ERROR", "entry", "return"];
@@ -54,7 +46,7 @@ const ARGS_MAX: usize = 12;
 
 /// The kernel's tracepoints. Each list is read when it is first needed.
 pub(crate) struct Tracepoints {
-    kernel: Arc<KernelBtf>,
+    system: System,
     events: OnceLock<Result<Vec<(String, String)>, String>>,
     changes: Mutex<EventChanges>,
     bare: BareTracepoints,
@@ -80,23 +72,31 @@ impl EventChanges {
     }
 }
 
-/// Reads the events that exist now. `None` if they cannot be read.
-fn events_now() -> Option<HashSet<(String, String)>> {
-    let now = bpf_sys::tracefs().map_err(String::from).and_then(read_events);
-    Some(now.ok()?.into_iter().collect())
-}
-
 impl Tracepoints {
     /// The tracepoints of this kernel.
-    pub(crate) fn new(kernel: Arc<KernelBtf>) -> Tracepoints {
-        let (changes, bare, args) = Default::default();
-        Tracepoints { kernel, events: OnceLock::new(), changes, bare, args }
+    pub(crate) fn new(system: &System) -> Tracepoints {
+        let (changes, args) = Default::default();
+        let bare = BareTracepoints::new(system);
+        Tracepoints { system: system.clone(), events: OnceLock::new(), changes, bare, args }
+    }
+
+    fn kernel(&self) -> &KernelBtf {
+        self.system.types()
+    }
+
+    /// The format of an event.
+    pub(crate) fn format(&self, group: &str, event: &str) -> Option<Format> {
+        format(&self.system, group, event)
+    }
+
+    /// Reads the events that exist now. `None` if they cannot be read.
+    fn events_now(&self) -> Option<HashSet<(String, String)>> {
+        Some(self.system.events().ok()?.into_iter().collect())
     }
 
     /// Group and name of the tracepoints that are events, in the kernel's order; or why they cannot be listed.
     pub(crate) fn events(&self) -> Result<&[(String, String)], String> {
-        let read = || read_events(bpf_sys::tracefs()?);
-        self.events.get_or_init(read).as_deref().map_err(Clone::clone)
+        self.events.get_or_init(|| self.system.events()).as_deref().map_err(Clone::clone)
     }
 
     /// Events of modules that were loaded: all that did not exist before. (tracefs does not say which module an event is of.)
@@ -106,7 +106,7 @@ impl Tracepoints {
             // Arguments that were unknown may be known now.
             lock(&self.args).retain(|_, args| args.is_ok());
             let known = changes.known(self);
-            let now = events_now().unwrap_or_else(|| known.clone());
+            let now = self.events_now().unwrap_or_else(|| known.clone());
             changes.loaded = (modules.sequence, now.difference(&known).cloned().collect());
             changes.present = Some(now);
         }
@@ -122,7 +122,7 @@ impl Tracepoints {
         let mut changes = lock(&self.changes);
         if changes.unloaded.0 != modules.sequence {
             let known = changes.known(self);
-            let now = events_now().unwrap_or_else(|| known.clone());
+            let now = self.events_now().unwrap_or_else(|| known.clone());
             changes.unloaded = (modules.sequence, known.difference(&now).cloned().collect());
             changes.present = Some(known.intersection(&now).cloned().collect());
         }
@@ -141,14 +141,14 @@ impl Tracepoints {
     }
 
     fn prototype(&self, name: &str) -> Args {
-        self.kernel.vmlinux().map_err(|e| format!("cannot read the kernel's types: {e}"))?;
+        self.kernel().vmlinux().map_err(|e| format!("cannot read the kernel's types: {e}"))?;
         let found = self.typedef(name);
         let args = found.and_then(|(btf, id)| parameters(&btf, id));
         args.ok_or_else(|| format!("the kernel's types have no prototype of tracepoint {name}"))
     }
 
     fn typedef(&self, name: &str) -> Option<(Arc<Btf>, u32)> {
-        self.kernel.find(&[BtfKind::Typedef], &format!("{PROTOTYPE}{name}"))
+        self.kernel().find(&[BtfKind::Typedef], &format!("{PROTOTYPE}{name}"))
     }
 
     /// True if the kernel's types have a prototype of this name.
@@ -158,7 +158,7 @@ impl Tracepoints {
 
     /// Why a program cannot be at a tracepoint that is no event, though the kernel would attach it.
     pub(crate) fn refusal(&self, name: &str) -> Option<&'static str> {
-        bare::refusal(&self.kernel, name)
+        bare::refusal(self.kernel(), name)
     }
 
     fn is_event(&self) -> impl Fn(&str) -> bool {
@@ -168,7 +168,7 @@ impl Tracepoints {
 
     /// Module and name of the tracepoints that are no events. Without tracefs, these are all.
     pub(crate) fn bare(&self) -> &[(String, String)] {
-        self.bare.all(&self.kernel, self.is_event())
+        self.bare.all(self.kernel(), self.is_event())
     }
 
     /// False if no bare tracepoint matches a pattern. Reads no types.
@@ -176,14 +176,14 @@ impl Tracepoints {
         let is_event = |n: &str| self.events().unwrap_or_default().iter().any(|(_, name)| name == n);
         let name = &pattern.name;
         let is_only_event = !name.is_empty() && !is_glob(name) && is_event(name);
-        !is_only_event && self.bare.may_be_in(&self.kernel, pattern)
+        !is_only_event && self.bare.may_be_in(self.kernel(), pattern)
     }
 
     /// Bare tracepoints of modules that were loaded.
     pub(crate) fn added_bare(&self, modules: &LoadedModules<'_>) -> Vec<(String, String)> {
-        let events = events_now().unwrap_or_default();
+        let events = self.events_now().unwrap_or_default();
         let names: HashSet<&str> = events.iter().map(|(_, name)| &**name).collect();
-        self.bare.added(&self.kernel, |name| names.contains(name), modules)
+        self.bare.added(self.kernel(), |name| names.contains(name), modules)
     }
 
     /// Bare tracepoints of modules that were unloaded.
@@ -202,21 +202,6 @@ fn parameters(btf: &Arc<Btf>, typedef: u32) -> Option<Arc<[ArgType]>> {
         _ => ArgType::btf(n, btf, ty),
     };
     Some((0..).zip(params.skip(1).map(|p| p.ty)).take(ARGS_MAX).map(arg).collect())
-}
-
-fn read_events(root: &Path) -> Result<Vec<(String, String)>, String> {
-    let read = |name: &str| {
-        let text = fs::read_to_string(root.join(name));
-        text.map_err(|e| format!("the list of events cannot be read: {name}: {e}"))
-    };
-    let text = read("available_events")?;
-    // `p:GROUP/NAME place`, `s:NAME fields`
-    let made = read("dynamic_events").unwrap_or_default();
-    let made = made.lines().filter_map(|l| l.split_once(':')?.1.split(' ').next()?.split_once('/'));
-    let made: HashSet<(&str, &str)> = made.collect();
-    let events = text.lines().filter_map(|l| l.split_once(':'));
-    let own = events.filter(|e| !NOT_TRACEPOINTS.contains(&e.0) && !made.contains(e));
-    Ok(own.map(|(group, name)| (group.into(), name.into())).collect())
 }
 
 /// False if a pattern matches no tracepoint of any kernel.
@@ -253,18 +238,5 @@ mod tests {
         for text in ["sched_switch", "sched::sched_*", "rawtp:::", ":::"] {
             assert!(may(text), "{text}");
         }
-    }
-
-    #[test]
-    fn events_made_by_tracers_are_not_listed() {
-        let dir = std::env::temp_dir().join(format!("dt-events-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        let all = "sched:sched_switch\nkprobes:mine\nsyscalls:sys_enter_read\nsched:mine\nsynthetic:lat\n";
-        fs::write(dir.join("available_events"), all).unwrap();
-        fs::write(dir.join("dynamic_events"), "p:kprobes/mine vfs_read\ns:lat u64 l\n").unwrap();
-        let found = read_events(&dir);
-        fs::remove_dir_all(&dir).unwrap();
-        let pair = |a: &str, b: &str| (a.to_string(), b.to_string());
-        assert_eq!(found.unwrap(), [pair("sched", "sched_switch"), pair("sched", "mine")]);
     }
 }

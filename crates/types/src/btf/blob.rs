@@ -250,6 +250,11 @@ impl Btf {
         })
     }
 
+    /// The blob itself, as it was given or is in its file.
+    pub fn bytes(&self) -> &[u8] {
+        self.data.bytes()
+    }
+
     /// The same blob, with the types of a file that processes run: its pointers are to user memory.
     #[must_use]
     pub fn of_process(self, origin: Arc<dyn Origin>) -> Btf {

@@ -10,10 +10,44 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::blob::{Btf, BtfError, BtfKind};
 use super::source;
 
+/// BTF of a kernel that is not in files: a record of another machine has it.
+pub trait BtfBlobs: std::fmt::Debug + Send + Sync {
+    /// The names of all blobs: `vmlinux` is the kernel, the others are its modules.
+    fn names(&self) -> Vec<String>;
+
+    /// The bytes of a blob. `None`: there is none of this name. An error says why it cannot be read.
+    fn blob(&self, name: &str) -> Option<Result<Vec<u8>, String>>;
+}
+
+/// Where blobs are.
+#[derive(Debug)]
+enum Source {
+    /// Files of a directory.
+    Directory(PathBuf),
+    /// Given by somebody else.
+    Blobs(Arc<dyn BtfBlobs>),
+    /// The kernel's own was given. There are no modules.
+    Given,
+}
+
+impl Source {
+    fn open(&self, name: &str, base: Option<Arc<Btf>>) -> Result<Btf, BtfError> {
+        match self {
+            Source::Directory(dir) => Btf::open(&dir.join(name), base),
+            Source::Blobs(blobs) => match blobs.blob(name) {
+                Some(Ok(bytes)) => Btf::parse(bytes, base),
+                Some(Err(why)) => Err(BtfError::Io(why)),
+                None => Err(BtfError::Io("no BTF".into())),
+            },
+            Source::Given => Err(BtfError::Io("no BTF".into())),
+        }
+    }
+}
+
 /// BTF of a kernel and its modules.
 #[derive(Debug)]
 pub struct KernelBtf {
-    dir: Option<PathBuf>,
+    source: Source,
     vmlinux: OnceLock<Result<Arc<Btf>, BtfError>>,
     modules: Mutex<HashMap<String, Option<Arc<Btf>>>>,
 }
@@ -29,14 +63,23 @@ impl KernelBtf {
     /// The BTF in a directory with `vmlinux` and a file for each module. This function opens
     /// nothing.
     pub fn at(dir: &Path) -> KernelBtf {
-        KernelBtf { dir: Some(dir.into()), vmlinux: OnceLock::new(), modules: Mutex::default() }
+        KernelBtf::of(Source::Directory(dir.into()))
+    }
+
+    /// BTF that is not in files. This function opens nothing.
+    pub fn of_blobs(blobs: Arc<dyn BtfBlobs>) -> KernelBtf {
+        KernelBtf::of(Source::Blobs(blobs))
+    }
+
+    fn of(source: Source) -> KernelBtf {
+        KernelBtf { source, vmlinux: OnceLock::new(), modules: Mutex::default() }
     }
 
     /// One BTF blob without modules, for tests.
     pub fn from_btf(btf: Btf) -> KernelBtf {
         let vmlinux = OnceLock::new();
         let _ = vmlinux.set(Ok(Arc::new(btf)));
-        KernelBtf { dir: None, vmlinux, modules: Mutex::default() }
+        KernelBtf { source: Source::Given, vmlinux, modules: Mutex::default() }
     }
 
     /// True when the kernel's own BTF has been opened. A session that names no kernel type never
@@ -47,10 +90,7 @@ impl KernelBtf {
 
     /// The kernel's own BTF, or the error.
     pub fn vmlinux(&self) -> Result<&Arc<Btf>, &BtfError> {
-        let open = || match &self.dir {
-            Some(dir) => Btf::open(&dir.join("vmlinux"), None).map(Arc::new),
-            None => Err(BtfError::Io("no BTF".into())),
-        };
+        let open = || self.source.open("vmlinux", None).map(Arc::new);
         self.vmlinux.get_or_init(open).as_ref()
     }
 
@@ -67,8 +107,7 @@ impl KernelBtf {
         if let Some(known) = modules.get(name) {
             return known.clone();
         }
-        let path = self.dir.as_ref()?.join(name);
-        let btf = Btf::open(&path, Some(base.clone())).ok().map(Arc::new);
+        let btf = self.source.open(name, Some(base.clone())).ok().map(Arc::new);
         modules.insert(name.into(), btf.clone());
         btf
     }
@@ -80,14 +119,15 @@ impl KernelBtf {
 
     /// Sorted names of the modules that have BTF, without the kernel itself.
     pub fn modules(&self) -> Vec<String> {
-        let Some(entries) = self.dir.as_ref().and_then(|d| std::fs::read_dir(d).ok()) else {
-            return Vec::new();
+        let mut names: Vec<String> = match &self.source {
+            Source::Directory(dir) => {
+                let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+                entries.filter_map(|e| e.file_name().into_string().ok()).collect()
+            }
+            Source::Blobs(blobs) => blobs.names(),
+            Source::Given => Vec::new(),
         };
-        let mut names: Vec<String> = entries
-            .flatten()
-            .filter_map(|e| e.file_name().into_string().ok())
-            .filter(|n| n != "vmlinux")
-            .collect();
+        names.retain(|name| name != "vmlinux");
         names.sort();
         names
     }

@@ -24,5 +24,5 @@ mod source;
 pub mod synth;
 
 pub use blob::{Btf, BtfError, BtfKind, BtfMember, Def, Members, Origin, Param, Params, Values, Vars};
-pub use kernel::KernelBtf;
+pub use kernel::{BtfBlobs, KernelBtf};
 pub use query::{Field, Func, Var};

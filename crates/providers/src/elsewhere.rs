@@ -1,0 +1,61 @@
+//! Providers of processes, on a machine that is not the running one: it has no processes to ask.
+
+use std::sync::Arc;
+
+use probes::{Calls, MatchError, Pattern, ProbeDesc, ProviderFacts};
+use system::System;
+
+use crate::contract::{EnabledProbe, Env, Found, IdRange, Names, ProbeSource, Provider, Unit};
+
+/// A provider, or what stands in its place on a machine that is not live: the same names, and no probes.
+pub(crate) fn unless_live(system: &System, provider: Box<dyn Provider>) -> Box<dyn Provider> {
+    if system.is_live() { provider } else { Box::new(Elsewhere(provider)) }
+}
+
+struct Elsewhere(Box<dyn Provider>);
+
+impl Provider for Elsewhere {
+    fn facts(&self) -> ProviderFacts {
+        self.0.facts()
+    }
+
+    fn calls(&self) -> Calls {
+        self.0.calls()
+    }
+
+    fn names(&self) -> Names {
+        self.0.names()
+    }
+
+    fn probes(&self) -> &dyn ProbeSource {
+        self
+    }
+
+    fn plan(&self, _: &[EnabledProbe], _: &Env<'_>) -> Result<Vec<Unit>, String> {
+        Ok(Vec::new())
+    }
+}
+
+impl ProbeSource for Elsewhere {
+    fn ids(&self) -> IdRange {
+        self.0.probes().ids()
+    }
+
+    fn positions(&self) -> u32 {
+        0
+    }
+
+    fn matches(&self, pattern: &Pattern, _: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+        match pattern.names_provider() {
+            true => {
+                let error = MatchError::new("the record of a machine has no processes");
+                Err(MatchError { may_come: true, ..error })
+            }
+            false => Ok(()),
+        }
+    }
+
+    fn at(&self, _: u32) -> Option<Arc<ProbeDesc>> {
+        None
+    }
+}
