@@ -4,6 +4,7 @@
 //! module; error numbers and providers by name, what assumes x86-64; files of tests that no program has, promises that no stock
 //! kernel is asked about, flakes that are over. Prints each breach as `file:line: what`; exit status 1 when there is one.
 
+mod ambient;
 mod arch;
 mod promises;
 mod provider_names;
@@ -35,6 +36,7 @@ const CRATES: &[&str] = &[
     "usdt",
     "debuginfo",
     "symbols",
+    "system",
     "providers",
     "consumer",
     "usdt-writer",
@@ -57,6 +59,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("bpf-sys", &["arith", "diagnostics", "syntax", "probes", "plane", "check", "dif", "lower"]),
     ("bpf-codegen", &["syntax", "types", "probes", "check", "lower"]),
     ("bpf-runtime", &["syntax", "types", "probes", "check", "lower"]),
+    ("system", &["syntax", "probes", "check", "dif", "lower", "bpf-codegen", "bpf-runtime"]),
     ("providers", &["syntax", "check", "dif", "lower", "bpf-runtime"]),
     (
         "consumer",
@@ -202,6 +205,7 @@ fn source(file: &Path, breaches: &mut Vec<String>) -> Result<(), String> {
     let is_test = name.ends_with("tests.rs") || name.contains("/tests/") || name.ends_with("_test.rs");
     if !is_test {
         breaches.extend(provider_names::breaches(&name, &text));
+        breaches.extend(ambient::breaches(&name, &text));
     }
     let code = text.split("#[cfg(test)]").next().unwrap_or("");
     for (number, line) in code.lines().enumerate().filter(|_| !is_test) {

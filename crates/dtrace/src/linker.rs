@@ -13,13 +13,13 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use bpf_sys::features::{Facility, Features};
+use bpf_sys::features::Facility;
 use bpf_sys::helpers::Helper;
 use bpf_sys::insn::{Alu, Insn, Jmp, Reg, Size};
 use bpf_sys::{AttachType, Link, PerfEvent, Prog, ProgKind, ProgSpec, UprobeTarget};
 use proc::Caller;
 use proc::maps::MappedFile;
-use types::btf::KernelBtf;
+use system::System;
 
 /// How long the map of a process may take to be read.
 const READING: Duration = Duration::from_secs(2);
@@ -42,10 +42,10 @@ struct Place {
 
 impl LinkerStops {
     /// Loads the program. `None` if this kernel cannot do it.
-    pub(crate) fn load(kernel: &KernelBtf) -> Option<LinkerStops> {
+    pub(crate) fn load(system: &System) -> Option<LinkerStops> {
+        let kernel = system.types();
         let offset = |name: &str| i32::try_from(kernel.vmlinux().ok()?.field(name)?.offset()).ok();
-        let features = Features::running();
-        let multi = features.has(Facility::UprobeMulti);
+        let multi = system.features().has(Facility::UprobeMulti);
         let attach = if multi { AttachType::UprobeMulti } else { AttachType::None };
         let code = code(offset("task_struct.ptrace")?, offset("task_struct.blocked")?);
         let spec = ProgSpec { attach, ..ProgSpec::new(ProgKind::Kprobe, "dt_linker", &code) };

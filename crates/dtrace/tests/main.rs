@@ -9,3 +9,4 @@ mod derived;
 mod epochs;
 mod interpreted;
 mod kernel_types;
+mod systems;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use probes::{Calls, MatchError, Pattern, ProbeDesc, ProviderFacts};
+use probes::{Calls, MatchError, Pattern, ProbeDesc, ProviderFacts, is_glob};
 use system::System;
 
 use crate::contract::{EnabledProbe, Env, Found, IdRange, Names, ProbeSource, Provider, Unit};
@@ -46,7 +46,8 @@ impl ProbeSource for Elsewhere {
     }
 
     fn matches(&self, pattern: &Pattern, _: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
-        match pattern.names_provider() {
+        // A glob may mean none, as where no process runs.
+        match pattern.names_provider() && !is_glob(&pattern.provider) {
             true => {
                 let error = MatchError::new("the record of a machine has no processes");
                 Err(MatchError { may_come: true, ..error })

@@ -2,8 +2,8 @@
 //!
 //! Where the kernel and its modules are is random, and who knows it can attack the kernel. So a record has addresses from the
 //! beginning of the kernel's text (`_text`), and those of modules from the lowest address of any module: the distance between the
-//! two areas would tell the former, because modules begin near a fixed address. Symbols outside the kernel's own memory are left
-//! out for the same reason (an address that is the same on every machine, less `_text`, is `_text`), and so are those of BPF
+//! two areas would tell the former, because modules begin near a fixed address. Symbols outside the kernel's own memory, and those
+//! that the kernel calls absolute, are left out for the same reason (an address that is the same on every machine, less `_text`, is `_text`), and so are those of BPF
 //! programs and trampolines, which come and go.
 //!
 //! A record is read as if the kernel were at the addresses that it has without randomization.
@@ -20,6 +20,9 @@ use crate::wire::{Reader, Writer};
 /// Where the kernel and its modules are in what is read.
 const TEXT: u64 = 0xffff_ffff_8100_0000;
 const MODULES: u64 = 0xffff_ffff_c000_0000;
+
+/// The kernel is no longer than this (`KERNEL_IMAGE_SIZE` without randomization).
+const IMAGE: u64 = 512 << 20;
 
 /// Addresses below are no addresses but offsets.
 const KERNEL_START: u64 = 1 << 63;
@@ -53,7 +56,9 @@ fn is_kept(module: &str) -> bool {
 /// The group of a symbol and its place there, if a record has it.
 fn place<'a>(l: &Line<'a>, kernel: RangeInclusive<u64>, lowest: Option<u64>) -> Option<(&'a str, u64)> {
     match l.module {
-        "" if kernel.contains(&l.addr) => Some(("", l.addr - kernel.start())),
+        "" if kernel.contains(&l.addr) && !matches!(l.kind, b'A' | b'a') => {
+            Some(("", l.addr - kernel.start()))
+        }
         "" if l.addr < KERNEL_START && l.addr != 0 => Some((OFFSETS, l.addr)),
         "" => None,
         module => l.addr.checked_sub(lowest?).map(|at| (module, at)),
@@ -65,13 +70,15 @@ pub(crate) fn pack(text: &str) -> Result<Vec<u8>, String> {
     let all: Vec<Line<'_>> = text.lines().filter_map(line).filter(|l| is_kept(l.module)).collect();
     let core =
         |name: &str| all.iter().find(|l| l.module.is_empty() && l.name == name && l.addr >= KERNEL_START);
-    let (Some(start), Some(end)) = (core("_text"), core("_end")) else {
+    let Some(start) = core("_text") else {
         return Err(match all.iter().any(|l| l.addr != 0) {
             false => "the kernel hides the addresses of its symbols; see kernel.kptr_restrict".into(),
-            true => "they have no _text and _end".into(),
+            true => "they have no _text".into(),
         });
     };
-    let kernel = start.addr..=end.addr;
+    // Kernels without symbols of data have no end.
+    let end = core("_end").map_or_else(|| start.addr.saturating_add(IMAGE), |end| end.addr);
+    let kernel = start.addr..=end;
     let lowest = all.iter().filter(|l| !l.module.is_empty() && l.addr >= KERNEL_START).map(|l| l.addr).min();
     let mut groups: Vec<(&str, Vec<(u64, &Line<'_>)>)> = Vec::new();
     for l in &all {
@@ -188,6 +195,13 @@ ffffffffc0010000 d [odd_name\t[loop]
         let moved = TEXT.replace("ffffffff9", "ffffffffa").replace("ffffffffc02", "ffffffffc07");
         assert_ne!(moved, TEXT);
         assert_eq!(pack(&moved), pack(TEXT));
+    }
+
+    #[test]
+    fn a_kernel_without_symbols_of_data_has_the_others() {
+        let functions = "ffffffff91000000 T _text\nffffffff91000100 T f\nffffffff91000200 A absolute\n\
+                         ffffffffff600000 T fixed_by_the_machine\n";
+        assert_eq!(read(functions), "ffffffff81000000 T _text\nffffffff81000100 T f\n");
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! Machines: what a value says of one, and that a record says the same.
+
 use types::btf::synth::Builder;
 
 use super::*;

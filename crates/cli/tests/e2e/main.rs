@@ -74,6 +74,7 @@ mod postmortem;
 mod processes;
 mod profile;
 mod python;
+mod recorded;
 mod restricted;
 mod speculation;
 mod stability;
@@ -211,6 +212,7 @@ const GROUPS: &[&[Test]] = &[
     tracepoints::TESTS,
     profile::TESTS,
     python::TESTS,
+    recorded::TESTS,
     stacks::TESTS,
     unwinding::TESTS,
     unwinding_narrow::TESTS,

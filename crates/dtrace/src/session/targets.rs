@@ -67,7 +67,7 @@ impl<S: Sink> Session<S> {
         self.prepare_stacks();
         let followed = self.targets_with_probes();
         if !followed.is_empty() {
-            self.linker = LinkerStops::load(self.program.system.types());
+            self.linker = LinkerStops::load(&self.program.system);
             let linker = self.linker.iter_mut();
             let registry = &self.program.registry;
             let loading = || followed.iter().filter(|pid| registry.follows_loading(**pid));

@@ -1,3 +1,5 @@
+//! Records that are read as they were written, and files that are none.
+
 use testing::rng::Rng;
 
 use super::*;
