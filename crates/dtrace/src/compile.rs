@@ -110,12 +110,8 @@ pub struct Program {
     macros: Macros,
 }
 
-fn identities() -> proc::Identities {
-    proc::identities()
-}
-
 pub(crate) fn macro_env(macros: &Macros, options: &Options, name: &str, is_script: bool) -> MacroEnv {
-    let id = identities();
+    let id = proc::identities();
     MacroEnv {
         name: if is_script { name.to_string() } else { macros.name.clone() },
         args: macros.args.clone(),
@@ -237,12 +233,6 @@ fn selection(options: &Options) -> Result<proc::Selection, String> {
         return Err("option processes: it names no process; name=* selects all".into());
     }
     proc::Selection::parse(&text).map_err(|why| format!("option processes: {why}"))
-}
-
-/// Reads the machine's facts when a program uses them.
-fn facts_of(system: &System) -> check::FactsReader {
-    let system = system.clone();
-    check::FactsReader::new(move || crate::facts::machine_facts(&system))
 }
 
 /// The loaded modules, if descriptions can match probes of later ones.
@@ -627,7 +617,7 @@ impl Frontend {
                 target: macros.target != 0,
                 target_pid: macros.target as u32,
                 argref: options.flag("argref") || base.reenables,
-                facts: facts_of(&base.system),
+                facts: crate::facts::reader(&base.system),
                 cpu: options.maybe_number("cpu"),
                 process_ids: options.flag("processids") || options.text("oformat") == "json",
                 amin: probes::Attributes::parse(&options.text("amin")),

@@ -292,8 +292,8 @@ pub(crate) fn task_state(kernel: &KernelBtf) -> Option<i16> {
 fn pid_namespace(system: &SystemContext<'_>) -> Option<PidNamespace> {
     // Of this process, which stays in its namespace.
     static LEVEL: OnceLock<Option<u32>> = OnceLock::new();
-    let (kernel, namespace) = (system.kernel, system.machine.pid_namespace());
-    let proc::PidNamespace { dev, ino } = namespace?;
+    let (kernel, is_inside) = (system.kernel, system.machine.is_live() && !proc::in_initial_namespace());
+    let proc::PidNamespace { dev, ino } = is_inside.then(proc::pid_namespace).flatten()?;
     // The kernel counts a device as 12 bits of major and 20 of minor number.
     let dev = u64::from(device_major(dev)) << 20 | u64::from(device_minor(dev));
     let own = *LEVEL.get_or_init(|| {
@@ -361,8 +361,13 @@ fn path_offsets(kernel: &KernelBtf) -> Option<PathOffsets> {
     PathOffsets::find(|path| offset_of(btf, path))
 }
 
-/// Facts of the machine that the D libraries use.
-pub(crate) fn machine_facts(machine: &System) -> check::Facts {
+/// Reads the facts of a machine that the D libraries use, when a program uses them.
+pub(crate) fn reader(machine: &System) -> check::FactsReader {
+    let machine = machine.clone();
+    check::FactsReader::new(move || machine_facts(&machine))
+}
+
+fn machine_facts(machine: &System) -> check::Facts {
     let facts = machine.facts();
     let of = machine.clone();
     check::Facts {

@@ -131,6 +131,10 @@ pub use proc::{Environment, Error as TargetError, ExitStatus, Hold, Moment, Targ
 pub use providers::Provider;
 pub use session::{Session, Status};
 pub use stop::Stopper;
+/// The symbols of a machine's kernel.
+pub mod kernel_symbols {
+    pub use symbols::{Kernel, KernelStatus, KernelSymbol, Name, SymbolText};
+}
 /// The machine for which programs are compiled: the running one, or a recorded one.
 pub use system::{Blob, Facts, LARGEST_RECORD, Record, RecordError, System};
 

@@ -191,11 +191,6 @@ impl System {
         self.given().map_or_else(live::wall_offset, |r| r.facts.wall_offset)
     }
 
-    /// The pid namespace of this process, if it is not the initial one of the machine.
-    pub fn pid_namespace(&self) -> Option<proc::PidNamespace> {
-        if self.is_live() { live::pid_namespace() } else { None }
-    }
-
     /// The functions that can be traced, in the kernel's order: lines `[address] name [module]`; or why there is no list.
     pub fn functions(&self) -> Result<String, String> {
         match self.given() {

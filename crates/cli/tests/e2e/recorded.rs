@@ -84,7 +84,6 @@ fn compiling_for_a_record_says_what_it_says_on_its_machine() -> Verdict {
         "postgres*:::",
         "no_such_provider:::x",
     ] {
-        same(&path, &["-en", program]);
         same(&path, &["-evn", program]);
     }
     same(&path, &["-eSn", "syscall::read:entry { @[execname] = quantize(arg2); }"]);
