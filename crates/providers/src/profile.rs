@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bpf_sys::Counter;
 use bpf_sys::features::Facility;
 use probes::{Attributes, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability};
-use types::btf::KernelBtf;
+use system::System;
 
 use crate::contract::method::Clock;
 use crate::contract::{EnabledProbe, Env, Manual, ProbeList, ProbeSource, Provider, Role, Unit};
@@ -20,21 +20,21 @@ use crate::sample::{Due, Sample, Slow};
 
 /// The provider.
 pub(crate) struct Profile {
-    kernel: Arc<KernelBtf>,
+    system: System,
     /// The number of the next slow clock, so that no two share a word of the control page.
     clocks: AtomicU32,
     probes: ProbeList,
 }
 
 impl Profile {
-    /// The provider, with the types of the running kernel.
-    pub(crate) fn new(kernel: Arc<KernelBtf>) -> Profile {
+    /// The provider, with the types of a machine's kernel.
+    pub(crate) fn new(system: &System) -> Profile {
         let probes = ProbeList::new(listed).reserve(PROFILES.len() + TICKS.len()).on_demand(on_demand);
-        Profile { kernel, clocks: AtomicU32::new(0), probes }
+        Profile { system: system.clone(), clocks: AtomicU32::new(0), probes }
     }
 
     fn due(&self) -> Option<Due> {
-        let btf = self.kernel.vmlinux().ok()?;
+        let btf = self.system.types().vmlinux().ok()?;
         let at = |path: &str| btf.field(path).map(|f| f.offset());
         Some(Due {
             event: i16::try_from(at("bpf_perf_event_data_kern.event")?).ok()?,
@@ -167,7 +167,11 @@ impl Provider for Profile {
                 role: Role::Probe,
                 probes: vec![(0, probe.clone())],
                 space: 1,
-                context: Arc::new(Sample { late: late_by, slow, counted: true }),
+                context: Arc::new(Sample {
+                    late: late_by,
+                    slow,
+                    counted: Some(self.system.cpu_numbers_end()),
+                }),
                 method: Arc::new(Clock {
                     event: Counter::clock(),
                     period: chance,

@@ -20,8 +20,8 @@ pub(crate) struct Sample {
     pub(crate) late: Option<Due>,
     /// A clock whose program runs several times a period.
     pub(crate) slow: Option<Slow>,
-    /// The program counts the firings that it serves.
-    pub(crate) counted: bool,
+    /// The program counts the firings that it serves, by CPU; the CPUs' numbers are below this.
+    pub(crate) counted: Option<u32>,
 }
 
 /// A slow clock.
@@ -65,17 +65,17 @@ impl Sample {
 
 impl Context for Sample {
     fn first(&self, b: &mut Builder) {
-        if self.counted && self.slow.is_none() {
-            routines::count_served(b, bpf_sys::cpu_numbers_end());
+        if let Some(cpus) = self.counted.filter(|_| self.slow.is_none()) {
+            routines::count_served(b, cpus);
         }
     }
 
     fn index(&self, b: &mut Builder, ctx: V, miss: Label) -> Index {
         if let Some(slow) = self.slow {
             routines::slow_clock(b, ctx, slow.clock, slow.period, slow.chance, miss);
-            if self.counted {
+            if let Some(cpus) = self.counted {
                 // Not every run is a firing.
-                routines::count_served(b, bpf_sys::cpu_numbers_end());
+                routines::count_served(b, cpus);
             }
         }
         Index::Const(0)

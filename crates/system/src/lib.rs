@@ -176,6 +176,14 @@ impl System {
         self.given().map_or_else(bpf_sys::possible_cpus, |r| r.possible_cpus as usize)
     }
 
+    /// Every CPU's number is below this.
+    pub fn cpu_numbers_end(&self) -> u32 {
+        let end = |r: &Record| {
+            r.online_cpus.iter().map(|cpu| cpu.saturating_add(1)).fold(r.possible_cpus, u32::max)
+        };
+        self.given().map_or_else(bpf_sys::cpu_numbers_end, end)
+    }
+
     /// Facts that programs read.
     pub fn facts(&self) -> Facts {
         self.given().map_or_else(live::facts, |r| r.facts.clone())

@@ -24,7 +24,10 @@ use crate::sample::Sample;
 use events::{Event, Kind};
 
 /// The provider.
-pub(crate) struct Cpc(ProbeList);
+pub(crate) struct Cpc {
+    system: System,
+    probes: ProbeList,
+}
 
 /// What the machine can count.
 struct Counters {
@@ -114,7 +117,8 @@ impl Cpc {
             let counters = counters.clone();
             move || counters.listed()
         });
-        Cpc(list.reserve(events::all().len()).on_demand(move |pattern| counters.on_demand(pattern)))
+        let probes = list.reserve(events::all().len()).on_demand(move |pattern| counters.on_demand(pattern));
+        Cpc { system: system.clone(), probes }
     }
 }
 
@@ -202,7 +206,7 @@ impl Provider for Cpc {
     }
 
     fn probes(&self) -> &dyn ProbeSource {
-        &self.0
+        &self.probes
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
@@ -216,7 +220,11 @@ impl Provider for Cpc {
                 role: Role::Probe,
                 probes: vec![(0, probe.clone())],
                 space: 1,
-                context: Arc::new(Sample { late: None, slow: None, counted: event.is_clock() }),
+                context: Arc::new(Sample {
+                    late: None,
+                    slow: None,
+                    counted: event.is_clock().then(|| self.system.cpu_numbers_end()),
+                }),
                 method: Arc::new(Clock {
                     due: event.is_clock().then_some(period),
                     event,

@@ -13,13 +13,13 @@ use crate::{bio, cpc, dtrace, elsewhere, fbt, pid, profile, rawtp, sdt, syscall,
 /// The providers of this system, and those of a user of the library. One of these that [replaces](crate::Names::replaces) others takes the
 /// place of those of this system that answer for one of its names: its probes are the ends of the same calls, unless it says of which.
 pub(super) fn providers(system: &System, others: Vec<Box<dyn Provider>>) -> Vec<Entry> {
-    let (tracepoints, kernel) = (Arc::new(Tracepoints::new(system)), system.types());
+    let tracepoints = Arc::new(Tracepoints::new(system));
     let mut own: Vec<Box<dyn Provider>> = vec![
-        Box::new(bio::Bio::new(kernel.clone(), tracepoints.clone())),
+        Box::new(bio::Bio::new(system.types().clone(), tracepoints.clone())),
         Box::new(cpc::Cpc::new(system)),
         Box::new(dtrace::Dtrace::new()),
         elsewhere::unless_live(system, Box::new(pid::Pid::new())),
-        Box::new(profile::Profile::new(kernel.clone())),
+        Box::new(profile::Profile::new(system)),
         Box::new(rawtp::Rawtp::new(tracepoints.clone())),
         Box::new(sdt::Sdt::new(tracepoints)),
         Box::new(syscall::Syscall::new(system)),
