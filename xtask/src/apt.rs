@@ -140,7 +140,7 @@ impl Apt {
 }
 
 /// The mirror this machine already uses.
-fn mirror() -> Result<String, String> {
+pub(crate) fn mirror() -> Result<String, String> {
     let deb822 = fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
     if let Some(m) = deb822.lines().find_map(|l| l.strip_prefix("URIs:")) {
         return Ok(m.trim().to_string());

@@ -17,20 +17,20 @@ use std::path::{Path, PathBuf};
 const DEFAULT_PREFIX: &str = "/usr/local";
 
 /// The binary. Other programs of this name are scripts.
-const BINARY: &str = "bin/dtrace";
+pub(crate) const BINARY: &str = "bin/dtrace";
 
 /// What an installed file is made of.
-enum Source {
+pub(crate) enum Source {
     File(PathBuf),
     /// A symbolic link with this text.
     Link(PathBuf),
 }
 
-struct Entry {
+pub(crate) struct Entry {
     /// Below the prefix.
-    to: PathBuf,
-    from: Source,
-    mode: u32,
+    pub(crate) to: PathBuf,
+    pub(crate) from: Source,
+    pub(crate) mode: u32,
 }
 
 /// `cargo xtask install [--prefix DIR] [--destdir DIR]`
@@ -76,7 +76,7 @@ fn below(destdir: &Path, prefix: &Path) -> PathBuf {
 }
 
 /// The files of a directory of the tree that have a name such as `keep` wants, by name.
-fn names(dir: &Path, keep: impl Fn(&str) -> bool) -> Result<Vec<String>, String> {
+pub(crate) fn names(dir: &Path, keep: impl Fn(&str) -> bool) -> Result<Vec<String>, String> {
     let entries = fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let mut names: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
     names.retain(|name| keep(name));
@@ -85,7 +85,7 @@ fn names(dir: &Path, keep: impl Fn(&str) -> bool) -> Result<Vec<String>, String>
 }
 
 /// What is installed. The binary is last.
-fn plan(tree: &Path, binary: &Path) -> Result<Vec<Entry>, String> {
+pub(crate) fn plan(tree: &Path, binary: &Path) -> Result<Vec<Entry>, String> {
     let mut all = Vec::new();
     let mut file = |to: PathBuf, from: PathBuf, mode| all.push(Entry { to, from: Source::File(from), mode });
     for name in names(&tree.join("lib"), |n| n.ends_with(".d"))? {

@@ -136,7 +136,7 @@ fn install_tools() -> Result<(), String> {
 }
 
 /// Installs those of the packages whose program is not there.
-fn install(packages: &[(&str, &str)]) -> Result<(), String> {
+pub(crate) fn install(packages: &[(&str, &str)]) -> Result<(), String> {
     let missing: Vec<&str> =
         packages.iter().filter(|(_, p)| !Path::new(p).exists()).map(|(n, _)| *n).collect();
     if !missing.is_empty() {

@@ -1,4 +1,4 @@
-//! Project tasks: virtual machines, the test run, benchmarks, the output in the documents, coverage, tidy.
+//! Project tasks: virtual machines, the test run, benchmarks, the output in the documents, coverage, tidy, what is published.
 //!
 //! `cargo xtask help` lists them. Each task is one module; this file dispatches.
 
@@ -8,6 +8,7 @@ mod api;
 mod apt;
 mod compilers;
 mod coverage;
+mod dist;
 mod docs;
 mod fuzz;
 mod install;
@@ -99,11 +100,11 @@ cargo xtask TASK
   install [--prefix DIR] [--destdir DIR]
                 build for release and install the binary, the D libraries, the toolkit and the manual pages
                 (/usr/local); nothing else is changed
-  kernels       download and unpack the kernels and QEMU, and replace those of which there is a newer release
+@DIST@  kernels       download and unpack the kernels and QEMU, and replace those of which there is a newer release
 ";
 
 fn help() -> String {
-    HELP.replace("@TEST@", test::options::HELP).replace("@FUZZ@", fuzz::HELP)
+    HELP.replace("@TEST@", test::options::HELP).replace("@FUZZ@", fuzz::HELP).replace("@DIST@", dist::HELP)
 }
 
 fn main() -> ExitCode {
@@ -132,6 +133,8 @@ fn task() -> Result<u8, String> {
         Some("docs") => docs(rest),
         Some("tidy") => tidy::command(),
         Some("install") => install::command(rest),
+        Some("dist") => dist::command(rest),
+        Some("size") => dist::size(rest),
         Some("layers") => layers::command(rest),
         Some("kernels") => kernels::command(),
         Some("help") | None => {

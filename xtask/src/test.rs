@@ -110,12 +110,19 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
         (built, fetched.join().unwrap_or_else(|_| Err("the thread that fetches kernels has panicked".into())))
     });
     let programs = built?;
+    let binary = options.of_static.then(|| crate::dist::program::of(&root)).transpose()?;
     let took = begun.elapsed();
     let failed = options.failed.then(|| load_failed(&target));
     let commit = Commit::of(&root);
     let seed = options::number("DTRACE_SEED").unwrap_or(commit.seed);
-    let known =
-        Known { programs: &programs, places: &places, record: &record, failed: failed.as_ref(), seed };
+    let known = Known {
+        programs: &programs,
+        places: &places,
+        record: &record,
+        failed: failed.as_ref(),
+        binary: binary.as_deref(),
+        seed,
+    };
     if options.close {
         return close(&known, commit.number, &root);
     }
@@ -151,15 +158,19 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
         plans.clear();
     }
     let ran = Instant::now();
-    let machines = run_all(&here, &plans, &target);
+    let dtrace = binary.clone().unwrap_or_else(|| target.join("debug/dtrace"));
+    let machines = run_all(&here, &plans, &dtrace);
     run.parts.push(("all tests".into(), ran.elapsed()));
-    if commit.is_clean {
+    if options.of_static {
+        println!("testing/ran is not written: it tells of the program of the workspace");
+    } else if commit.is_clean {
         remember(&mut record, &machines, &known_names(&programs), &places, commit.number, options.is_whole());
         run.broken.extend(record.store(&root).err());
     } else {
         println!("testing/ran is not written: the tree differs from its commit");
     }
-    let blamed = if crate::sys::interrupted() { Vec::new() } else { blamed(&machines, &plans) };
+    let blamed =
+        if crate::sys::interrupted() || options.of_static { Vec::new() } else { blamed(&machines, &plans) };
     let known_before = parent::fail_before(&root, &blamed, &Board::new()).unwrap_or_else(|e| {
         println!("the parent commit was not asked: {e}");
         Vec::new()
@@ -252,12 +263,11 @@ fn jobs() -> usize {
 }
 
 /// Runs everything: the results of each machine.
-fn run_all(here: &Here, plans: &[guests::Plan], target: &Path) -> Vec<Machine> {
+fn run_all(here: &Here, plans: &[guests::Plan], dtrace: &Path) -> Vec<Machine> {
     let board = Board::new();
     board.plan(HERE, &here.alone, 1);
     board.plan(HERE, &here.beside, jobs());
     plans.iter().for_each(|plan| board.plan(&plan.machine, &plan.units, 1));
-    let dtrace = target.join("debug/dtrace");
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // Also when a test's thread panics.
@@ -268,7 +278,7 @@ fn run_all(here: &Here, plans: &[guests::Plan], target: &Path) -> Vec<Machine> {
                 board.tick();
             }
         });
-        on_all(here, plans, &dtrace, &board)
+        on_all(here, plans, dtrace, &board)
     })
 }
 

@@ -11,6 +11,7 @@
 //!  postmortem  the records in a core file (--postmortem)
 //!  run        list, compile only, or trace
 //!  interrupt  SIGINT and SIGTERM as a readable descriptor
+//!  bytes      copying and comparing memory, where the C library is musl
 //!  memory     the allocator, and the reserve with which a session ends
 //!  output     where results go
 //!  panic      what is printed at a fault of the command itself
@@ -21,7 +22,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! bin/dtrace flags interrupt memory panic status
+//! bin/dtrace bytes flags interrupt memory panic status
 //! command manual
 //! drawing
 //! output
@@ -31,6 +32,7 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+mod bytes;
 mod command;
 mod definitions;
 mod drawing;

@@ -12,9 +12,14 @@
 //! (`memory.current`) includes files that the kernel would drop first, and its pressure is that of the others in it too. So what the maps of a
 //! session need is compared with that limit before they are made (`bpf_runtime::needed`), and nothing is done later.
 
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+#[cfg(target_env = "musl")]
+use dlmalloc::GlobalDlmalloc as Heap;
+#[cfg(not(target_env = "musl"))]
+use std::alloc::System as Heap;
 
 /// Bytes whose lack ends a session.
 const RESERVE: usize = 1 << 20;
@@ -35,7 +40,7 @@ static FOR_THE_END: Kept = Kept::none();
 /// A request was refused while there was a reserve to keep.
 static SHORT: AtomicBool = AtomicBool::new(false);
 
-/// The allocator of the command: that of the system, with a reserve.
+/// The allocator of the command, with a reserve: that of the C library, or where that is musl, dlmalloc (in Rust).
 pub struct Memory;
 
 /// Address space that is kept.
@@ -144,27 +149,27 @@ fn with_retries(request: &impl Fn() -> *mut u8) -> *mut u8 {
     null_mut()
 }
 
-// SAFETY: every block is the system's, with the layout that the caller gives; a request that fails has changed nothing, so it can be made
+// SAFETY: every block is the heap's, with the layout that the caller gives; a request that fails has changed nothing, so it can be made
 // again. Nothing here allocates or panics.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
-        with_reserve(|| unsafe { System.alloc(layout) })
+        with_reserve(|| unsafe { Heap.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
-        with_reserve(|| unsafe { System.alloc_zeroed(layout) })
+        with_reserve(|| unsafe { Heap.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as the caller promises. A block that could not be resized is still there.
-        with_reserve(|| unsafe { System.realloc(block, layout, size) })
+        with_reserve(|| unsafe { Heap.realloc(block, layout, size) })
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: as the caller promises.
-        unsafe { System.dealloc(block, layout) }
+        unsafe { Heap.dealloc(block, layout) }
     }
 }
 
@@ -180,13 +185,13 @@ mod tests {
         let request = || {
             tries.set(tries.get() + 1);
             // SAFETY: the size is not zero.
-            if tries.get() == 1 { null_mut() } else { unsafe { System.alloc(block) } }
+            if tries.get() == 1 { null_mut() } else { unsafe { Heap.alloc(block) } }
         };
         assert!(!is_short());
         let given = with_reserve(request);
         assert!(!given.is_null() && is_short() && KEPT.is_none() && !FOR_THE_END.is_none());
         // SAFETY: it was allocated with this layout.
-        unsafe { System.dealloc(given, block) };
+        unsafe { Heap.dealloc(given, block) };
         assert_eq!(tries.get(), 2);
         // The second is given back when it is refused again, and what is refused once more is refused.
         assert!(

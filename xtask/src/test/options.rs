@@ -25,6 +25,8 @@ pub(crate) struct Options {
     pub(crate) uncovered: bool,
     /// Begin a new round.
     pub(crate) close: bool,
+    /// The end-to-end tests run the static program.
+    pub(crate) of_static: bool,
     /// Write the lists of skips anew instead of comparing.
     pub(crate) update_skips: bool,
 }
@@ -38,6 +40,7 @@ pub(crate) const HELP: &str = "\
                   --list        print what would run where   --failed     only what failed in the last run
                   --uncovered   only what has not run on a kernel since the last issue was closed
                   --close       check that nothing is uncovered, and begin the next round
+                  --static      the end-to-end tests run the program that is published, which is built first
                   --update-skips  write testing/skips anew
                 environment: DTRACE_SEED=N the choices of commit N; DTRACE_MATRIX=all all tests on each kernel;
                   DTRACE_BUDGET=S seconds for a kernel's tests; DTRACE_RETRY=0 run no failed test again;
@@ -57,6 +60,7 @@ impl Options {
                 "--failed" => options.failed = true,
                 "--uncovered" => options.uncovered = true,
                 "--close" => options.close = true,
+                "--static" => options.of_static = true,
                 "--update-skips" => options.update_skips = true,
                 "--kernel" => {
                     let name = words.next().ok_or("test: --kernel needs a kernel")?;
@@ -89,7 +93,8 @@ impl Options {
 
     /// Whether everything runs that a run of `.ci/run` runs: only then are skips and flakes judged as a whole.
     pub(crate) fn is_whole(&self) -> bool {
-        self.filters.is_empty() && !self.failed && !self.uncovered && !self.named && !self.no_host
+        let chosen = self.failed || self.uncovered || self.named || self.no_host || self.of_static;
+        self.filters.is_empty() && !chosen
     }
 
     /// Whether the filters leave a test.
@@ -130,7 +135,7 @@ mod tests {
             options.no_host && options.takes("cli:e2e e2e::pid::x") && !options.takes("cli:e2e e2e::fbt::x")
         );
         assert!(parsed("").unwrap().is_whole() && parsed("--host").unwrap().is_whole());
-        for part in ["pid::", "--failed", "--vm", "--kernel 7.2", "--uncovered"] {
+        for part in ["pid::", "--failed", "--vm", "--kernel 7.2", "--uncovered", "--static"] {
             assert!(!parsed(part).unwrap().is_whole(), "{part}");
         }
         assert!(parsed("--host").unwrap().kernels.is_empty() && parsed("").unwrap().kernels.len() == 3);

@@ -1,10 +1,11 @@
 //! What runs where in a run: units for this machine and for each guest.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::guests;
 use super::options::{self, Options};
-use super::places::Places;
+use super::places::{self, Places};
 use super::programs::Program;
 use super::record::{HERE, Record};
 use super::result::Name;
@@ -29,6 +30,8 @@ pub(crate) struct Known<'a> {
     pub(crate) record: &'a Record,
     /// What failed in the last run, by machine, if only that is to run.
     pub(crate) failed: Option<&'a BTreeSet<(String, Name)>>,
+    /// The program that end-to-end tests run, if it is not that of the workspace.
+    pub(crate) binary: Option<&'a Path>,
     /// What decides which tests run in guests, and which cases tests generate.
     pub(crate) seed: u64,
 }
@@ -49,7 +52,11 @@ impl Known<'_> {
 
     /// What runs these tests of a program. The caller sets what it expects of them.
     fn unit(&self, program: &Program, tests: Vec<String>) -> Unit {
-        Unit { environment: vec![("DTRACE_SEED".into(), self.seed.to_string())], ..Unit::of(program, tests) }
+        let mut environment = vec![("DTRACE_SEED".into(), self.seed.to_string())];
+        if let Some(binary) = self.binary.filter(|_| program.name == places::END_TO_END) {
+            environment.push(("DTRACE_BIN".into(), binary.display().to_string()));
+        }
+        Unit { environment, ..Unit::of(program, tests) }
     }
 
     fn takes(&self, options: &Options, machine: &str, name: &Name) -> bool {

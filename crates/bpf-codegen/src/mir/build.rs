@@ -63,6 +63,10 @@ impl Builder {
     }
 
     /// Appends an instruction.
+    ///
+    /// Not inlined, and neither is what the functions below have in common: they are called in thousands of places, and
+    /// were a tenth of the program.
+    #[inline(never)]
     pub fn push(&mut self, inst: Inst) {
         self.func.insts.push((inst, self.span));
     }
@@ -103,6 +107,7 @@ impl Builder {
     }
 
     /// A constant in a register.
+    #[inline(never)]
     pub fn constant(&mut self, value: Const) -> V {
         let dst = self.var();
         self.push(Inst::Const { dst, value });
@@ -127,8 +132,8 @@ impl Builder {
         }
     }
 
-    fn short(&mut self, value: impl Into<Operand>) -> Operand {
-        match value.into() {
+    fn short(&mut self, value: Operand) -> Operand {
+        match value {
             Operand::Imm(i) if i32::try_from(i).is_err() => Operand::V(self.imm(i)),
             other => other,
         }
@@ -136,7 +141,12 @@ impl Builder {
 
     /// Assigns `dst`.
     pub fn set(&mut self, dst: V, value: impl Into<Operand>) {
-        match value.into() {
+        self.push_set(dst, value.into());
+    }
+
+    #[inline(never)]
+    fn push_set(&mut self, dst: V, value: Operand) {
+        match value {
             Operand::V(src) => self.push(Inst::Mov { dst, src, w32: false }),
             Operand::Imm(i) => self.push(Inst::Const { dst, value: Const::Int(i) }),
         }
@@ -158,22 +168,29 @@ impl Builder {
 
     /// `a op b`.
     pub fn alu(&mut self, op: Alu, a: V, b: impl Into<Operand>) -> V {
+        self.push_alu(op, false, a, b.into())
+    }
+
+    #[inline(never)]
+    fn push_alu(&mut self, op: Alu, w32: bool, a: V, b: Operand) -> V {
         let b = self.short(b);
         let dst = self.var();
-        self.push(Inst::Alu { op, w32: false, dst, a, b });
+        self.push(Inst::Alu { op, w32, dst, a, b });
         dst
     }
 
     /// `a op b` on 32 bits, zero-extended.
     pub fn alu32(&mut self, op: Alu, a: V, b: impl Into<Operand>) -> V {
-        let b = self.short(b);
-        let dst = self.var();
-        self.push(Inst::Alu { op, w32: true, dst, a, b });
-        dst
+        self.push_alu(op, true, a, b.into())
     }
 
     /// `dst = dst op b`.
     pub fn update(&mut self, op: Alu, dst: V, b: impl Into<Operand>) {
+        self.push_update(op, dst, b.into());
+    }
+
+    #[inline(never)]
+    fn push_update(&mut self, op: Alu, dst: V, b: Operand) {
         let b = self.short(b);
         self.push(Inst::Alu { op, w32: false, dst, a: dst, b });
     }
@@ -240,6 +257,7 @@ impl Builder {
     // ---- memory
 
     /// `*(w *)(base + off)`, zero-extended.
+    #[inline(never)]
     pub fn load(&mut self, w: Size, base: V, off: i16) -> V {
         let dst = self.var();
         self.push(Inst::Load { w, dst, base, off });
@@ -248,11 +266,17 @@ impl Builder {
 
     /// `*(w *)(base + off) = src`.
     pub fn store(&mut self, w: Size, base: V, off: i16, src: impl Into<Operand>) {
+        self.push_store(w, base, off, src.into());
+    }
+
+    #[inline(never)]
+    fn push_store(&mut self, w: Size, base: V, off: i16, src: Operand) {
         let src = self.short(src);
         self.push(Inst::Store { w, base, off, src });
     }
 
     /// `&slot + off`.
+    #[inline(never)]
     pub fn slot_addr(&mut self, slot: StackSlot, off: i16) -> V {
         let dst = self.var();
         self.push(Inst::SlotAddr { dst, slot, off });
@@ -260,6 +284,7 @@ impl Builder {
     }
 
     /// `*(w *)(&slot + off)`.
+    #[inline(never)]
     pub fn slot_load(&mut self, w: Size, slot: StackSlot, off: i16) -> V {
         let dst = self.var();
         self.push(Inst::SlotLoad { w, dst, slot, off });
@@ -268,6 +293,11 @@ impl Builder {
 
     /// `*(w *)(&slot + off) = src`.
     pub fn slot_store(&mut self, w: Size, slot: StackSlot, off: i16, src: impl Into<Operand>) {
+        self.push_slot_store(w, slot, off, src.into());
+    }
+
+    #[inline(never)]
+    fn push_slot_store(&mut self, w: Size, slot: StackSlot, off: i16, src: Operand) {
         let src = self.short(src);
         self.push(Inst::SlotStore { w, slot, off, src });
     }
@@ -310,6 +340,7 @@ impl Builder {
     // ---- calls
 
     /// Calls a helper with at most five arguments. Returns its result.
+    #[inline(never)]
     pub fn call(&mut self, helper: Helper, args: &[V]) -> V {
         let dst = self.var();
         self.push(Inst::Call { helper, args: args.to_vec(), dst: Some(dst) });
@@ -317,6 +348,7 @@ impl Builder {
     }
 
     /// Calls a kernel function. Returns its result.
+    #[inline(never)]
     pub fn kfunc(&mut self, id: KsymId, args: &[V]) -> V {
         let dst = self.var();
         self.push(Inst::Kfunc { id, args: args.to_vec(), dst: Some(dst) });
@@ -327,12 +359,11 @@ impl Builder {
     /// name yet, so a name must have one meaning throughout the program.
     pub fn call_sub(&mut self, name: &str, args: &[V], body: impl FnOnce(&mut Builder)) -> V {
         self.define(name, &vec![Param::Word; args.len()], false, body);
-        let dst = self.var();
-        self.push(Inst::CallSub { name: name.to_owned(), args: args.to_vec(), dst: Some(dst) });
-        dst
+        self.call_named(name, args)
     }
 
     /// Calls a subprogram that [`Builder::define`] builds before or after this call.
+    #[inline(never)]
     pub fn call_named(&mut self, name: &str, args: &[V]) -> V {
         let dst = self.var();
         self.push(Inst::CallSub { name: name.to_owned(), args: args.to_vec(), dst: Some(dst) });
@@ -348,12 +379,10 @@ impl Builder {
             Arg::Memory(_, bytes) => Param::Memory(*bytes),
         });
         self.define(name, &param_types.collect::<Vec<_>>(), true, body);
-        let dst = self.var();
         let args = args.iter().map(|a| match a {
             Arg::Word(v) | Arg::Memory(v, _) => *v,
         });
-        self.push(Inst::CallSub { name: name.to_owned(), args: args.collect(), dst: Some(dst) });
-        dst
+        self.call_named(name, &args.collect::<Vec<V>>())
     }
 
     /// The address of the subprogram `name` of `params` parameters, for helpers with callbacks such
@@ -373,8 +402,16 @@ impl Builder {
         global: bool,
         body: impl FnOnce(&mut Builder),
     ) {
+        let Some((mut sub, null)) = self.begin(name, param_types, global) else { return };
+        body(&mut sub);
+        self.end(name, sub, null);
+    }
+
+    /// The builder of a subprogram, unless it exists, and the label for an address that is null.
+    #[inline(never)]
+    fn begin(&mut self, name: &str, param_types: &[Param], global: bool) -> Option<(Builder, Label)> {
         if self.subs.contains_key(name) {
-            return;
+            return None;
         }
         self.subs.insert(name.to_owned(), None);
         let mut sub = Builder::new(name, param_types.len() as u32);
@@ -388,7 +425,12 @@ impl Builder {
         for (_, v) in addresses {
             sub.br(Jmp::Eq, v, 0, null);
         }
-        body(&mut sub);
+        Some((sub, null))
+    }
+
+    /// Ends a subprogram.
+    #[inline(never)]
+    fn end(&mut self, name: &str, mut sub: Builder, null: Label) {
         sub.bind(null);
         sub.exit(0);
         self.subs = std::mem::take(&mut sub.subs);
@@ -399,25 +441,31 @@ impl Builder {
     // ---- control
 
     /// Binds `label` to this position.
+    #[inline(never)]
     pub fn bind(&mut self, label: Label) {
         self.push(Inst::Bind { label });
     }
 
     /// Jumps.
+    #[inline(never)]
     pub fn jmp(&mut self, to: Label) {
         self.push(Inst::Jmp { to });
     }
 
+    #[inline(never)]
+    fn push_br(&mut self, cond: Jmp, w32: bool, a: V, b: Operand, to: Label) {
+        let b = self.short(b);
+        self.push(Inst::Br { cond, w32, a, b, to });
+    }
+
     /// Jumps when `a cond b`.
     pub fn br(&mut self, cond: Jmp, a: V, b: impl Into<Operand>, to: Label) {
-        let b = self.short(b);
-        self.push(Inst::Br { cond, w32: false, a, b, to });
+        self.push_br(cond, false, a, b.into(), to);
     }
 
     /// Jumps when `a cond b` holds for the low halves.
     pub fn br32(&mut self, cond: Jmp, a: V, b: impl Into<Operand>, to: Label) {
-        let b = self.short(b);
-        self.push(Inst::Br { cond, w32: true, a, b, to });
+        self.push_br(cond, true, a, b.into(), to);
     }
 
     /// Runs the code of `body` when `a cond b`.
@@ -486,7 +534,7 @@ impl Builder {
 
     /// Returns.
     pub fn exit(&mut self, value: impl Into<Operand>) {
-        let value = self.short(value);
+        let value = self.short(value.into());
         self.push(Inst::Exit { value });
     }
 }

@@ -17,6 +17,7 @@ use testing::eventually;
 use testing::fuse::Fuse;
 
 use crate::Verdict::{self, Pass, Skip};
+use crate::machine::is_guest;
 use crate::tool::{LIMIT, Output, dtrace, finish, printed, signal, start, workload};
 
 tests! {
@@ -95,11 +96,6 @@ fn begin_waiting(children: &mut [Child], more: &[&str]) -> Child {
     printed(&mut tracer);
     children.iter_mut().for_each(|c| c.stdin.take().unwrap().write_all(b"x").unwrap());
     tracer
-}
-
-/// True on machines that are ten times slower.
-fn is_guest() -> bool {
-    std::env::var_os("DTRACE_BIN").is_some()
 }
 
 fn libc_frames_are_named_for_programs_that_live_a_millisecond() -> Verdict {
