@@ -11,6 +11,8 @@
 //!               └─────► too late: abandon              the next call has a new thread
 //! ```
 
+use std::any::Any;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::Builder;
@@ -32,14 +34,29 @@ pub struct Caller {
     threads: Arc<()>,
 }
 
+/// A result of any type: channels of one type for all calls, because those of each type are 12 KB of the program.
+type AnyResult = Box<dyn Any + Send>;
+
+/// Where a call sends its results.
+#[derive(Debug)]
+pub struct Results<T>(Sender<AnyResult>, PhantomData<fn(T)>);
+
+impl<T: Send + 'static> Results<T> {
+    /// Sends a result. False when nobody waits for it any more.
+    pub fn send(&self, result: T) -> bool {
+        self.0.send(Box::new(result)).is_ok()
+    }
+}
+
 /// A call that was begun.
 #[derive(Debug)]
-pub struct Call<T>(Receiver<T>);
+pub struct Call<T>(Receiver<AnyResult>, PhantomData<fn() -> T>);
 
-impl<T> Call<T> {
+impl<T: 'static> Call<T> {
     /// Waits for the next result until a time; `None` if there is none by then.
     pub fn wait(&self, until: Instant) -> Option<T> {
-        self.0.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+        let result = self.0.recv_timeout(until.saturating_duration_since(Instant::now())).ok()?;
+        result.downcast().ok().map(|result| *result)
     }
 
     /// True if the call has sent a result, which is taken, or has ended without one.
@@ -53,13 +70,18 @@ impl Caller {
     /// are blocked, or the system has no more threads.
     pub fn begin<T: Send + 'static>(
         &mut self,
-        call: impl FnOnce(Sender<T>) + Send + 'static,
+        call: impl FnOnce(Results<T>) + Send + 'static,
     ) -> Option<Call<T>> {
         let (sender, results) = channel();
-        let mut job: Job = Box::new(move || call(sender));
+        self.run(Box::new(move || call(Results(sender, PhantomData))))?;
+        Some(Call(results, PhantomData))
+    }
+
+    /// Lets the thread make a call, or a new one.
+    fn run(&mut self, mut job: Job) -> Option<()> {
         if let Some(thread) = &self.thread {
             match thread.send(job) {
-                Ok(()) => return Some(Call(results)),
+                Ok(()) => return Some(()),
                 Err(unsent) => job = unsent.0,
             }
         }
@@ -76,7 +98,7 @@ impl Caller {
         Builder::new().name("dtrace-calls".into()).stack_size(STACK).spawn(run).ok()?;
         thread.send(job).ok()?;
         self.thread = Some(thread);
-        Some(Call(results))
+        Some(())
     }
 
     /// Abandons the thread of the call that was begun last.
@@ -97,7 +119,11 @@ impl Caller {
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let until = Instant::now() + limit;
-        let result = self.begin(|result| drop(result.send(call())))?.wait(until);
+        let result = self
+            .begin(|results: Results<T>| {
+                results.send(call());
+            })?
+            .wait(until);
         if result.is_none() {
             self.abandon();
         }
@@ -145,7 +171,7 @@ mod tests {
     fn the_late_result_of_an_abandoned_call_arrives() {
         let mut caller = Caller::default();
         let (sender, gate) = channel::<i32>();
-        let call = caller.begin(move |result| result.send(gate.recv()).unwrap()).unwrap();
+        let call = caller.begin(move |result| assert!(result.send(gate.recv()))).unwrap();
         assert!(call.wait(Instant::now() + SHORT).is_none());
         caller.abandon();
         assert_eq!(caller.call(LONG, || 1), Some(1));

@@ -68,7 +68,7 @@ pub mod watcher;
 
 /// Commands of this program that are no targets run with the limit on descriptors that it was started with.
 pub use bpf_sys::with_original_fd_limit;
-pub use caller::{Call, Caller, MOST_BLOCKED};
+pub use caller::{Call, Caller, MOST_BLOCKED, Results};
 pub use image::{linker_hook, main_in, places_of};
 pub use namespace::{Identities, PidNamespace, identities, in_initial_namespace, pid_namespace};
 pub use phase::{ExitStatus, Hold, signal_name};

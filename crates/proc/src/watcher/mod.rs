@@ -46,7 +46,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -54,7 +53,7 @@ use bpf_sys::SysError;
 use ring::Ring;
 use table::{Observation, Table};
 
-use crate::{Call, Caller};
+use crate::{Call, Caller, Results};
 
 pub use changes::{Change, Changes, Cursor, NO_IMAGE};
 pub use file::File;
@@ -361,7 +360,7 @@ impl Watcher {
         let call = self.scanner.begin(move |results| {
             for pid in list {
                 let time = ring::now();
-                if stopped.load(Ordering::Relaxed) || results.send((time, observe::process(pid))).is_err() {
+                if stopped.load(Ordering::Relaxed) || !results.send((time, observe::process(pid))) {
                     break;
                 }
             }
@@ -443,7 +442,9 @@ impl Watcher {
         if self.blocked.iter().any(|reading| reading.pid == pid) {
             return false;
         }
-        let read = move |result: Sender<_>| drop(result.send((ring::now(), observe::process(pid))));
+        let read = move |results: Results<_>| {
+            results.send((ring::now(), observe::process(pid)));
+        };
         let Some(call) = self.reader.begin(read) else { return false };
         let since = Instant::now();
         match call.wait(since + PATIENCE) {
