@@ -19,16 +19,16 @@ const DIVERTED: [(&str, &str); 2] = [
     ("/usr/share/man/man1/dtrace.1.gz", "/usr/share/man/man1/dtrace.systemtap.1.gz"),
 ];
 
-/// Who makes the package, as Debian's fields have it.
-const MAINTAINER: &str = "DTrace for Linux <dtrace@dtrace-linux.dev>";
+/// Who makes the package, as Debian's fields have it. The project has no address yet: that of whoever publishes belongs here.
+const MAINTAINER: &str = "DTrace for Linux <maintainers@dtrace-for-linux.invalid>";
 
 const SUMMARY: &str = "dynamic tracing of the kernel and of programs, in D";
 
-const DESCRIPTION: &str = " A running system is asked a question by a short program in the language D, which
- is compiled to eBPF, proved safe by the kernel, and gone when the answer is
- there. It traces system calls, functions and tracepoints of the kernel,
- functions and instructions of processes, and the probes that programs bring
- along (USDT), with stacks, aggregations and flame graphs.
+const DESCRIPTION: &str = " A running system is asked a question by a short program in the language D,
+ which is compiled to eBPF, proved safe by the kernel, and gone when the
+ answer is there. It traces system calls, functions and tracepoints of the
+ kernel, functions and instructions of processes, and the probes that programs
+ bring along (USDT), with stacks, aggregations and flame graphs.
  .
  Most tools of the DTrace Toolkit are included: iosnoop, execsnoop, opensnoop,
  dtruss and others.
@@ -39,10 +39,13 @@ const DESCRIPTION: &str = " A running system is asked a question by a short prog
 /// The reasons for which lintian's findings are right and stay.
 const OVERRIDES: &str = "\
 # The program has to work on machines whose libraries are what is traced, or are broken: in containers without
-# libraries, in an initramfs, in a rescue shell.
+# libraries, in an initramfs, in a rescue shell. So it is linked statically, as a static-pie.
 dtrace-rs: statically-linked-binary [usr/bin/dtrace]
-# A release of the project itself: it closes no bug of Debian's.
-dtrace-rs: initial-upload-closes-no-bugs [usr/share/doc/dtrace-rs/changelog.gz:1]
+dtrace-rs: shared-library-lacks-prerequisites [usr/bin/dtrace]
+# Tools in D begin with \"#!/usr/bin/env -S dtrace -s\".
+dtrace-rs: unusual-interpreter -S [usr/share/dtrace/toolkit/*]
+# Their shell ends with exec; what follows is D.
+dtrace-rs: shell-script-fails-syntax-check [usr/share/dtrace/toolkit/*]
 ";
 
 /// The packages that this one is no friend of.
