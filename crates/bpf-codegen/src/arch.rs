@@ -12,6 +12,8 @@ pub mod regs {
     pub const BP: i16 = 32;
     /// The caller's flags, as SYSCALL saves them.
     pub const R11: i16 = 48;
+    /// A register that functions need not preserve.
+    pub const R10: i16 = 56;
     /// Result of a function or system call.
     pub const AX: i16 = 80;
     /// The caller's return address, as SYSCALL saves it.
@@ -39,6 +41,11 @@ pub const UREGS_SAVED: [i16; 21] =
     [0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120, 128, 136, 144, 152, 160];
 /// The bit of `task_struct.flags` that marks a kernel thread (`PF_KTHREAD`, linux/sched.h).
 pub const PF_KTHREAD_BIT: i64 = 21;
+
+/// The bit of `task_struct.flags` of a task that runs a guest (`PF_VCPU`, linux/sched.h).
+pub const PF_VCPU: i64 = 1;
+/// The bit of the flags that is always set (`X86_EFLAGS_FIXED`, asm/processor-flags.h).
+pub const FLAGS_FIXED: i64 = 2;
 
 /// Offsets of the arguments of a 64-bit system call: di, si, dx, r10, r8, r9.
 pub const SYSCALL_ARGS: [i16; 6] = [112, 104, 96, 56, 72, 64];

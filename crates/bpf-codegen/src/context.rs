@@ -39,6 +39,22 @@ pub struct Repeats {
     pub state: u32,
 }
 
+/// Where the walk of the kernel's stack begins, if a program walks it itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StackStart {
+    /// Only the kernel's helper knows.
+    #[default]
+    Unknown,
+    /// At the registers of the context, those of a function of the kernel.
+    Function,
+    /// At the registers of the context, those of what was interrupted: the kernel, a process or a guest.
+    Interrupted,
+    /// At the function that has called the program.
+    Caller,
+    /// At the function whose trampoline has called the program.
+    Trampoline,
+}
+
 /// The provider's part of a program: loads from the program's context. An implementation emits code
 /// and holds no state.
 pub trait Context: Send + Sync {
@@ -150,6 +166,12 @@ pub trait Context: Send + Sync {
     /// [`Context::tracer_frames`].
     fn behind_tracepoint(&self) -> bool {
         false
+    }
+
+    /// Where the walk of the kernel's stack begins. With anything but [`StackStart::Unknown`], the first frames are those of a walk
+    /// by the kernel behind [`Context::tracer_frames`].
+    fn stack_start(&self) -> StackStart {
+        StackStart::Unknown
     }
 
     /// The position of the caller's frame, counted without the tracer's frames. Where the probed

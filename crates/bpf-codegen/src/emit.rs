@@ -330,6 +330,7 @@ fn plain(inst: &Inst, frame: &[i16], out: &mut Vec<Insn>) {
             out.push(Insn::mov64(reg(*dst), Reg::R10));
             out.push(Insn::alu64_imm(Alu::Add, reg(*dst), i32::from(frame[slot.0 as usize] + off)));
         }
+        Inst::FramePointer { dst } => out.push(Insn::mov64(reg(*dst), Reg::R10)),
         Inst::SlotLoad { w, dst, slot, off } => {
             out.push(Insn::ldx(*w, reg(*dst), Reg::R10, frame[slot.0 as usize] + off));
         }

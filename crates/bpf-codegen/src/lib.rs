@@ -56,12 +56,13 @@
 //! regalloc
 //! emit
 //! listing
-//! routines routines/shares routines/siphash routines/tracer_frames routines/unwind/rows routines/window routines/words
+//! routines routines/orc routines/shares routines/siphash routines/tracer_frames routines/unwind/rows routines/window routines/words
 //! routines/numbers routines/python/given
 //! routines/python/line
 //! routines/python/code
 //! routines/python routines/unwind/mappings routines/unwind/returns routines/unwind/slots
 //! routines/unwind
+//! routines/walk
 //! routines/*
 //! routines/agg routines/memory routines/owned routines/record+routines/overwrite
 //! routines/assoc routines/speculation

@@ -28,6 +28,10 @@ pub struct Target {
     pub task_numbers: std::collections::BTreeSet<(i16, u8)>,
     /// How to load numbers from kernel memory without a helper, where the kernel has that.
     pub direct_load: Option<DirectLoad>,
+    /// How programs walk the kernel's stack themselves. `None`: the kernel's helper does it.
+    pub kernel_walk: Option<KernelWalk>,
+    /// The offset of `flags` in `struct task_struct`, by which a sample in a guest is known, where programs sample.
+    pub guest: Option<i16>,
     /// Offsets of the registers that the thread structure holds, because the kernel entry does not
     /// save them.
     pub thread: Option<ThreadOffsets>,
@@ -52,6 +56,88 @@ pub struct DirectLoad {
     pub cast: KsymId,
     /// A struct that begins with a number of 64 bits.
     pub number: u32,
+}
+
+/// How programs walk the kernel's stack: see [`crate::routines`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelWalk {
+    /// What is walked by.
+    pub tables: KernelTables,
+    /// What happens beside the walk.
+    pub mode: WalkMode,
+}
+
+/// What programs do beside their walk of the kernel's stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WalkMode {
+    /// What they cannot walk is walked by the helper.
+    Auto,
+    /// What they cannot walk is incomplete.
+    Own,
+    /// The helper walks each stack, too, and what differs is marked.
+    Check,
+}
+
+/// The tables by which the kernel walks its own stacks (ORC), in its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelTables {
+    /// How they are read.
+    pub load: DirectLoad,
+    /// The addresses at which the code begins that they are of, and how many bytes it has: `_stext` to `_etext`, and `_sinittext` to
+    /// `_einittext`, in which the kernel was started and to which the idle task of a CPU never returns.
+    pub text: [(u64, u32); 2],
+    /// The address of the distances from their own places to the beginnings of rows, 4 bytes each (`__start_orc_unwind_ip`).
+    pub places: u64,
+    /// The address of the rows (`__start_orc_unwind`).
+    pub rows: u64,
+    /// The number of rows.
+    pub count: u32,
+    /// The members of a row.
+    pub layout: RowLayout,
+    /// The addresses to which the kernel lets functions return whose return it traces.
+    pub replaced: [Option<u64>; 2],
+}
+
+/// Where members of `struct orc_entry` are. It begins with two numbers of 16 bits, the offsets of the frame and of bp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowLayout {
+    /// Bytes of a row.
+    pub size: u8,
+    /// The offset of the 16 bits that have the other members.
+    pub bits: u8,
+    /// The first bit of `sp_reg`.
+    pub sp_register: u8,
+    /// The first bit of `bp_reg`.
+    pub bp_register: u8,
+    /// The first bit of `type`.
+    pub entered: u8,
+    /// The bit of `signal`.
+    pub signal: u8,
+}
+
+impl RowLayout {
+    /// The layout, by what tells the first bit of a member and how many bits it has. `None` for rows of another form (before
+    /// 6.4).
+    pub fn by(size: u32, bits: impl Fn(&str) -> Option<(u64, u8)>) -> Option<RowLayout> {
+        let offsets = [("sp_offset", 0, 16), ("bp_offset", 16, 16)];
+        if !offsets.iter().all(|(name, at, width)| bits(name) == Some((*at, *width))) {
+            return None;
+        }
+        let first = bits("sp_reg")?.0 / 16 * 16;
+        let at = |name: &str, width: u8| {
+            let (at, found) = bits(name).filter(|(_, found)| *found == width)?;
+            let at = at.checked_sub(first).filter(|at| at + u64::from(found) <= 16)?;
+            u8::try_from(at).ok()
+        };
+        Some(RowLayout {
+            size: u8::try_from(size).ok()?,
+            bits: u8::try_from(first / 8).ok()?,
+            sp_register: at("sp_reg", 4)?,
+            bp_register: at("bp_reg", 4)?,
+            entered: at("type", 3)?,
+            signal: at("signal", 1)?,
+        })
+    }
 }
 
 /// Offsets in `struct task_struct`.

@@ -278,6 +278,7 @@ fn create(
         | MapRef::Strings
         | MapRef::TracerFunctions
         | MapRef::TracerCache
+        | MapRef::KernelRows
         | MapRef::Table(_)
         | MapRef::Served
         | MapRef::Names

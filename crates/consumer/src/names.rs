@@ -16,6 +16,7 @@ use std::sync::Arc;
 use events::{AddrForm, Form, Shape, Symbol, SymbolName, Value};
 use plane::python::Call;
 use plane::stacks::Stack;
+use plane::stacks::{DIFFERS, GUEST};
 use plane::unwind::INCOMPLETE;
 
 use crate::pad::up_to;
@@ -204,12 +205,15 @@ impl Names<'_> {
         let process = Process { pid: stack.tgid, time: stack.time };
         if stack.tgid == 0 {
             let pcs = stack.pcs.iter().take_while(|pc| **pc != 0);
-            let plain = |pc: u64| Symbol::new(pc, None, AddrForm::Address, SymbolName::default());
-            let frames = match self.of_stacks {
-                true => pcs.map(|pc| self.kernel(*pc, AddrForm::Address)).collect(),
-                false => pcs.map(|pc| plain(*pc)).collect(),
-            };
-            return events::Stack { process: None, frames };
+            let plain = |pc: u64, name| Symbol::new(pc, None, AddrForm::Address, name);
+            let frames = pcs.map(|pc| match *pc {
+                INCOMPLETE => plain(*pc, SymbolName::incomplete()),
+                GUEST => plain(*pc, SymbolName::mark(SymbolName::GUEST)),
+                DIFFERS => plain(*pc, SymbolName::mark(SymbolName::DIFFERS)),
+                pc if self.of_stacks => self.kernel(pc, AddrForm::Address),
+                pc => plain(pc, SymbolName::default()),
+            });
+            return events::Stack { process: None, frames: frames.collect() };
         }
         events::Stack { process: Some(stack.tgid), frames: self.frames(process, stack) }
     }

@@ -16,6 +16,7 @@ use bpf_codegen::target::{
 };
 use bpf_codegen::{CodegenError, Layout};
 use bpf_sys::features::{Facility, Features};
+use bpf_sys::{Map, MapSpec, SysError, Update};
 use dif::ir::{InstData, IntBuiltin, Module, Op, Space, StrBuiltin, Ty};
 use dif::subr::Subr;
 use system::System;
@@ -138,6 +139,8 @@ pub(crate) fn target(
         pid_namespace,
         wall_offset,
         tracer_functions: false,
+        kernel_walk: None,
+        guest: None,
     })
 }
 
@@ -159,7 +162,7 @@ fn loads_numbers(module: &Module) -> bool {
 }
 
 /// How programs load from kernel memory, if this kernel allows it.
-fn direct_load(system: &SystemContext<'_>) -> Option<DirectLoad> {
+pub(crate) fn direct_load(system: &SystemContext<'_>) -> Option<DirectLoad> {
     let btf = system.kernel.vmlinux().ok().filter(|_| system.features.has(Facility::Kfuncs))?;
     let (cast, number) = bpf_sys::features::direct_load(btf)?;
     Some(DirectLoad { cast: KsymId(cast), number })
@@ -380,4 +383,13 @@ fn machine_facts(machine: &System) -> check::Facts {
         fputypes: facts.fputypes,
         clocks: check::ClocksReader::new(move || of.clocks()),
     }
+}
+
+/// A map of one element that programs only read.
+pub(crate) fn read_only(name: &str, bytes: &[u8]) -> Result<Map, SysError> {
+    let mut value = bytes.to_vec();
+    value.resize(bytes.len().max(8).next_multiple_of(8), 0);
+    let map = Map::create(&MapSpec::array(name, value.len() as u32, 1))?;
+    map.update(&0u32.to_ne_bytes(), &value, Update::Any)?;
+    Ok(map)
 }

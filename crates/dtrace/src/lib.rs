@@ -49,7 +49,7 @@
 //! growth
 //! assemble engine list modules processes
 //! advice definitions environment process_set
-//! interpreter/engine load
+//! interpreter/engine kernel_stack+load
 //! machine
 //! kernel
 //! session+session/arrivals+session/enable+session/end+session/held+session/postmortem+session/shapes+session/targets+session/watch
@@ -75,6 +75,7 @@ mod file_stops;
 mod growth;
 pub mod interpreter;
 mod kernel;
+mod kernel_stack;
 mod libraries;
 mod linear_map;
 mod linker;

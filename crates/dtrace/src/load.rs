@@ -18,9 +18,9 @@ use bpf_runtime::maps::Maps;
 use bpf_runtime::program::{ClauseUse, Compiled, ErrorProbe, ProgramSpec, Stretch, compile};
 use bpf_sys::Capabilities;
 use bpf_sys::load::{LoadError, ProgramImage};
-use bpf_sys::{Map, MapSpec, Prog, ProgKind, SysError, Update};
+use bpf_sys::{Map, MapSpec, Prog, ProgKind};
 use diagnostics::SourceMap;
-use dif::ir::{IntBuiltin, Module, Op, Scope};
+use dif::ir::{Module, Op, Scope};
 use plane::control::Activity;
 use plane::ring::Policy;
 use providers::method::{Clock, Copies, Members, ProgramType, RawTp, TpBtf};
@@ -32,8 +32,9 @@ use crate::clocks::Served;
 use crate::compile::Program;
 use crate::environment::{env, sizes};
 use crate::error::Error;
-use crate::facts::{SystemContext, target, uses};
+use crate::facts::{SystemContext, read_only, target};
 use crate::growth::{LeftOut, LoadedGrowing, UnitArrival};
+use crate::kernel_stack::{self, Programs};
 use crate::names::{NameTable, strings};
 use crate::options::Options;
 use crate::prefault::Prefault;
@@ -84,6 +85,8 @@ pub(crate) struct LoadedPrograms {
     pub(crate) partial: bool,
     /// Those of which no program is loaded.
     pub(crate) left: LeftOut,
+    /// For `-v`.
+    pub(crate) details: Vec<String>,
     pub(crate) error: (Probe, Vec<ClauseUse>),
     pub(crate) next_table: u32,
     /// Those of the session when these are attached.
@@ -102,11 +105,37 @@ impl LoadedPrograms {
 /// running session does not change yet; with `true`, units that fail are left out, if one does not.
 /// Calls `between` after each program.
 pub(crate) fn load(
+    session: (Option<&RunningSession>, bool),
+    program: &Program,
+    assembly: &Assembly,
+    options: &Options,
+    system: &SystemContext<'_>,
+    between: &mut dyn FnMut() -> Result<(), Error>,
+) -> Result<LoadedPrograms, Error> {
+    let mut walks = false;
+    let loaded = load_as(session, program, assembly, options, system, (false, &mut walks), between);
+    let is_refusal = |e: &Error| matches!(e, Error::Load(_));
+    let refused = match &loaded {
+        Ok(loaded) => loaded.left.failed.iter().any(|(_, e)| is_refusal(e)),
+        Err(e) => is_refusal(e),
+    };
+    if !(refused && walks && options.text("kstackwalk") == "auto") {
+        return loaded;
+    }
+    // Perhaps it is the walk of the kernel's stack that this kernel's verifier does not accept. If not, it refuses the
+    // others, too.
+    load_as(session, program, assembly, options, system, (true, &mut walks), between)
+}
+
+/// The same. `walks` becomes true if programs walk the kernel's stack themselves, which those of a kernel that has `refused` them
+/// do not.
+fn load_as(
     (running, partial): (Option<&RunningSession>, bool),
     program: &Program,
     assembly: &Assembly,
     options: &Options,
     system: &SystemContext<'_>,
+    (refused, walks): (bool, &mut bool),
     between: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<LoadedPrograms, Error> {
     let module = &*program.module;
@@ -142,7 +171,9 @@ pub(crate) fn load(
         }
     };
     let mut target = Target { unwind, ..target(module, maps.plan.processes > 0, system)? };
-    target.tracer_functions = tracer_functions((module, assembly), running, system, &mut maps)?;
+    let programs = Programs { module, assembly, running, refused };
+    let stacks = kernel_stack::prepare(programs, options, system, (&mut target, &mut maps))?;
+    *walks = target.kernel_walk.is_some();
     let session = Session {
         module,
         plan: &maps.plan.clone(),
@@ -161,6 +192,7 @@ pub(crate) fn load(
         end: Vec::new(),
         partial,
         left: LeftOut::default(),
+        details: stacks.into_iter().collect(),
         error: (error_probe, error.clone()),
         next_table: first_table + (assembly.units.len() + assembly.prefaults.len()) as u32,
         shared: running.map_or_else(SharedPrograms::default, |m| m.shared),
@@ -381,36 +413,6 @@ impl Program {
     }
 }
 
-/// Creates the map of the functions between tracepoints and programs, if a clause takes a stack
-/// there. Returns whether the map exists. Symbols are read only for this map.
-fn tracer_functions(
-    (module, assembly): (&Module, &Assembly),
-    running: Option<&RunningSession>,
-    system: &SystemContext<'_>,
-    maps: &mut Maps,
-) -> Result<bool, Error> {
-    let stacks = |op: &Op| {
-        matches!(op, Op::Stack { user: false, .. })
-            || matches!(op, Op::Builtin(IntBuiltin::StackDepth | IntBuiltin::Caller))
-    };
-    if running.is_some_and(|r| r.fds.contains_key(&MapRef::TracerFunctions)) {
-        return Ok(true);
-    }
-    if !uses(module, stacks) || !assembly.units.iter().any(|a| a.unit.context.behind_tracepoint()) {
-        return Ok(false);
-    }
-    let is_tracer =
-        |name: &str| ["bpf_trace_run", "__bpf_trace_", "__traceiter_"].iter().any(|p| name.starts_with(p));
-    let ranges = system.symbols.borrow_mut().ranges(is_tracer);
-    let Some(table) = bpf_codegen::routines::tracer_functions(&ranges).filter(|_| !ranges.is_empty()) else {
-        return Ok(false);
-    };
-    maps.insert(MapRef::TracerFunctions, read_only("dt_own_funcs", &table)?);
-    let cache = MapSpec::array("dt_own_cache", 8 * bpf_codegen::routines::CACHED, 1);
-    maps.insert(MapRef::TracerCache, Map::create(&cache)?);
-    Ok(true)
-}
-
 /// The number of functions that are tried before a program is reported as invalid.
 const FIRST_TRIES: usize = 8;
 
@@ -444,14 +446,6 @@ fn preempt_count(module: &Module, assembly: &Assembly, system: &SystemContext<'_
 
 /// The context level of clocks.
 const HARD_INTERRUPT: u32 = 2;
-
-fn read_only(name: &str, bytes: &[u8]) -> Result<Map, SysError> {
-    let mut value = bytes.to_vec();
-    value.resize(bytes.len().max(8).next_multiple_of(8), 0);
-    let map = Map::create(&MapSpec::array(name, value.len() as u32, 1))?;
-    map.update(&0u32.to_ne_bytes(), &value, Update::Any)?;
-    Ok(map)
-}
 
 /// Loads the programs of an assembly.
 struct ProgramLoader<'a> {

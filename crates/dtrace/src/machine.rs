@@ -128,7 +128,7 @@ impl Machine {
             quiescent: false,
             doorbell: None,
             only_cpu: options.maybe_number("cpu").map(|c| c as u32),
-            details: Vec::new(),
+            details: loaded.details,
             liveness: None,
             maps,
             replaced: Vec::new(),

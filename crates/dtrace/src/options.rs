@@ -152,6 +152,13 @@ pub const TABLE: &[Row] = &[
     row("inlines", Run, Flag, "", "frames of ustack() for functions that the compiler has put inline"),
     row("jstackframes", Run, Int, "50", "frames of jstack(), at most 127"),
     row("jstackstrsize", Run, Size, "512", "functions of Python in jstack(), unless 0"),
+    row(
+        "kstackwalk",
+        Run,
+        Word(&["auto", "helper", "orc", "check"]),
+        "auto",
+        "how stacks of the kernel are walked: by its tables (orc), by its helper what cannot be; check: by both, and what differs is marked",
+    ),
     row("libdir", Compile, List, "", "a directory of D libraries (-L)"),
     row(
         "maxframes",

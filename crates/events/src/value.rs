@@ -167,9 +167,20 @@ impl SymbolName {
     /// Stands in the place of the outermost frames of a stack, where they are not known.
     pub const INCOMPLETE: &'static str = "[incomplete]";
 
+    /// Stands in a stack of the kernel for those of a guest, which was interrupted.
+    pub const GUEST: &'static str = "[guest]";
+
+    /// Follows a stack of the kernel whose frames are not those that the kernel itself has found (`-x kstackwalk=check`).
+    pub const DIFFERS: &'static str = "[differs]";
+
     /// The name of the frame that stands for frames that are not known.
     pub fn incomplete() -> Self {
-        SymbolName { symbol: Some(SymbolName::INCOMPLETE.into()), ..SymbolName::default() }
+        SymbolName::mark(SymbolName::INCOMPLETE)
+    }
+
+    /// The name of a frame that is no code.
+    pub fn mark(text: &str) -> Self {
+        SymbolName { symbol: Some(text.into()), ..SymbolName::default() }
     }
 
     /// True for the name of the frame that stands for frames that are not known.

@@ -73,6 +73,10 @@ pub const TIME: u32 = 8;
 pub const PCS: u32 = 16;
 /// Maximum number of frames of a stack (`kernel.perf_event_max_stack`'s default).
 pub const FRAMES_MAX: u32 = 127;
+/// Stands in a stack of the kernel for the frames of a guest that was interrupted.
+pub const GUEST: u64 = 2;
+/// Follows a stack of the kernel that the program has walked otherwise than the kernel.
+pub const DIFFERS: u64 = 3;
 /// Position of the number of frames of an interpreter above that of frames.
 pub const CALLS_SHIFT: u32 = 16;
 /// Maximum number of frames of an interpreter.

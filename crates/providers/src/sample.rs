@@ -1,7 +1,7 @@
 //! How the program of a clock finds its probe and its arguments: for all providers whose probes are perf events.
 
 use bpf_codegen::arch::regs;
-use bpf_codegen::context::{Context, Index};
+use bpf_codegen::context::{Context, Index, StackStart};
 use bpf_codegen::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
 use bpf_codegen::routines;
 
@@ -79,6 +79,10 @@ impl Context for Sample {
             }
         }
         Index::Const(0)
+    }
+
+    fn stack_start(&self) -> StackStart {
+        StackStart::Interrupted
     }
 
     fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {

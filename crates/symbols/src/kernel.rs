@@ -222,6 +222,21 @@ impl Kernel {
         of(&table.symbols).or_else(|| of(&table.offsets))
     }
 
+    /// The addresses of symbols of the kernel itself, each by its name: the first one with that name. One pass over all symbols.
+    pub fn addresses(&mut self, names: &[&str]) -> Vec<Option<u64>> {
+        self.load();
+        let mut found = vec![None; names.len()];
+        let Some(table) = self.table.as_ref() else { return found };
+        for symbol in table.symbols.iter().filter(|s| s.module == 0) {
+            for (name, found) in names.iter().zip(&mut found) {
+                if found.is_none() && table.is_named(symbol, name) {
+                    *found = Some(symbol.addr);
+                }
+            }
+        }
+        found
+    }
+
     /// True when the module has symbols.
     pub fn has_module(&mut self, module: &str) -> bool {
         self.load();

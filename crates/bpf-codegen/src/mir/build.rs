@@ -283,6 +283,13 @@ impl Builder {
         dst
     }
 
+    /// The frame pointer of this function. Stored to memory and loaded again, it is a number.
+    pub fn frame_pointer(&mut self) -> V {
+        let dst = self.var();
+        self.push(Inst::FramePointer { dst });
+        dst
+    }
+
     /// `*(w *)(&slot + off)`.
     #[inline(never)]
     pub fn slot_load(&mut self, w: Size, slot: StackSlot, off: i16) -> V {

@@ -141,6 +141,8 @@ pub enum MapRef {
     TracerFunctions,
     /// Results of searches in that table.
     TracerCache,
+    /// Rows of the kernel's own tables that were found: see [`crate::routines::KERNEL_ROWS`].
+    KernelRows,
     /// An empty program array: see `must_avoid_private_stack` in `bpf-runtime`.
     EmptyProgArray,
     /// The address spaces whose stacks can be walked: see [`plane::unwind`]; one element, reached by address.
@@ -204,6 +206,8 @@ pub enum Inst {
     Store { w: Size, base: V, off: i16, src: Operand },
     /// `dst = &slot + off`.
     SlotAddr { dst: V, slot: StackSlot, off: i16 },
+    /// `dst` = the frame pointer of this function.
+    FramePointer { dst: V },
     /// `dst = *(w *)(slot + off)`.
     SlotLoad { w: Size, dst: V, slot: StackSlot, off: i16 },
     /// `*(w *)(slot + off) = src`.
@@ -241,6 +245,7 @@ impl Inst {
             | Inst::ToBe { dst, .. }
             | Inst::Load { dst, .. }
             | Inst::SlotAddr { dst, .. }
+            | Inst::FramePointer { dst }
             | Inst::SlotLoad { dst, .. }
             | Inst::CmpXchg { dst, .. }
             | Inst::FuncAddr { dst, .. } => Some(*dst),
@@ -287,6 +292,7 @@ impl Inst {
             Inst::Exit { value } => op(value, &mut f),
             Inst::Const { .. }
             | Inst::SlotAddr { .. }
+            | Inst::FramePointer { .. }
             | Inst::SlotLoad { .. }
             | Inst::FuncAddr { .. }
             | Inst::Jmp { .. }
@@ -304,6 +310,7 @@ impl Inst {
             | Inst::ToBe { dst, .. }
             | Inst::Load { dst, .. }
             | Inst::SlotAddr { dst, .. }
+            | Inst::FramePointer { dst }
             | Inst::SlotLoad { dst, .. }
             | Inst::CmpXchg { dst, .. }
             | Inst::FuncAddr { dst, .. } => Some(dst),
@@ -326,6 +333,7 @@ impl Inst {
                 | Inst::ToBe { .. }
                 | Inst::Load { .. }
                 | Inst::SlotAddr { .. }
+                | Inst::FramePointer { .. }
                 | Inst::SlotLoad { .. }
                 | Inst::FuncAddr { .. }
         )

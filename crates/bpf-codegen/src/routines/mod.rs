@@ -42,6 +42,7 @@ mod clock;
 mod heartbeat;
 mod memory;
 mod numbers;
+mod orc;
 mod overwrite;
 mod owned;
 mod packet;
@@ -60,6 +61,7 @@ mod thread;
 mod tracer_frames;
 mod unwind;
 mod vtime;
+mod walk;
 mod window;
 pub(crate) mod words;
 
@@ -71,6 +73,7 @@ pub use clock::Clock;
 pub use heartbeat::heartbeat;
 pub use memory::{AddressSpace, LookupState, Object, ObjectLocation, resolve, store, unstage};
 pub use numbers::{Numbered, current_number, number_of};
+pub use orc::KERNEL_ROWS;
 pub use overwrite::{Held, held};
 pub use owned::end_of_thread;
 pub(crate) use packet::packet;
@@ -85,13 +88,11 @@ pub use speculation::{
     SpeculationRef, end_speculation, reopen_speculative, require_active, reserve_speculative,
     reserve_speculative_by_call, speculation, speculation_of,
 };
-pub use stack::{
-    Calls, Walk, expect_walk, generation, keep_calls, keep_stack, stack_area, stack_depth, stack_frame, walk,
-    walk_once,
-};
+pub use stack::{Calls, generation, keep_calls, keep_stack};
 pub use thread::{ThreadRef, ThreadStorage, context_level, level_of, self_key_word, self_vars};
 pub use tracer_frames::{CACHED, tracer_functions};
 pub use vtime::{Account, vtime_begin, vtime_end, vtime_frozen, vtime_switch};
+pub use walk::{Walk, expect_walk, stack_area, stack_depth, stack_frame, walk, walk_once};
 pub use words::zero;
 
 use plane::control::{self, Activity, DropKind};

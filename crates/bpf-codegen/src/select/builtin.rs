@@ -15,7 +15,7 @@ use crate::context::Index;
 use crate::mir::{Builder, Helper, Label, Operand, Size, V};
 use crate::routines::words::zero_bytes;
 use crate::routines::{self, Numbered, ThreadRef, ThreadStorage, Walk};
-use crate::target::PidNamespace;
+use crate::target::{PidNamespace, WalkMode};
 
 impl Clause<'_, '_> {
     /// The thread's variables ([`routines::self_vars`]). The look-up of a dominating block is
@@ -269,7 +269,12 @@ impl Clause<'_, '_> {
 
     fn stack_depth(&mut self, user: bool) -> V {
         match self.walked(user) {
-            Some(place) => routines::stack_depth(self.b, place, user && self.env.plan.unwind),
+            Some(place) => {
+                let walk = self.env.target.kernel_walk;
+                let marks =
+                    if user { self.env.plan.unwind } else { walk.is_some_and(|w| w.mode != WalkMode::Auto) };
+                routines::stack_depth(self.b, place, marks)
+            }
             None => self.b.imm(0),
         }
     }

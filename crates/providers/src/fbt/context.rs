@@ -1,7 +1,7 @@
 //! The contexts of programs at kernel functions: how a firing finds its probe, its arguments and its result.
 
 use bpf_codegen::arch::{FUNCTION_ARGS, regs};
-use bpf_codegen::context::{Context, Index};
+use bpf_codegen::context::{Context, Index, StackStart};
 use bpf_codegen::mir::{Builder, Helper, Label, Size, V};
 
 /// The context of a kprobe: the registers at the function's first instruction, or after its return. The cookie is the index.
@@ -62,6 +62,10 @@ impl Context for ByTrampoline {
         2 + u8::from(self.on_return)
     }
 
+    fn stack_start(&self) -> StackStart {
+        StackStart::Trampoline
+    }
+
     /// A function that has returned has no frame.
     fn caller_frame(&self) -> u8 {
         u8::from(!self.on_return)
@@ -78,6 +82,11 @@ impl Context for ByRegisters {
 
     fn shape(&self) -> Option<String> {
         Some(format!("registers of a function, on return: {}", self.on_return))
+    }
+
+    /// Where a function has returned, the kernel has replaced the address to which it returns.
+    fn stack_start(&self) -> StackStart {
+        if self.on_return { StackStart::Unknown } else { StackStart::Function }
     }
 
     /// A function that has returned has no frame.

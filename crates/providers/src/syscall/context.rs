@@ -3,7 +3,7 @@
 //! ARCH(x86-64): how a 32-bit caller is recognized; where `struct pt_regs` has the arguments.
 
 use bpf_codegen::arch::{self, regs};
-use bpf_codegen::context::{Context, Index};
+use bpf_codegen::context::{Context, Index, StackStart};
 use bpf_codegen::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
 
 use super::names::{IA32_BASE, SPACE};
@@ -165,6 +165,10 @@ impl Context for ByTracepoint {
     fn behind_tracepoint(&self) -> bool {
         true
     }
+
+    fn stack_start(&self) -> StackStart {
+        StackStart::Caller
+    }
 }
 
 /// The context of a function `__x64_sys_NAME(const struct pt_regs *regs)`. The cookie is the index.
@@ -205,6 +209,10 @@ impl Context for ByFunction {
         b.set(value, short);
         b.bind(done);
         value
+    }
+
+    fn stack_start(&self) -> StackStart {
+        if self.on_return { StackStart::Unknown } else { StackStart::Function }
     }
 
     fn caller_frame(&self) -> u8 {

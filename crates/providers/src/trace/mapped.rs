@@ -3,7 +3,7 @@
 //! Such a member is an argument, or a member of a struct that an argument points to. The raw tracepoint is cheaper than the perf
 //! event. A row of the table is used only if the kernel's types confirm it: the argument has the type, and the member has the size.
 
-use bpf_codegen::context::{Context, Index};
+use bpf_codegen::context::{Context, Index, StackStart};
 use bpf_codegen::mir::{Builder, Helper, Label, Size, V};
 use probes::{Args, TypeRef};
 use types::btf::{Btf, Def};
@@ -164,6 +164,10 @@ impl Context for Mapped {
 
     fn behind_tracepoint(&self) -> bool {
         true
+    }
+
+    fn stack_start(&self) -> StackStart {
+        StackStart::Caller
     }
 }
 

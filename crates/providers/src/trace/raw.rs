@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bpf_codegen::context::{Context, Index};
+use bpf_codegen::context::{Context, Index, StackStart};
 use bpf_codegen::mir::{Builder, Const, Helper, Label, Size, V};
 use bpf_sys::features::Facility;
 
@@ -99,5 +99,9 @@ impl Context for RawContext {
 
     fn behind_tracepoint(&self) -> bool {
         true
+    }
+
+    fn stack_start(&self) -> StackStart {
+        StackStart::Caller
     }
 }

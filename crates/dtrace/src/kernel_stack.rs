@@ -1,0 +1,180 @@
+//! How programs take stacks of the kernel: what they walk them by, and which frames are the tracer's own.
+
+use bpf_codegen::context::StackStart;
+use bpf_codegen::mir::MapRef;
+use bpf_codegen::routines::KERNEL_ROWS;
+use bpf_codegen::target::{DirectLoad, KernelTables, KernelWalk, RowLayout, Target, WalkMode};
+use bpf_runtime::maps::Maps;
+use bpf_sys::features::Facility;
+use bpf_sys::{Map, MapSpec};
+use dif::ir::{IntBuiltin, Module, Op};
+use types::btf::Btf;
+
+use crate::assemble::Assembly;
+use crate::error::Error;
+use crate::facts::{SystemContext, direct_load, read_only, uses};
+use crate::load::RunningSession;
+use crate::options::Options;
+
+/// The programs that are about to be loaded.
+#[derive(Clone, Copy)]
+pub(crate) struct Programs<'a> {
+    pub(crate) module: &'a Module,
+    pub(crate) assembly: &'a Assembly,
+    pub(crate) running: Option<&'a RunningSession>,
+    /// The kernel has refused a program that walks its stack itself.
+    pub(crate) refused: bool,
+}
+
+impl Programs<'_> {
+    /// True if a clause takes a stack of the kernel.
+    fn take_stacks(&self) -> bool {
+        uses(self.module, |op| {
+            matches!(op, Op::Stack { user: false, .. })
+                || matches!(op, Op::Builtin(IntBuiltin::StackDepth | IntBuiltin::Caller))
+        })
+    }
+
+    fn starts(&self) -> impl Iterator<Item = StackStart> + '_ {
+        self.assembly.units.iter().filter(|a| !a.clauses.is_empty()).map(|a| a.unit.context.stack_start())
+    }
+
+    fn has(&self, map: MapRef) -> bool {
+        self.running.is_some_and(|r| r.fds.contains_key(&map))
+    }
+}
+
+/// Completes the target, and creates the maps that programs need to take stacks of the kernel. Symbols are read only if they do.
+/// Returns a line about the way, for `-v`.
+pub(crate) fn prepare(
+    programs: Programs<'_>,
+    options: &Options,
+    system: &SystemContext<'_>,
+    (target, maps): (&mut Target, &mut Maps),
+) -> Result<Option<String>, Error> {
+    if !programs.take_stacks() {
+        // The map is there for what is enabled later, which takes it from the session.
+        target.tracer_functions = programs.has(MapRef::TracerFunctions);
+        return Ok(None);
+    }
+    target.tracer_functions = tracer_functions(programs, system, maps)?;
+    if programs.starts().any(|start| start == StackStart::Interrupted)
+        && system.features.has(Facility::TaskBtf)
+    {
+        let flags = system.kernel.vmlinux().ok().and_then(|btf| btf.field("task_struct.flags"));
+        target.guest = flags.and_then(|flags| i16::try_from(flags.offset()).ok());
+    }
+    if programs.starts().all(|start| start == StackStart::Unknown) {
+        return Ok(None);
+    }
+    Ok(Some(match kernel_walk(programs, options, system) {
+        Ok(walk) => {
+            target.kernel_walk = Some(walk);
+            if !programs.has(MapRef::KernelRows) {
+                let rows = MapSpec::array("dt_kernel_rows", 8 * KERNEL_ROWS, 1);
+                maps.insert(MapRef::KernelRows, Map::create(&rows)?);
+            }
+            format!("stacks of the kernel are walked by its {} rows (ORC)", walk.tables.count)
+        }
+        Err(why) => format!("stacks of the kernel are walked by its helper: {why}"),
+    }))
+}
+
+/// Creates the map of the functions between tracepoints and programs, if a clause takes a stack
+/// there. Returns whether the map exists.
+fn tracer_functions(
+    programs: Programs<'_>,
+    system: &SystemContext<'_>,
+    maps: &mut Maps,
+) -> Result<bool, Error> {
+    if programs.has(MapRef::TracerFunctions) {
+        return Ok(true);
+    }
+    if !programs.assembly.units.iter().any(|a| a.unit.context.behind_tracepoint()) {
+        return Ok(false);
+    }
+    let is_tracer =
+        |name: &str| ["bpf_trace_run", "__bpf_trace_", "__traceiter_"].iter().any(|p| name.starts_with(p));
+    let ranges = system.symbols.borrow_mut().ranges(is_tracer);
+    let Some(table) = bpf_codegen::routines::tracer_functions(&ranges).filter(|_| !ranges.is_empty()) else {
+        return Ok(false);
+    };
+    maps.insert(MapRef::TracerFunctions, read_only("dt_own_funcs", &table)?);
+    let cache = MapSpec::array("dt_own_cache", 8 * bpf_codegen::routines::CACHED, 1);
+    maps.insert(MapRef::TracerCache, Map::create(&cache)?);
+    Ok(true)
+}
+
+/// How programs walk stacks of the kernel, or why they do not.
+fn kernel_walk(
+    programs: Programs<'_>,
+    options: &Options,
+    system: &SystemContext<'_>,
+) -> Result<KernelWalk, String> {
+    let mode = match options.text("kstackwalk").as_str() {
+        "helper" => return Err("-x kstackwalk=helper".into()),
+        "orc" => WalkMode::Own,
+        "check" => WalkMode::Check,
+        _ => WalkMode::Auto,
+    };
+    if programs.refused {
+        return Err("the kernel refuses programs that do it themselves".into());
+    }
+    for facility in [Facility::Kfuncs, Facility::BpfLoop] {
+        if let Some(why) = system.features.why_not(facility) {
+            return Err(format!("{}: {why}", facility.name()));
+        }
+    }
+    let btf = system.kernel.vmlinux().map_err(ToString::to_string)?;
+    let load = direct_load(system).ok_or("direct loads are not described")?;
+    let layout = row_layout(btf).ok_or("its types have no rows of the known form")?;
+    Ok(KernelWalk { tables: tables(load, layout, system)?, mode })
+}
+
+/// The members of the rows.
+fn row_layout(btf: &Btf) -> Option<RowLayout> {
+    let rows = btf.find_sou(false, "orc_entry")?;
+    RowLayout::by(btf.size(rows)?, |name| {
+        let field = btf.member(rows, name)?;
+        let whole = u8::try_from(8 * field.size).ok()?;
+        Some((field.bit_offset, field.bits.unwrap_or(whole)))
+    })
+}
+
+/// The symbols of the code, of its tables, and of what the kernel puts in the place of a return address.
+const SYMBOLS: [&str; 10] = [
+    "_stext",
+    "_etext",
+    "__start_orc_unwind_ip",
+    "__stop_orc_unwind_ip",
+    "__start_orc_unwind",
+    "__stop_orc_unwind",
+    "_sinittext",
+    "_einittext",
+    "return_to_handler",
+    "arch_rethook_trampoline",
+];
+
+/// The kernel's tables.
+fn tables(load: DirectLoad, layout: RowLayout, system: &SystemContext<'_>) -> Result<KernelTables, String> {
+    let found = system.symbols.borrow_mut().addresses(&SYMBOLS);
+    let at = |name: &str| SYMBOLS.iter().zip(&found).find(|(n, _)| **n == name).and_then(|(_, at)| *at);
+    let between = |start: &str, end: &str| {
+        let begins = at(start).ok_or_else(|| format!("no symbol {start}"))?;
+        let ends = at(end).ok_or_else(|| format!("no symbol {end}"))?;
+        let size = ends.checked_sub(begins).and_then(|size| u32::try_from(size).ok());
+        size.filter(|size| *size > 0)
+            .map(|size| (begins, size))
+            .ok_or_else(|| format!("{start} is not before {end}"))
+    };
+    let text = between("_stext", "_etext")?;
+    let (places, places_size) = between("__start_orc_unwind_ip", "__stop_orc_unwind_ip")?;
+    let (rows, rows_size) = between("__start_orc_unwind", "__stop_orc_unwind")?;
+    let count = places_size / 4;
+    if u64::from(rows_size) != u64::from(count) * u64::from(layout.size) {
+        return Err("its rows are not of the size that its types say".into());
+    }
+    let text = [text, between("_sinittext", "_einittext").unwrap_or((0, 0))];
+    let replaced = [at("return_to_handler"), at("arch_rethook_trampoline")];
+    Ok(KernelTables { load, text, places, rows, count, layout, replaced })
+}
