@@ -94,8 +94,65 @@ pub struct KernelTables {
     pub count: u32,
     /// The members of a row.
     pub layout: RowLayout,
+    /// How modules and their rows are found.
+    pub modules: Option<ModuleTables>,
     /// The addresses to which the kernel lets functions return whose return it traces.
     pub replaced: [Option<u64>; 2],
+}
+
+/// The tree of the kernel's modules (`mod_tree`), a latched tree, of which one of two copies is never being changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModuleTables {
+    /// The address of the number of changes, 4 bytes, whose lowest bit says which copy is to be read.
+    pub sequence: u64,
+    /// The address of the roots of both.
+    pub roots: u64,
+    /// Offsets in `struct rb_node`, and its bytes.
+    pub left: i16,
+    /// The same.
+    pub right: i16,
+    /// The same.
+    pub node_size: i16,
+    /// In `struct module_memory`: the nodes.
+    pub nodes: i16,
+    /// The address of the memory.
+    pub base: i16,
+    /// Its bytes, in 4 bytes.
+    pub size: i16,
+    /// The module.
+    pub module: i16,
+    /// In `struct module`: how far it is loaded, 4 bytes.
+    pub state: i16,
+    /// The address of [`KernelTables::places`] of the module.
+    pub places: i16,
+    /// The address of its rows.
+    pub rows: i16,
+    /// Their number, 4 bytes.
+    pub count: i16,
+}
+
+impl ModuleTables {
+    /// These, by the address of the tree and what tells the offset of a member of a type (`module_memory.base`). `None` if this
+    /// kernel lacks one (before 6.4).
+    pub fn by(tree: u64, offset: impl Fn(&str) -> Option<i16>) -> Option<ModuleTables> {
+        let at = |member: &str| offset(member).map(|at| tree.wrapping_add(at as u64));
+        Some(ModuleTables {
+            sequence: at("mod_tree_root.root.seq")?,
+            roots: at("mod_tree_root.root.tree")?,
+            left: offset("rb_node.rb_left")?,
+            right: offset("rb_node.rb_right")?,
+            // Its three words.
+            node_size: 24,
+            nodes: offset("module_memory.mtn.node.node")?,
+            base: offset("module_memory.base")?,
+            size: offset("module_memory.size")?,
+            module: offset("module_memory.mtn.mod")?,
+            state: offset("module.state")?,
+            places: offset("module.arch.orc_unwind_ip")?,
+            rows: offset("module.arch.orc_unwind")?,
+            count: offset("module.arch.num_orcs")?,
+        })
+    }
 }
 
 /// Where members of `struct orc_entry` are. It begins with two numbers of 16 bits, the offsets of the frame and of bp.

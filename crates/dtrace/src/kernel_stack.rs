@@ -3,7 +3,7 @@
 use bpf_codegen::context::StackStart;
 use bpf_codegen::mir::MapRef;
 use bpf_codegen::routines::KERNEL_ROWS;
-use bpf_codegen::target::{DirectLoad, KernelTables, KernelWalk, RowLayout, Target, WalkMode};
+use bpf_codegen::target::{DirectLoad, KernelTables, KernelWalk, ModuleTables, RowLayout, Target, WalkMode};
 use bpf_runtime::maps::Maps;
 use bpf_sys::features::Facility;
 use bpf_sys::{Map, MapSpec};
@@ -142,7 +142,8 @@ fn row_layout(btf: &Btf) -> Option<RowLayout> {
 }
 
 /// The symbols of the code, of its tables, and of what the kernel puts in the place of a return address.
-const SYMBOLS: [&str; 10] = [
+const SYMBOLS: [&str; 11] = [
+    "mod_tree",
     "_stext",
     "_etext",
     "__start_orc_unwind_ip",
@@ -176,5 +177,10 @@ fn tables(load: DirectLoad, layout: RowLayout, system: &SystemContext<'_>) -> Re
     }
     let text = [text, between("_sinittext", "_einittext").unwrap_or((0, 0))];
     let replaced = [at("return_to_handler"), at("arch_rethook_trampoline")];
-    Ok(KernelTables { load, text, places, rows, count, layout, replaced })
+    let offset = |member: &str| {
+        let field = system.kernel.vmlinux().ok()?.field(member)?;
+        i16::try_from(field.offset()).ok()
+    };
+    let modules = at("mod_tree").and_then(|tree| ModuleTables::by(tree, offset));
+    Ok(KernelTables { load, text, places, rows, count, layout, modules, replaced })
 }

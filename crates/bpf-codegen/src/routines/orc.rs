@@ -23,7 +23,11 @@
 //! The hash has as many different values as there are addresses in the two gigabytes in which the kernel's code is, so a
 //! word that has the right bits is that of the address.
 //!
-//! What cannot be walked exactly is not walked: an address without a row (modules, code of BPF, trampolines), a return
+//! A module has rows of its own, which are found as the kernel finds them: in a tree whose copy that is not being changed is read, and
+//! that says how often it was changed. Rows of modules are remembered until a module comes or goes; from then on they are searched
+//! each time, because another module may be where one was.
+//!
+//! What cannot be walked exactly is not walked: an address without a row (code of BPF, trampolines), a return
 //! address that the kernel has replaced, a rule that is not one of the usual. The walk then fails, and the caller takes
 //! the whole stack from the kernel.
 //!
@@ -31,11 +35,13 @@
 
 use crate::arch::regs;
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Size, V};
-use crate::target::{DirectLoad, KernelTables};
+use crate::target::{DirectLoad, KernelTables, ModuleTables};
 use plane::unwind::INCOMPLETE;
 
-/// Words of [`MapRef::KernelRows`].
-pub const KERNEL_ROWS: u32 = 1 << ROWS_BITS;
+/// Words of [`MapRef::KernelRows`]: the rows, and how often modules had come or gone when the first row of one was remembered.
+pub const KERNEL_ROWS: u32 = (1 << ROWS_BITS) + 1;
+/// Offset of that number, plus 1.
+const CHANGES: u32 = 8 << ROWS_BITS;
 const ROWS_BITS: i64 = 13;
 /// An odd number, by which the low halves of addresses are mixed: each gives another product.
 const FACTOR: i64 = 0x9e37_79b1;
@@ -47,6 +53,14 @@ const BASE_SHIFT: i64 = 32;
 const BP_SHIFT: i64 = 36;
 const TYPE_SHIFT: i64 = 38;
 const SIGNAL_SHIFT: i64 = 41;
+
+/// The bit of a row that was found and that must not be remembered.
+const FORGET: i64 = 1 << 42;
+
+/// The state of a module whose tables are not sorted yet (`MODULE_STATE_UNFORMED`).
+const UNFORMED: i64 = 3;
+/// The most levels of the tree of modules: it is balanced, and a module has seven nodes at most.
+const LEVELS: i64 = 32;
 
 /// Registers (`ORC_REG_*`).
 const REG_UNDEFINED: i64 = 0;
@@ -225,6 +239,24 @@ fn step(b: &mut Builder, frames: &Frames<'_>) {
     let word = b.load(Size::B8, known, 0);
     let row = b.xor(word, tag);
     let row = b.copy(row);
+    if let Some(modules) = &frames.tables.modules {
+        let (of_module, kept) = (b.label(), b.label());
+        let end = frames.tables.text.iter().map(|(start, size)| start + u64::from(*size)).max().unwrap_or(0);
+        let end = b.imm(end as i64);
+        b.br(Jmp::Ge, target, end, of_module);
+        b.bind(kept);
+        b.out_of_line(|b| {
+            b.bind(of_module);
+            // What is remembered of modules is true while no module has come or gone.
+            let remembered = b.map_value(MapRef::KernelRows, CHANGES);
+            let remembered = b.load(Size::B8, remembered, 0);
+            let changes = number_of_changes(b, load, modules);
+            let now = b.add(changes, 1);
+            b.br(Jmp::Eq, now, remembered, kept);
+            b.set(row, 0);
+            b.jmp(kept);
+        });
+    }
 
     // A row of another address has bits above the kind, so it is none of these.
     let kind = b.shr(row, BASE_SHIFT);
@@ -267,8 +299,12 @@ fn step(b: &mut Builder, frames: &Frames<'_>) {
     let tables = *frames.tables;
     let found = b.call_global("dt_kernel_row", &[Arg::Word(target)], |b| find_row(b, &tables));
     b.br(Jmp::Eq, found, 0, failed);
-    b.set(row, found);
-    let word = b.xor(found, tag);
+    let forget = b.imm(FORGET);
+    let known_bits = b.alu(Alu::And, found, forget);
+    let plain = b.xor(found, known_bits);
+    b.set(row, plain);
+    b.br(Jmp::Ne, known_bits, 0, decode);
+    let word = b.xor(plain, tag);
     b.store(Size::B8, known, 0, word);
     b.bind(decode);
     any_row(b, frames, row, (end, failed));
@@ -424,22 +460,40 @@ fn any_row(b: &mut Builder, frames: &Frames<'_>, row: V, (end, failed): (Label, 
 fn find_row(b: &mut Builder, tables: &KernelTables) {
     let address = b.param(0);
     let load = tables.load;
-    let (none, within) = (b.label(), b.label());
+    let [none, in_text, search] = [(); 3].map(|()| b.label());
+    let (places, rows, count, sequence) = (b.var(), b.var(), b.var(), b.copy(0));
     for (start, size) in tables.text {
         let start = b.imm(start as i64);
         let into = b.sub(address, start);
-        b.br(Jmp::Lt, into, i64::from(size), within);
+        b.br(Jmp::Lt, into, i64::from(size), in_text);
     }
-    b.jmp(none);
-    b.bind(within);
+    match &tables.modules {
+        None => b.jmp(none),
+        Some(modules) => {
+            let module = find_module(b, load, modules, (address, sequence), none);
+            for (to, at) in [(places, modules.places), (rows, modules.rows)] {
+                let found = word_at(b, load, module, at.into());
+                b.set(to, found);
+            }
+            let at = b.add(module, i64::from(modules.count));
+            let found = direct(b, load, Size::B4, at);
+            b.set(count, found);
+            b.br(Jmp::Eq, count, 0, none);
+            b.jmp(search);
+        }
+    }
+    b.bind(in_text);
+    b.set(places, tables.places as i64);
+    b.set(rows, tables.rows as i64);
+    b.set(count, i64::from(tables.count));
+    b.bind(search);
     let at = b.copy(0);
-    for step in (0..u32::BITS - tables.count.saturating_sub(1).leading_zeros()).rev() {
+    for step in (0..row_bits(tables.count)).rev() {
         // Without a branch, so that the search is verified once.
         let next = b.add(at, 1i64 << step);
-        let within = b.sub(next, i64::from(tables.count));
+        let within = b.sub(next, count);
         let within = b.shr(within, 63);
         let offset = b.shl(next, 2);
-        let places = b.imm(tables.places as i64);
         let place = b.add(places, offset);
         let distance = direct(b, load, Size::B4, place);
         let distance = b.shl(distance, 32);
@@ -453,9 +507,24 @@ fn find_row(b: &mut Builder, tables: &KernelTables) {
         let by = b.shl(by, i64::from(step));
         b.update(Alu::Add, at, by);
     }
-    let layout = tables.layout;
-    let offset = b.mul(at, i64::from(layout.size));
-    let rows = b.imm(tables.rows as i64);
+    let found = read_row(b, tables, (rows, at), none);
+    if let Some(modules) = &tables.modules {
+        must_be_unchanged(b, load, modules, (found, sequence), none);
+    }
+    b.exit(found);
+    b.bind(none);
+    b.exit(0);
+}
+
+/// How many steps a search takes. A module has fewer rows than the kernel.
+fn row_bits(count: u32) -> u32 {
+    (u32::BITS - count.leading_zeros()).max(16)
+}
+
+/// Reads a row. Jumps to `none` if it says nothing.
+fn read_row(b: &mut Builder, tables: &KernelTables, (rows, number): (V, V), none: Label) -> V {
+    let (load, layout) = (tables.load, tables.layout);
+    let offset = b.mul(number, i64::from(layout.size));
     let row = b.add(rows, offset);
     let bits = b.add(row, i64::from(layout.bits));
     let bits = direct(b, load, Size::B2, bits);
@@ -465,7 +534,7 @@ fn find_row(b: &mut Builder, tables: &KernelTables) {
     let base = field(b, bits, layout.sp_register.into(), 15);
     let bp = field(b, bits, layout.bp_register.into(), 15);
     let signal = field(b, bits, layout.signal.into(), 1);
-    let (bp_kind, has_kind) = (b.copy(REG_UNDEFINED), b.label());
+    let (bp_kind, has_kind) = (b.copy(0), b.label());
     for (register, kind) in [(REG_PREV_SP, BP_NEAR_FRAME), (REG_BP, BP_NEAR_BP)] {
         let other = b.label();
         b.br(Jmp::Ne, bp, register, other);
@@ -483,7 +552,84 @@ fn find_row(b: &mut Builder, tables: &KernelTables) {
         let bits = b.shl(bits, shift);
         b.update(Alu::Or, found, bits);
     }
-    b.exit(found);
-    b.bind(none);
-    b.exit(0);
+    found
+}
+
+/// The address of the module that an address is in, as the kernel finds it. Sets `sequence` to one more than the number of changes of
+/// the tree. Jumps to `none` if there is no such module, or its tables are not ready.
+fn find_module(
+    b: &mut Builder,
+    load: DirectLoad,
+    modules: &ModuleTables,
+    (address, sequence): (V, V),
+    none: Label,
+) -> V {
+    let [again, left, next, found] = [(); 4].map(|()| b.label());
+    let changes = number_of_changes(b, load, modules);
+    let more = b.add(changes, 1);
+    b.set(sequence, more);
+    let copy = b.and(changes, 1);
+    let offset = b.shl(copy, 3);
+    let roots = b.imm(modules.roots as i64);
+    let root = b.add(roots, offset);
+    let root = direct(b, load, Size::B8, root);
+    let node = b.copy(root);
+    let behind = b.mul(copy, i64::from(modules.node_size));
+    let behind = b.add(behind, i64::from(modules.nodes));
+    let (level, memory) = (b.copy(0), b.var());
+    b.bind(again);
+    b.br(Jmp::Eq, node, 0, none);
+    let start = b.sub(node, behind);
+    b.set(memory, start);
+    let base = word_at(b, load, memory, modules.base.into());
+    b.br(Jmp::Lt, address, base, left);
+    let into = b.sub(address, base);
+    let size = b.add(memory, i64::from(modules.size));
+    let size = direct(b, load, Size::B4, size);
+    b.br(Jmp::Lt, into, size, found);
+    let other = word_at(b, load, node, modules.right.into());
+    b.set(node, other);
+    b.jmp(next);
+    b.bind(left);
+    let other = word_at(b, load, node, modules.left.into());
+    b.set(node, other);
+    b.bind(next);
+    b.update(Alu::Add, level, 1);
+    b.br(Jmp::Lt, level, LEVELS, again);
+    b.jmp(none);
+    b.bind(found);
+    let module = word_at(b, load, memory, modules.module.into());
+    let state = b.add(module, i64::from(modules.state));
+    let state = direct(b, load, Size::B4, state);
+    b.br(Jmp::Eq, state, UNFORMED, none);
+    module
+}
+
+/// How often the tree of modules was changed.
+fn number_of_changes(b: &mut Builder, load: DirectLoad, modules: &ModuleTables) -> V {
+    let at = b.imm(modules.sequence as i64);
+    direct(b, load, Size::B4, at)
+}
+
+/// Jumps to `none` if the tree of modules was changed while a row was found in it. Marks a row that must not be remembered.
+/// `sequence` is 0 for a row of the kernel itself.
+fn must_be_unchanged(
+    b: &mut Builder,
+    load: DirectLoad,
+    modules: &ModuleTables,
+    (found, sequence): (V, V),
+    none: Label,
+) {
+    let done = b.label();
+    b.br(Jmp::Eq, sequence, 0, done);
+    let changes = number_of_changes(b, load, modules);
+    let now = b.add(changes, 1);
+    b.br(Jmp::Ne, now, sequence, none);
+    let remembered = b.map_value(MapRef::KernelRows, CHANGES);
+    let before = b.cmpxchg(remembered, 0, 0, sequence);
+    b.br(Jmp::Eq, before, 0, done);
+    b.br(Jmp::Eq, before, sequence, done);
+    let forget = b.imm(FORGET);
+    b.update(Alu::Or, found, forget);
+    b.bind(done);
 }

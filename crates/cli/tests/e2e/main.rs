@@ -44,6 +44,7 @@ mod hours;
 mod ids;
 mod interrupts;
 mod kernel;
+mod kernel_walk;
 mod leaves_nothing;
 mod limited;
 mod lines;
@@ -214,6 +215,7 @@ const GROUPS: &[&[Test]] = &[
     python::TESTS,
     recorded::TESTS,
     stacks::TESTS,
+    kernel_walk::TESTS,
     unwinding::TESTS,
     unwinding_narrow::TESTS,
     options::TESTS,
