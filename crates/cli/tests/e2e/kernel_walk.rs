@@ -59,7 +59,7 @@ fn walks_by_both_ways_have_the_same_frames_at_tracepoints() -> Verdict {
         let workload = workload("getppid", calls);
         let o = dtrace(&[&CHECK[..], &["-c", &workload, "-n", &script]].concat()).code(0);
         let (walked, incomplete) = same(&o, probes);
-        assert!(walked >= 2 * i64::from(calls) && incomplete == 0, "{o:?}");
+        assert!(walked >= 2 * i64::from(calls) && incomplete == 0, "{walked}, {incomplete}: {}", o.err);
     }
     // Others have stacks of every depth, in threads of the kernel, in interrupts, and with modules.
     let workload = workload("processes", 300);
@@ -67,7 +67,7 @@ fn walks_by_both_ways_have_the_same_frames_at_tracepoints() -> Verdict {
                   { @[stack()] = count(); }";
     let o = dtrace(&[&CHECK[..], &["-x", "stacksize=64m", "-c", &workload, "-n", script]].concat()).code(0);
     let (walked, _) = same(&o, "other tracepoints");
-    assert!(walked >= 10_000, "{o:?}");
+    assert!(walked >= 1_000, "{walked}: {}", o.err);
     Pass
 }
 
@@ -79,7 +79,7 @@ fn walks_by_both_ways_have_the_same_frames_in_interrupts() -> Verdict {
         let script = format!("{probes} {{ @[stack()] = count(); n++; }} tick-10ms /n > 5000/ {{ exit(0); }}");
         let o = dtrace(&[&CHECK[..], &["-n", &script]].concat()).code(0);
         let (walked, incomplete) = same(&o, probes);
-        assert!(walked > 0 && incomplete * 10 < walked, "{o:?}");
+        assert!(walked > 0 && incomplete * 10 < walked, "{walked}, {incomplete}: {}", o.err);
     }
     Pass
 }
@@ -98,7 +98,7 @@ fn walks_by_both_ways_have_the_same_frames_at_functions() -> Verdict {
             let workload = workload("write", calls);
             let o = dtrace(&[&CHECK[..], &["-x", &option, "-c", &workload, "-n", &script]].concat()).code(0);
             let (walked, incomplete) = same(&o, &format!("{means}, {probe}"));
-            assert!(walked > 0 && incomplete == 0, "{o:?}");
+            assert!(walked > 0 && incomplete == 0, "{walked}, {incomplete}: {o:?}");
         }
     }
     Pass

@@ -24,6 +24,7 @@ pub(crate) fn run(name: &str, count: u32) -> Option<ExitCode> {
         "waits-for-directory" => report(waits_for_directory(count)),
         "acquires" => report(acquires(count)),
         "machine" => crate::stable_kvm::machine(count),
+        "busy-machine" => crate::stable_kvm::busy_machine(count),
         "eats" => eats(count as usize),
         _ => return None,
     }

@@ -7,7 +7,10 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::machine::{is_guest, no_argument_types};
 use crate::tool::{dtrace, workload};
 
-tests! { a_virtual_processor_enters_and_exits_with_its_number_and_reason }
+tests! {
+    a_virtual_processor_enters_and_exits_with_its_number_and_reason
+    the_kernels_stack_of_a_sample_in_a_guest_is_one_frame
+}
 
 const KVM_CREATE_VM: u64 = 0xae01;
 const KVM_GET_VCPU_MMAP_SIZE: u64 = 0xae04;
@@ -32,13 +35,24 @@ fn control(file: &File, request: u64, argument: u64) -> std::io::Result<i32> {
 
 /// Runs a machine until it has output so many bytes. Prints how many, or why it cannot.
 pub(crate) fn machine(count: u32) {
-    match output(count) {
+    // again: out %al, $0x10; jmp again
+    show(count, &[0xe6, 0x10, 0xeb, 0xfc]);
+}
+
+/// The same machine, which counts to 65,535 before each output.
+pub(crate) fn busy_machine(count: u32) {
+    // again: mov $0xffff, %cx; loop .; out %al, $0x10; jmp again
+    show(count, &[0xb9, 0xff, 0xff, 0xe2, 0xfe, 0xe6, 0x10, 0xeb, 0xf7]);
+}
+
+fn show(count: u32, code: &[u8]) {
+    match output(count, code) {
         Ok(done) => println!("outputs {done}"),
         Err(e) => println!("skip {e}"),
     }
 }
 
-fn output(count: u32) -> std::io::Result<u32> {
+fn output(count: u32, code: &[u8]) -> std::io::Result<u32> {
     // SAFETY: the kernel has just given the descriptor.
     let made = |fd: i32| unsafe { File::from_raw_fd(fd) };
     let kvm = File::options().read(true).write(true).open("/dev/kvm")?;
@@ -50,9 +64,8 @@ fn output(count: u32) -> std::io::Result<u32> {
     if memory == libc::MAP_FAILED {
         return Err(std::io::Error::last_os_error());
     }
-    // again: out %al, $0x10; jmp again
-    // SAFETY: a page of ours.
-    unsafe { memory.cast::<[u8; 4]>().write([0xe6, 0x10, 0xeb, 0xfc]) };
+    // SAFETY: a page of ours, which is longer.
+    unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), memory.cast(), code.len()) };
     // slot and flags, address in the machine, size, address here
     let region: [u64; 4] = [0, 0x1000, 4096, memory as u64];
     control(&vm, KVM_SET_USER_MEMORY_REGION, region.as_ptr() as u64)?;
@@ -140,6 +153,32 @@ fn a_virtual_processor_enters_and_exits_with_its_number_and_reason() -> Verdict 
     // A kernel that runs machines without the processor's help interprets these instructions.
     if count("base") > 0 && count("other 0 0") == 0 {
         assert_eq!(count("output 3 1"), 200, "{o:?}");
+    }
+    Pass
+}
+
+fn the_kernels_stack_of_a_sample_in_a_guest_is_one_frame() -> Verdict {
+    if let Some(skip) = no_argument_types() {
+        return skip;
+    }
+    let _module = is_guest().then(Module::load);
+    // PF_VCPU: the thread runs its machine, or was interrupted in it.
+    let script =
+        "profile-997 /pid == $target && (curthread->flags & 1)/ { @[stack()] = count(); @all = count(); }
+        END { printa(\"all %@d\\n\", @all); }";
+    for way in ["auto", "helper"] {
+        let option = format!("kstackwalk={way}");
+        let o = dtrace(&["-q", "-x", &option, "-c", &workload("busy-machine", 100), "-n", script]).code(0);
+        if let Some(why) = o.out.lines().find_map(|l| l.strip_prefix("skip ")) {
+            return Skip(format!("no virtual machine can run: {why}"));
+        }
+        assert!(o.out.contains("outputs 100\n"), "{o:?}");
+        let Some(all) = o.out.lines().find_map(|l| l.strip_prefix("all ")).filter(|all| *all != "0") else {
+            return Skip("no clock interrupted the machine: this kernel interprets its instructions".into());
+        };
+        let lines: Vec<&str> = o.out.lines().map(str::trim).collect();
+        let frame = lines.iter().position(|l| *l == "[guest]").unwrap_or_else(|| panic!("{way}: {o:?}"));
+        assert_eq!(lines[frame + 1], all, "{way}: {o:?}");
     }
     Pass
 }
