@@ -44,10 +44,13 @@ pub(super) fn refusal(kernel: &KernelBtf, name: &str) -> Option<&'static str> {
 /// Module and name of a tracepoint.
 pub(super) type BareTracepoint = (String, String);
 
+/// Removes tracepoints that cannot be attached to.
+type TryAll = dyn Fn(&mut Vec<BareTracepoint>) + Send + Sync;
+
 /// The bare tracepoints.
 pub(super) struct BareTracepoints {
     /// Removes those that cannot be attached to.
-    try_all: Box<dyn Fn(&mut Vec<BareTracepoint>) + Send + Sync>,
+    try_all: Box<TryAll>,
     /// Those that existed when they were first asked for.
     list: OnceLock<Vec<BareTracepoint>>,
     /// Those of modules that were loaded later.
