@@ -6,6 +6,10 @@
 //! PREFIX/lib/dtrace/*.d                  the libraries, which are built in too
 //! PREFIX/share/dtrace/toolkit/*          the tools
 //! PREFIX/share/man/man1/*.1              the manual pages
+//! PREFIX/share/bash-completion/completions/dtrace
+//! PREFIX/share/zsh/site-functions/_dtrace
+//! PREFIX/share/fish/vendor_completions.d/dtrace.fish
+//!                                        what completes words at a prompt: the binary prints it
 //! ```
 //!
 //! Everything is checked before anything is written: a file of another program is not replaced. The
@@ -24,6 +28,24 @@ pub(crate) enum Source {
     File(PathBuf),
     /// A symbolic link with this text.
     Link(PathBuf),
+    /// This text.
+    Text(String),
+}
+
+/// The files that complete words, by shell: `dtrace --completions SHELL` prints them.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/dtrace"),
+    ("zsh", "share/zsh/site-functions/_dtrace"),
+    ("fish", "share/fish/vendor_completions.d/dtrace.fish"),
+];
+
+/// What the binary prints as the completions of a shell.
+pub(crate) fn completions(binary: &Path, shell: &str) -> Result<String, String> {
+    let printed = std::process::Command::new(binary).args(["--completions", shell]).output();
+    let printed = printed.map_err(|e| format!("{}: {e}", binary.display()))?;
+    let text =
+        String::from_utf8(printed.stdout).ok().filter(|text| printed.status.success() && !text.is_empty());
+    text.ok_or_else(|| format!("install: {} --completions {shell} failed", binary.display()))
 }
 
 pub(crate) struct Entry {
@@ -61,7 +83,7 @@ pub(crate) fn command(args: &[String]) -> Result<u8, String> {
     }
     let binary = crate::test::target_dir().join("release/dtrace");
     let top = below(&destdir, &prefix);
-    install(&crate::root(), &binary, &top)?;
+    install(&crate::root(), &binary, &top, &|shell| completions(&binary, shell))?;
     println!("installed below {}", top.display());
     Ok(0)
 }
@@ -84,8 +106,11 @@ pub(crate) fn names(dir: &Path, keep: impl Fn(&str) -> bool) -> Result<Vec<Strin
     Ok(names)
 }
 
+/// Gives the completions of a shell.
+type Completions<'a> = &'a dyn Fn(&str) -> Result<String, String>;
+
 /// What is installed. The binary is last.
-pub(crate) fn plan(tree: &Path, binary: &Path) -> Result<Vec<Entry>, String> {
+pub(crate) fn plan(tree: &Path, binary: &Path, completions: Completions<'_>) -> Result<Vec<Entry>, String> {
     let mut all = Vec::new();
     let mut file = |to: PathBuf, from: PathBuf, mode| all.push(Entry { to, from: Source::File(from), mode });
     for name in names(&tree.join("lib"), |n| n.ends_with(".d"))? {
@@ -102,18 +127,22 @@ pub(crate) fn plan(tree: &Path, binary: &Path) -> Result<Vec<Entry>, String> {
         let text = Path::new("../share/dtrace/toolkit").join(&name);
         all.push(Entry { to: Path::new("bin").join(name), from: Source::Link(text), mode: 0 });
     }
+    for (shell, to) in COMPLETIONS {
+        all.push(Entry { to: to.into(), from: Source::Text(completions(shell)?), mode: 0o644 });
+    }
     all.push(Entry { to: BINARY.into(), from: Source::File(binary.into()), mode: 0o755 });
     Ok(all)
 }
 
 /// Installs the files of the tree and the binary below a directory.
-fn install(tree: &Path, binary: &Path, top: &Path) -> Result<(), String> {
-    let plan = plan(tree, binary)?;
+fn install(tree: &Path, binary: &Path, top: &Path, completions: Completions<'_>) -> Result<(), String> {
+    let plan = plan(tree, binary, completions)?;
     for entry in &plan {
         let to = top.join(&entry.to);
         let Ok(there) = fs::symlink_metadata(&to) else { continue };
         let is_ours = match &entry.from {
             Source::File(_) => there.is_file() && (entry.to != Path::new(BINARY) || is_program(&to)),
+            Source::Text(text) => there.is_file() && is_completions(&to, text),
             Source::Link(text) => fs::read_link(&to).is_ok_and(|t| t == *text),
         };
         if !is_ours {
@@ -128,6 +157,13 @@ fn install(tree: &Path, binary: &Path, top: &Path) -> Result<(), String> {
         write(entry, &to).map_err(|e| format!("install: {}: {e}", to.display()))?;
     }
     Ok(())
+}
+
+/// Completions of ours, of this version or another: the first lines are alike.
+fn is_completions(file: &Path, ours: &str) -> bool {
+    let named =
+        |text: &str| text.lines().take(2).any(|line| line.starts_with("# Completions of dtrace for "));
+    fs::read_to_string(file).is_ok_and(|there| there == ours || named(&there) && named(ours))
 }
 
 /// An ELF file.
@@ -146,9 +182,12 @@ fn write(entry: &Entry, to: &Path) -> std::io::Result<()> {
     match &entry.from {
         Source::Link(_) if fs::symlink_metadata(to).is_ok() => Ok(()),
         Source::Link(text) => std::os::unix::fs::symlink(text, to),
-        Source::File(from) => {
+        Source::File(_) | Source::Text(_) => {
             let new = to.with_extension("new-dtrace");
-            fs::copy(from, &new)?;
+            match &entry.from {
+                Source::Text(text) => fs::write(&new, text)?,
+                Source::File(from) | Source::Link(from) => drop(fs::copy(from, &new)?),
+            }
             fs::set_permissions(&new, fs::Permissions::from_mode(entry.mode))?;
             fs::rename(&new, to)
         }
@@ -217,6 +256,11 @@ mod tests {
         dir.join("built")
     }
 
+    /// Completions as a binary prints them.
+    fn printed(shell: &str) -> Result<String, String> {
+        Ok(format!("# Completions of dtrace for {shell}\n"))
+    }
+
     #[test]
     fn exactly_the_files_of_the_plan_are_installed() {
         let (from, to) = (Directory::new("from"), Directory::new("to"));
@@ -226,12 +270,15 @@ mod tests {
             "usr/local/bin/dtrace 755",
             "usr/local/bin/tool -> ../share/dtrace/toolkit/tool",
             "usr/local/lib/dtrace/a.d 644",
+            "usr/local/share/bash-completion/completions/dtrace 644",
             "usr/local/share/dtrace/toolkit/tool 755",
+            "usr/local/share/fish/vendor_completions.d/dtrace.fish 644",
             "usr/local/share/man/man1/x.1 644",
+            "usr/local/share/zsh/site-functions/_dtrace 644",
         ];
         // A second installation replaces the first.
         for _ in 0..2 {
-            install(&from.0, &binary, &top).unwrap();
+            install(&from.0, &binary, &top, &printed).unwrap();
             assert_eq!(list(&to.0), expected);
         }
         assert_eq!(fs::read(top.join("bin/tool")).unwrap(), b"#!/bin/sh");
@@ -244,9 +291,10 @@ mod tests {
         let (from, to) = (Directory::new("other-from"), Directory::new("other-to"));
         let binary = tree(&from.0);
         fs::create_dir_all(to.0.join("bin")).unwrap();
-        for name in ["bin/tool", "bin/dtrace"] {
+        fs::create_dir_all(to.0.join("share/zsh/site-functions")).unwrap();
+        for name in ["bin/tool", "bin/dtrace", "share/zsh/site-functions/_dtrace"] {
             fs::write(to.0.join(name), "another").unwrap();
-            let error = install(&from.0, &binary, &to.0).unwrap_err();
+            let error = install(&from.0, &binary, &to.0, &printed).unwrap_err();
             assert!(error.contains(&format!("{name} exists")), "{error}");
             assert_eq!(list(&to.0), [format!("{name} 644")]);
             fs::remove_file(to.0.join(name)).unwrap();
@@ -255,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_is_installed_of_this_tree_is_every_library_tool_and_page() {
-        let plan = plan(&crate::root(), Path::new("dtrace")).unwrap();
+        let plan = plan(&crate::root(), Path::new("dtrace"), &printed).unwrap();
         let count = |start: &str| plan.iter().filter(|e| e.to.starts_with(start)).count();
         let tools = count("share/dtrace/toolkit");
         assert_eq!(count("bin"), tools + 1);

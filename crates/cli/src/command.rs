@@ -34,6 +34,12 @@ pub(crate) enum Mode {
     Version,
     /// `--help`
     Help,
+    /// `--version`
+    About,
+    /// `--check`
+    Check,
+    /// `--completions`
+    Completions,
 }
 
 /// A program that the command line names, not read yet.
@@ -75,6 +81,8 @@ pub(crate) struct Command {
     pub(crate) system: Option<String>,
     /// `--record-system`: the file to be written.
     pub(crate) record_system: Option<String>,
+    /// `--completions`: a shell.
+    pub(crate) shell: Option<&'static str>,
     /// `-e`
     pub(crate) compile_only: bool,
     /// `-v`
@@ -112,6 +120,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
         postmortem: None,
         system: None,
         record_system: None,
+        shell: None,
         compile_only: false,
         verbose: false,
         builds: false,
@@ -142,6 +151,17 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
             Word::Long("postmortem", file) => c.postmortem = Some(file),
             Word::Long("system", file) => c.system = Some(file),
             Word::Long("record-system", file) => c.record_system = Some(file),
+            Word::Long("version", _) => c.only(Mode::About)?,
+            Word::Long("check", _) => c.only(Mode::Check)?,
+            Word::Long("completions", shell) => {
+                let known = flags::SHELLS.into_iter().find(|known| *known == shell);
+                let wrong = || {
+                    let (shell, known) = (control::name_text(&shell), flags::SHELLS.join(", "));
+                    Wrong::Value(format!("--completions {shell}: there are completions for {known}"))
+                };
+                c.shell = Some(known.ok_or_else(wrong)?);
+                c.only(Mode::Completions)?;
+            }
             Word::Long(_, format) => c.flag('x', &format!("oformat={format}"))?,
         }
     }
@@ -358,6 +378,8 @@ mod tests {
         assert!(e("--flame x.png -n BEGIN").contains("the name must end with .svg, "));
         assert!(e("-A").contains("-A is not supported yet"));
         assert!(e("-Gh").contains("only one of"));
+        assert_eq!(e("--completions csh"), "--completions csh: there are completions for bash, zsh, fish");
+        assert!(e("--check --version").contains("only one of"));
         assert_eq!(e("-p x"), "invalid pid: x");
         assert_eq!(e("-p 1x"), "invalid pid: 1x");
     }

@@ -1,8 +1,38 @@
 //! The table of command-line options, and the parser that reads it.
 //!
-//! One row an option; `--help`, the manual page (`manual`) and the parser use the table. Options and operands may be interleaved,
+//! One row an option; `--help`, the manual page (`manual`), the completions (`completions`) and the parser use the table. Options and operands may be interleaved,
 //! as with getopt restarted after each operand. The parser only classifies the arguments as [`Word`]s; `command`
 //! interprets them.
+
+use dtrace::Field;
+
+/// What the argument of an option is, for completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// There is no argument.
+    Nothing,
+    /// A description of probes that ends with this field, perhaps with a clause.
+    Probes(Field),
+    /// An option of `-x`.
+    Setting,
+    /// A value of the `-x` option that it abbreviates.
+    Value,
+    /// The id of a process.
+    Process,
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// A command with its arguments, as one word.
+    Command,
+    /// One of these.
+    Words(&'static [&'static str]),
+    /// Any text.
+    Text,
+}
+
+/// The shells with completions.
+pub(crate) const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
 /// One option.
 #[derive(Debug)]
@@ -11,6 +41,8 @@ pub(crate) struct Flag {
     pub(crate) letter: char,
     /// Name of its argument; empty when it takes none.
     pub(crate) arg: &'static str,
+    /// What the argument is.
+    pub(crate) takes: Takes,
     /// The `-x` option that it abbreviates; empty when there is none.
     pub(crate) option: &'static str,
     /// What it does, in a few words; for `--help`.
@@ -22,50 +54,53 @@ pub(crate) struct Flag {
 const fn flag(
     letter: char,
     arg: &'static str,
+    takes: Takes,
     option: &'static str,
     brief: &'static str,
     help: &'static str,
 ) -> Flag {
-    Flag { letter, arg, option, brief, help }
+    Flag { letter, arg, takes, option, brief, help }
 }
+
+use Takes::{Command, Directory, File, Nothing, Probes, Process, Setting, Text, Value, Words};
 
 /// Every option, in the order of the usage text.
 #[rustfmt::skip]
 pub(crate) const TABLE: &[Flag] = &[
-    flag('a', "", "", "", "claim anonymous tracing (not supported yet)"),
-    flag('A', "", "", "", "write an anonymous enabling (not supported yet)"),
-    flag('b', "bufsize", "bufsize", "size of each CPU's buffer", "set the size of the principal buffer of each CPU"),
-    flag('c', "cmd", "", "trace until cmd ends", "run cmd and trace until it exits; $target is its process id"),
-    flag('C', "", "cpp", "preprocess script files", "run the C preprocessor on script files"),
-    flag('d', "", "", "print the divided clauses", "print the programs as if and else have divided them"),
-    flag('D', "name[=value]", "define", "define a name for -C", "define a preprocessor name"),
-    flag('e', "", "", "compile only", "exit after compiling, before enabling"),
-    flag('f', "[[prov:]mod:]func", "", "probes by function", "enable or list probes by function name"),
-    flag('F', "", "flowindent", "indent by call and return", "indent the output by function entry and return"),
-    flag('G', "", "", "write a provider's object", "write the object file for the provider definitions of the script, without tracing: script.o, or the file of -o. The operands are the objects that have the probes"),
-    flag('h', "", "", "write a provider's header", "write the header for C and C++ of the provider definitions of the script, without tracing: script.h, or the file of -o"),
-    flag('H', "", "cpphdrs", "print included headers", "print the headers that cpp reads"),
-    flag('i', "probe-id", "", "probe by number", "enable or list the probe with this id"),
-    flag('I', "path", "incdir", "directory of headers", "add a directory for preprocessor headers"),
-    flag('l', "", "", "list probes", "list probes instead of enabling them"),
-    flag('L', "path", "libdir", "directory of D libraries", "add a directory of D libraries"),
-    flag('m', "[prov:]mod", "", "probes by module", "enable or list probes by module name"),
-    flag('n', "[[[prov:]mod:]func:]name", "", "probes by name", "enable or list probes by name"),
-    flag('o', "file", "", "append output to file", "append the output to file"),
-    flag('p', "pid", "", "trace until pid ends", "trace until the process pid exits; $target is pid"),
-    flag('P', "provider", "", "probes by provider", "enable or list probes by provider"),
-    flag('q', "", "quiet", "print only what is traced", "print only what is traced"),
-    flag('s', "file", "", "program from a file", "enable or list the probes of the D script file"),
-    flag('S', "", "verbose", "print intermediate code", "print the intermediate code of the programs"),
-    flag('U', "name", "undef", "undefine a name for -C", "undefine a preprocessor name"),
-    flag('v', "", "", "verbose; arguments with -l", "be verbose: stability with programs, arguments with -l"),
-    flag('V', "", "", "print the version", "print the version"),
-    flag('w', "", "destructive", "permit destructive actions", "permit destructive actions"),
-    flag('x', "opt[=val]", "", "set an option", "set an option"),
-    flag('X', "a|c|s|t", "stdc", "mode of the preprocessor", "conformance of the preprocessor: s is traditional"),
-    flag('Z', "", "zdefs", "permit unmatched probes", "permit descriptions that match no probe"),
-    flag('3', "2", "", "", "32-bit data model (not supported yet)"),
-    flag('6', "4", "", "64-bit data (the default)", "64-bit data model (the default)"),
+    flag('a', "", Nothing, "", "", "claim anonymous tracing (not supported yet)"),
+    flag('A', "", Nothing, "", "", "write an anonymous enabling (not supported yet)"),
+    flag('b', "bufsize", Value, "bufsize", "size of each CPU's buffer", "set the size of the principal buffer of each CPU"),
+    flag('c', "cmd", Command, "", "trace until cmd ends", "run cmd and trace until it exits; $target is its process id"),
+    flag('C', "", Nothing, "cpp", "preprocess script files", "run the C preprocessor on script files"),
+    flag('d', "", Nothing, "", "print the divided clauses", "print the programs as if and else have divided them"),
+    flag('D', "name[=value]", Text, "define", "define a name for -C", "define a preprocessor name"),
+    flag('e', "", Nothing, "", "compile only", "exit after compiling, before enabling"),
+    flag('f', "[[prov:]mod:]func", Probes(Field::Function), "", "probes by function", "enable or list probes by function name"),
+    flag('F', "", Nothing, "flowindent", "indent by call and return", "indent the output by function entry and return"),
+    flag('G', "", Nothing, "", "write a provider's object", "write the object file for the provider definitions of the script, without tracing: script.o, or the file of -o. The operands are the objects that have the probes"),
+    flag('h', "", Nothing, "", "write a provider's header", "write the header for C and C++ of the provider definitions of the script, without tracing: script.h, or the file of -o"),
+    flag('H', "", Nothing, "cpphdrs", "print included headers", "print the headers that cpp reads"),
+    flag('i', "probe-id", Text, "", "probe by number", "enable or list the probe with this id"),
+    flag('I', "path", Directory, "incdir", "directory of headers", "add a directory for preprocessor headers"),
+    flag('l', "", Nothing, "", "list probes", "list probes instead of enabling them"),
+    flag('L', "path", Directory, "libdir", "directory of D libraries", "add a directory of D libraries"),
+    flag('m', "[prov:]mod", Probes(Field::Module), "", "probes by module", "enable or list probes by module name"),
+    flag('n', "[[[prov:]mod:]func:]name", Probes(Field::Name), "", "probes by name", "enable or list probes by name"),
+    flag('o', "file", File, "", "append output to file", "append the output to file"),
+    flag('p', "pid", Process, "", "trace until pid ends", "trace until the process pid exits; $target is pid"),
+    flag('P', "provider", Probes(Field::Provider), "", "probes by provider", "enable or list probes by provider"),
+    flag('q', "", Nothing, "quiet", "print only what is traced", "print only what is traced"),
+    flag('s', "file", File, "", "program from a file", "enable or list the probes of the D script file"),
+    flag('S', "", Nothing, "verbose", "print intermediate code", "print the intermediate code of the programs"),
+    flag('U', "name", Text, "undef", "undefine a name for -C", "undefine a preprocessor name"),
+    flag('v', "", Nothing, "", "verbose; arguments with -l", "be verbose: stability with programs, arguments with -l"),
+    flag('V', "", Nothing, "", "print the version", "print the version"),
+    flag('w', "", Nothing, "destructive", "permit destructive actions", "permit destructive actions"),
+    flag('x', "opt[=val]", Setting, "", "set an option", "set an option"),
+    flag('X', "a|c|s|t", Value, "stdc", "mode of the preprocessor", "conformance of the preprocessor: s is traditional"),
+    flag('Z', "", Nothing, "zdefs", "permit unmatched probes", "permit descriptions that match no probe"),
+    flag('3', "2", Words(&["2"]), "", "", "32-bit data model (not supported yet)"),
+    flag('6', "4", Words(&["4"]), "", "64-bit data (the default)", "64-bit data model (the default)"),
 ];
 
 /// Options that are known and not supported yet.
@@ -87,13 +122,15 @@ pub(crate) enum Word {
     Help,
 }
 
-/// An option with a long name. All of them have an argument.
+/// An option with a long name.
 #[derive(Debug)]
 pub(crate) struct Long {
     /// Its name, without the hyphens.
     pub(crate) name: &'static str,
-    /// Name of its argument.
+    /// Name of its argument; empty when it takes none.
     pub(crate) arg: &'static str,
+    /// What the argument is.
+    pub(crate) takes: Takes,
     /// What it does; for the manual page.
     pub(crate) help: &'static str,
 }
@@ -103,11 +140,13 @@ pub(crate) const LONG: &[Long] = &[
     Long {
         name: "format",
         arg: "format",
+        takes: Words(&["text", "json", "csv"]),
         help: "print results as text, json (each an object on a line of its own) or csv (aggregations as tables) (-x oformat)",
     },
     Long {
         name: "flame",
         arg: "file",
+        takes: File,
         help: "write the aggregations with stacks in their keys to a file instead of printing them: a flame graph \
                (.svg, .html), folded stacks (.folded), a profile of pprof (.pb.gz) or of speedscope (.speedscope.json); \
                may be given several times",
@@ -115,11 +154,13 @@ pub(crate) const LONG: &[Long] = &[
     Long {
         name: "flame-diff",
         arg: "before",
+        takes: File,
         help: "draw the difference to the folded stacks of the file before, or to the aggregation of that name (@before)",
     },
     Long {
         name: "flame-from",
         arg: "file",
+        takes: File,
         help: "trace nothing; write the files of --flame from a file of folded stacks",
     },
     Long {
@@ -137,8 +178,28 @@ pub(crate) const LONG: &[Long] = &[
     Long {
         name: "postmortem",
         arg: "core",
+        takes: File,
         help: "trace nothing; print the last records and the aggregations of a session with -x postmortem from the core file of \
                a process that was its target",
+    },
+    Long {
+        name: "version",
+        arg: "",
+        takes: Nothing,
+        help: "print what a report of a fault needs: version, commit, kernel, privileges and the facilities of the kernel",
+    },
+    Long {
+        name: "check",
+        arg: "",
+        takes: Nothing,
+        help: "print what works on this system and, of what does not, why and what would make it work. The exit status is 1 if nothing \
+               can be traced",
+    },
+    Long {
+        name: "completions",
+        arg: "shell",
+        takes: Words(&SHELLS),
+        help: "print the completions for bash, zsh or fish",
     },
 ];
 
@@ -167,7 +228,11 @@ pub(crate) fn parse(words: &[String]) -> Result<Vec<Word>, String> {
             let Some(row) = LONG.iter().find(|row| row.name == name) else {
                 return Err(format!("invalid option {word}"));
             };
-            let value = inline.or_else(|| rest.next().cloned());
+            let value = match (row.arg, inline) {
+                ("", None) => Some(String::new()),
+                ("", Some(_)) => return Err(format!("option takes no argument -- '{name}'")),
+                (_, inline) => inline.or_else(|| rest.next().cloned()),
+            };
             let value = value.ok_or_else(|| format!("option requires an argument -- '{name}'"))?;
             out.push(Word::Long(row.name, value));
             continue;
@@ -205,7 +270,7 @@ pub(crate) fn usage() -> String {
         text.push_str(format!("{left:<39} {right}").trim_end());
         text.push('\n');
     }
-    text.push_str("Not supported yet: -a -A -32. The manual page has the rest: man dtrace\n");
+    text.push_str("Not supported yet: -a -A -32. More: --check, --version, man dtrace\n");
     text
 }
 
@@ -258,6 +323,23 @@ mod tests {
     fn wrong_words_are_named() {
         assert_eq!(parse(&words("-y")).unwrap_err(), "invalid option -- 'y'");
         assert_eq!(parse(&words("-n")).unwrap_err(), "option requires an argument -- 'n'");
+        assert_eq!(parse(&words("--check=x")).unwrap_err(), "option takes no argument -- 'check'");
+        assert_eq!(parse(&words("--flame")).unwrap_err(), "option requires an argument -- 'flame'");
+        assert_eq!(parse(&words("--check x")).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_has_an_argument_says_what_it_is() {
+        let flags = TABLE.iter().map(|f| (f.arg, f.takes));
+        for (arg, takes) in flags.chain(LONG.iter().map(|l| (l.arg, l.takes))) {
+            assert_eq!(arg.is_empty(), takes == Nothing, "{arg}");
+        }
+        for f in TABLE.iter().filter(|f| f.takes == Value) {
+            assert!(dtrace::options::find(f.option).is_some(), "-{}", f.letter);
+        }
+        let formats = LONG.iter().find(|l| l.name == "format").map(|l| l.takes);
+        let row = dtrace::options::find("oformat").unwrap();
+        assert!(matches!((formats, row.shape), (Some(Words(a)), dtrace::options::Shape::Word(b)) if a == b));
     }
 
     #[test]

@@ -16,6 +16,8 @@
 //!  output     where results go
 //!  panic      what is printed at a fault of the command itself
 //!  manual     the manual page, from the tables
+//!  completions  the completions of shells, from the tables, and what they ask while a user types (--complete)
+//!  about      this program and this system (--version, --check)
 //!  status     the exit statuses
 //! ```
 //!
@@ -23,7 +25,7 @@
 //!
 //! ```layers
 //! bin/dtrace bytes flags interrupt memory panic status
-//! command manual
+//! about command completions manual
 //! drawing
 //! output
 //! definitions postmortem
@@ -32,8 +34,10 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+mod about;
 mod bytes;
 mod command;
+mod completions;
 mod definitions;
 mod drawing;
 mod flags;
@@ -82,8 +86,10 @@ pub struct Given {
 pub fn command(words: &[String], engine: Engine) -> u8 {
     panic::install();
     interrupt::outlive_file_size_limit();
-    if words.first().is_some_and(|w| w == "--manual-page") {
-        return to_stdout(manual::page());
+    match words.split_first() {
+        Some((first, _)) if first == "--manual-page" => return to_stdout(manual::page()),
+        Some((first, rest)) if first == "--complete" => return to_stdout(completions::candidates(rest)),
+        _ => {}
     }
     match command::parse(words) {
         Ok(command) => run::run(command, engine),

@@ -130,7 +130,8 @@ fn flag_list(page: &mut String) {
         entry(page, &format!("{}{arg}", bold(&name)), &format!("{}{short_for}", f.help));
     }
     for long in flags::LONG {
-        entry(page, &format!("{} {}", bold(&format!("--{}", long.name)), italic(long.arg)), long.help);
+        let arg = if long.arg.is_empty() { String::new() } else { format!(" {}", italic(long.arg)) };
+        entry(page, &format!("{}{arg}", bold(&format!("--{}", long.name))), long.help);
     }
     entry(page, &bold("--help"), "print a summary of the options");
 }

@@ -8,7 +8,9 @@ use dtrace::events::{Event, Sink, SinkError};
 use dtrace::options::Options;
 use dtrace::{Error, Field, Macros, Program, Progress, Provider, Session, Source, Status, System, Target};
 
+use crate::about;
 use crate::command::{Command, Mode, Wanted, file_of};
+use crate::completions;
 use crate::definitions;
 use crate::drawing::{self, Drawing};
 use crate::flags;
@@ -18,9 +20,6 @@ use dtrace::diagnostics::{control, raw, system_text};
 
 use crate::output::{Output, Results, Shown};
 use crate::{Engine, status, to_stderr, to_stdout};
-
-/// The version of D that scripts may ask for, as the original prints it.
-const VERSION: &str = "Sun D 1.13";
 
 fn complain(text: impl std::fmt::Display) {
     to_stderr(format!("dtrace: {text}\n"));
@@ -64,7 +63,7 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
                 Ok(system) => system,
                 Err(e) => return complain_all(vec![e]),
             };
-            let mut text = format!("dtrace: {VERSION}\n");
+            let mut text = format!("dtrace: {}\n", about::LANGUAGE);
             if command.verbose {
                 text.push_str(&format!("dtrace for Linux {}\n", env!("CARGO_PKG_VERSION")));
                 text.push_str(&dtrace::facilities(&system));
@@ -74,6 +73,9 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
         Mode::Help => {
             return to_stdout(flags::usage());
         }
+        Mode::About => return to_stdout(about::text(&System::live())),
+        Mode::Check => return check(),
+        Mode::Completions => return to_stdout(completions::script(command.shell.unwrap_or_default())),
         Mode::Header | Mode::Object => return definitions::write(&command),
         Mode::List | Mode::Trace => {}
     }
@@ -140,6 +142,14 @@ fn record_system(path: &str) -> u8 {
         complain(format!("{shown} lacks what cannot be read here: {part}"));
     }
     0
+}
+
+/// `--check`
+fn check() -> u8 {
+    let machine = System::live();
+    let report = dtrace::abilities::Report::of(&machine);
+    let printed = to_stdout(about::abilities(&machine, &report));
+    if report.can_trace() { printed } else { status::FAILURE.code }
 }
 
 /// Reads all programs.

@@ -18,7 +18,8 @@ pub(crate) const SUCCESS: ExitStatus = ExitStatus {
 /// Something failed.
 pub(crate) const FAILURE: ExitStatus = ExitStatus {
     code: 1,
-    help: "compiling, enabling or tracing failed, the output could not be written, or a second signal ended dtrace",
+    help: "compiling, enabling or tracing failed, the output could not be written, or a second signal ended dtrace; of --check: \
+           nothing can be traced here",
 };
 
 /// The command line is wrong.

@@ -29,6 +29,8 @@
 //!  deadman    stopping a session that takes too much time of the CPUs
 //!  session    a running session, from start to end
 //!  provider   what a provider of a program that uses this library is made of
+//!  abilities  what works on this system
+//!  completion what can follow at a prompt
 //!  reference  tables for the manual page
 //! ```
 //!
@@ -48,19 +50,21 @@
 //! compile detach growth/late session/notice unwinder
 //! growth
 //! assemble engine list modules processes
-//! advice definitions environment process_set
+//! abilities advice completion definitions environment process_set
 //! interpreter/engine kernel_stack+load
 //! machine
 //! kernel
 //! session+session/arrivals+session/enable+session/end+session/held+session/postmortem+session/shapes+session/targets+session/watch
 //! ```
 
+pub mod abilities;
 mod advice;
 mod assemble;
 mod attach;
 mod bank;
 mod clocks;
 mod compile;
+pub mod completion;
 mod cpp;
 mod deadman;
 mod definitions;

@@ -19,7 +19,7 @@ use std::thread::{self, ThreadId};
 use check::pattern_of;
 use diagnostics::{Sink, SourceMap, Span};
 use probes::{
-    ArgType, Args, Attributes, Catalog, Class, Family, MatchError, Pattern, ProbeDesc, ProbeInfo,
+    ArgType, Args, Attributes, Catalog, Class, Family, FieldKind, MatchError, Pattern, ProbeDesc, ProbeInfo,
     ProviderFacts, ProviderStability, Stability, TypeRef, glob_matches,
 };
 use providers::{EnabledProbe, Env, Found, IdRange, Names, ProbeSource, Provider, Registry, Unit};
@@ -543,6 +543,18 @@ impl ProbeSource for StableFamily {
     fn may_match(&self, pattern: &Pattern) -> bool {
         let is_named = self.family.pid(&pattern.provider).is_some();
         is_named && self.names.iter().any(|name| glob_matches(&pattern.name, name))
+    }
+
+    /// The library's probes, whether or not the process has their bases.
+    fn names(&self, pattern: &Pattern, field: FieldKind, give: &mut dyn FnMut(&str)) {
+        match field {
+            FieldKind::Provider => give(&pattern.provider),
+            FieldKind::Module | FieldKind::Function => {}
+            FieldKind::Name => {
+                let names = self.names.iter().filter(|name| glob_matches(&pattern.name, name));
+                names.for_each(|name| give(name));
+            }
+        }
     }
 
     fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {

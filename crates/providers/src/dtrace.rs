@@ -9,7 +9,9 @@ use std::sync::Arc;
 use probes::{Attributes, Class, Family, ProbeDesc, ProviderFacts, ProviderStability, Stability};
 
 use crate::contract::method::Run;
-use crate::contract::{EnabledProbe, Env, Manual, NoArguments, ProbeList, ProbeSource, Provider, Role, Unit};
+use crate::contract::{
+    EnabledProbe, Env, Manual, Names, NoArguments, ProbeList, ProbeSource, Provider, Role, Unit,
+};
 
 /// The provider.
 pub(crate) struct Dtrace(ProbeList);
@@ -50,6 +52,10 @@ impl Provider for Dtrace {
             has_errno: false,
             stability: ProviderStability::uniform(stable),
         }
+    }
+
+    fn names(&self) -> Names {
+        Names { alone: true, ..Names::default() }
     }
 
     fn probes(&self) -> &dyn ProbeSource {

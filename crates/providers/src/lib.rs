@@ -27,7 +27,7 @@
 //! process/read trace trace/mapped
 //! trace/source trace/raw
 //! cpc/events fbt/args fbt/context fbt/functions pid/context syscall/table usdt/context usdt/fair
-//! fbt/entries fbt/list pid/known syscall/names usdt/definitions usdt/sites
+//! fbt/entries fbt/list pid/known syscall/names usdt/definitions usdt/names usdt/sites
 //! fbt/method pid/matching pid/types syscall/args syscall/context usdt/shared
 //! pid/follow
 //! pid/deep pid/first pid/source usdt/follow+usdt/matching+usdt/source

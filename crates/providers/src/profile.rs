@@ -15,7 +15,7 @@ use probes::{Attributes, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, 
 use system::System;
 
 use crate::contract::method::Clock;
-use crate::contract::{EnabledProbe, Env, Manual, ProbeList, ProbeSource, Provider, Role, Unit};
+use crate::contract::{EnabledProbe, Env, Manual, Names, ProbeList, ProbeSource, Provider, Role, Unit};
 use crate::sample::{Due, Sample, Slow};
 
 /// The provider.
@@ -139,6 +139,14 @@ impl Provider for Profile {
             has_errno: false,
             stability: ProviderStability::uniform(Attributes::EVOLVING),
         }
+    }
+
+    fn attached_by(&self) -> &'static [Facility] {
+        &[Facility::CpuClock]
+    }
+
+    fn names(&self) -> Names {
+        Names { alone: true, ..Names::default() }
     }
 
     fn probes(&self) -> &dyn ProbeSource {

@@ -49,6 +49,10 @@ impl Provider for Rawtp {
         Names { only_by_provider: true, ..Names::default() }
     }
 
+    fn at_prompt(&self) {
+        self.tracepoints.at_prompt();
+    }
+
     fn probes(&self) -> &dyn ProbeSource {
         &self.probes
     }

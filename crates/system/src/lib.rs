@@ -210,6 +210,12 @@ impl System {
         }
     }
 
+    /// True if there is a list of the functions that can be traced, and this process may read it. It is not read: that takes the kernel tens
+    /// of milliseconds.
+    pub fn may_list_functions(&self) -> bool {
+        self.given().map_or_else(live::may_list_functions, |r| r.functions.is_ok())
+    }
+
     /// Group and name of the tracepoints that are events now, in the kernel's order; or why they cannot be listed.
     pub fn events(&self) -> Result<Vec<(String, String)>, String> {
         self.given().map_or_else(|| live::events(live::tracefs()?), |r| r.events.clone())

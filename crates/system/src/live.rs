@@ -18,9 +18,12 @@ pub(crate) fn tracefs() -> Result<&'static Path, String> {
     bpf_sys::tracefs().map_err(String::from)
 }
 
+/// The files that list functions, those with addresses first.
+const FUNCTIONS: [&str; 2] = ["available_filter_functions_addrs", "available_filter_functions"];
+
 /// The list of functions that can be traced: lines `[address] name [module]`.
 pub(crate) fn functions(tracefs: &Path) -> Result<String, String> {
-    for name in ["available_filter_functions_addrs", "available_filter_functions"] {
+    for name in FUNCTIONS {
         match text(&tracefs.join(name)) {
             Ok(text) if !text.is_empty() => return Ok(text),
             Ok(_) => return Err(format!("{name} is empty")),
@@ -29,6 +32,10 @@ pub(crate) fn functions(tracefs: &Path) -> Result<String, String> {
         }
     }
     Err("it was built without CONFIG_DYNAMIC_FTRACE".into())
+}
+
+pub(crate) fn may_list_functions() -> bool {
+    tracefs().is_ok_and(|dir| FUNCTIONS.iter().any(|name| std::fs::File::open(dir.join(name)).is_ok()))
 }
 
 /// The system's text of an error.

@@ -1,7 +1,6 @@
 //! What packages contain: the files of `cargo xtask install`, and what a machine that installs packages expects beside them.
 
 use std::path::Path;
-use std::process::Command;
 
 use super::archive::{Entry, gzip};
 use super::sbom::Part;
@@ -16,8 +15,6 @@ pub(crate) struct Release {
     pub(crate) binary: Vec<u8>,
     /// Below a prefix: libraries, tools with their links, manual pages.
     pub(crate) installed: Vec<Entry>,
-    /// The completions that the program prints: the shell, and the text.
-    pub(crate) completions: Vec<(&'static str, String)>,
     /// The licences of this project: the name of the file, and the text.
     pub(crate) licences: Vec<(String, String)>,
     /// The licences of the libraries in the program.
@@ -26,8 +23,8 @@ pub(crate) struct Release {
     pub(crate) sbom: String,
 }
 
-/// The shells whose completions `dtrace --completions SHELL` prints where it knows that option.
-const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+/// Where zsh looks for completions below a prefix.
+const ZSH: &str = "share/zsh/site-functions";
 
 /// The tools whose names other programs have too, which Debian and Fedora package: in packages they have another name.
 /// `/usr/sbin/iotop` is that of the packages `iotop` and `iotop-c`.
@@ -51,18 +48,17 @@ impl Release {
             licences.push((name, text));
         }
         let mut installed = Vec::new();
-        for entry in
-            install::plan(tree, file)?.into_iter().filter(|entry| entry.to != Path::new(install::BINARY))
-        {
+        let plan = install::plan(tree, file, &|shell| install::completions(file, shell))?;
+        for entry in plan.into_iter().filter(|entry| entry.to != Path::new(install::BINARY)) {
             let to = entry.to.display().to_string();
             installed.push(match entry.from {
                 install::Source::File(from) => Entry::file(to, entry.mode, read(&from)?),
                 install::Source::Link(text) => Entry::link(to, text.display().to_string()),
+                install::Source::Text(text) => Entry::file(to, entry.mode, text),
             });
         }
         Ok(Release {
             binary: read(file)?,
-            completions: completions(file)?,
             notices: notices(&parts),
             sbom: super::sbom::cyclonedx(&parts, &version, time)?,
             version,
@@ -81,14 +77,6 @@ impl Release {
     pub(crate) fn tarball(&self) -> Vec<Entry> {
         let mut all = self.installed.clone();
         all.push(Entry::file("bin/dtrace", 0o755, self.binary.clone()));
-        for (shell, text) in &self.completions {
-            let path = match *shell {
-                "bash" => "share/bash-completion/completions/dtrace",
-                "zsh" => "share/zsh/site-functions/_dtrace",
-                _ => "share/fish/vendor_completions.d/dtrace.fish",
-            };
-            all.push(Entry::file(path, 0o644, text.as_str()));
-        }
         let text = |name: &str, text: &str| Entry::file(format!("share/doc/dtrace/{name}"), 0o644, text);
         all.extend(self.licences.iter().map(|(name, licence)| text(name, licence)));
         all.push(text("third-party.txt", &self.notices));
@@ -105,7 +93,10 @@ impl Release {
             if let Some(tool) = entry.path.strip_prefix("bin/") {
                 entry.path = format!("bin/{}", command(tool));
             }
-            entry.path = format!("usr/{}", entry.path);
+            entry.path = match entry.path.strip_prefix(ZSH) {
+                Some(name) => format!("{zsh}{name}"),
+                None => format!("usr/{}", entry.path),
+            };
             if entry.path.starts_with("usr/share/man/") {
                 entry = Entry::file(format!("{}.gz", entry.path), entry.mode, gzip(entry.content()));
             }
@@ -114,36 +105,8 @@ impl Release {
         // One page is about all tools, and is found by the name of each.
         let page = |tool| format!("usr/share/man/man1/{}.1.gz", command(tool));
         all.extend(self.tools().map(|tool| Entry::link(page(tool), "dtrace-toolkit.1.gz")));
-        for (shell, text) in &self.completions {
-            let path = match *shell {
-                "bash" => "usr/share/bash-completion/completions/dtrace".to_owned(),
-                "zsh" => format!("{zsh}/_dtrace"),
-                _ => "usr/share/fish/vendor_completions.d/dtrace.fish".to_owned(),
-            };
-            all.push(Entry::file(path, 0o644, text.as_str()));
-        }
         all
     }
-}
-
-/// What the program prints as completions, if it knows them.
-fn completions(program: &Path) -> Result<Vec<(&'static str, String)>, String> {
-    let run = |words: &[&str]| {
-        let out = Command::new(program).args(words).output();
-        out.map_err(|e| format!("{}: {e}", program.display()))
-    };
-    let help = run(&["--help"])?;
-    if !String::from_utf8_lossy(&help.stdout).contains("--completions") {
-        return Ok(Vec::new());
-    }
-    let print = |shell| {
-        let out = run(&["--completions", shell])?;
-        match String::from_utf8(out.stdout) {
-            Ok(text) if out.status.success() && !text.is_empty() => Ok((shell, text)),
-            _ => Err(format!("{} --completions {shell}: {}", program.display(), out.status)),
-        }
-    };
-    SHELLS.into_iter().map(print).collect()
 }
 
 /// The licences of the libraries: each text once, with the libraries that come with it.
@@ -183,13 +146,15 @@ pub(super) mod tests {
         let mut installed = [tool("iosnoop"), tool("iotop")].concat();
         installed.push(Entry::file("share/man/man1/dtrace.1", 0o644, ".TH DTRACE 1\n"));
         installed.push(Entry::file("share/man/man1/dtrace-toolkit.1", 0o644, ".TH DTRACE-TOOLKIT 1\n"));
+        let bash = "share/bash-completion/completions/dtrace";
+        installed.push(Entry::file(bash, 0o644, "complete\n"));
+        installed.push(Entry::file(format!("{ZSH}/_dtrace"), 0o644, "#compdef\n"));
         installed.push(Entry::file("lib/dtrace/io.d", 0o644, "inline int A = 1;\n"));
         Release {
             version: "0.1.0".into(),
             time: 86_400,
             binary: b"\x7fELF".to_vec(),
             installed,
-            completions: vec![("bash", "complete\n".into()), ("zsh", "#compdef\n".into())],
             licences: vec![("LICENSE-MIT".into(), "MIT\n".into())],
             notices: "none\n".into(),
             sbom: "{}\n".into(),

@@ -17,6 +17,7 @@ mod blocks;
 mod buffers;
 mod builtins;
 mod command;
+mod completions;
 mod containers;
 mod control;
 mod counters;
@@ -145,6 +146,7 @@ const GROUPS: &[&[Test]] = &[
     basics::TESTS,
     builtins::TESTS,
     command::TESTS,
+    completions::TESTS,
     control::TESTS,
     containers::TESTS,
     stability::TESTS,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bpf_sys::features::Facility;
 use probes::{Args, Calls, ProbeDesc, ProviderFacts};
 
 use super::changes::ChangeSource;
@@ -24,6 +25,8 @@ pub struct Names {
     pub replaces: bool,
     /// The module and the function of a description that names the provider do not count.
     pub loose: bool,
+    /// Users write the names of its probes alone, without the provider.
+    pub alone: bool,
 }
 
 /// A provider.
@@ -61,6 +64,20 @@ pub trait Provider: Send + Sync {
         let _ = probe;
         Ok(Arc::new([]))
     }
+
+    /// The facilities of the kernel of which one is needed to attach its probes; none where others decide.
+    fn attached_by(&self) -> &'static [Facility] {
+        &[]
+    }
+
+    /// Which of its probes this machine lacks, though their names are known everywhere: why, and what would give them.
+    fn lacks(&self) -> Option<(String, String)> {
+        None
+    }
+
+    /// What is asked from now on is for a user who waits at a prompt: nothing is tried of the kernel, and what takes long is not read. What
+    /// may be there counts as being there.
+    fn at_prompt(&self) {}
 
     /// When a probe of this provider fires.
     fn role(&self, probe: &ProbeDesc) -> Role {

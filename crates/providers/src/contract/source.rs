@@ -5,6 +5,7 @@
 //!  at         the probe at a position                                                                  -i, ids in scripts
 //!  matches    with the empty pattern: all probes that exist, one at a time, in the order of ids        -l
 //!  added      the probes of modules that were loaded                                                   ProbesChanged
+//!  names      what a field of a description can be, at once                                                completions
 //!  removed    what describes the probes of modules that were unloaded                                  ProbesChanged
 //! ```
 //!
@@ -16,7 +17,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use probes::{MatchError, Pattern, ProbeDesc};
+use probes::{FieldKind, MatchError, Pattern, ProbeDesc};
 
 /// The probes of a provider.
 pub trait ProbeSource: Send + Sync {
@@ -44,6 +45,18 @@ pub trait ProbeSource: Send + Sync {
     /// pattern. The empty pattern matches all that exist and makes none. An error says why the pattern matches none, if there
     /// is more to say.
     fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError>;
+
+    /// Calls `give` with what a field of the probes is that a pattern matches, for a user who waits at a prompt: in any order, some
+    /// of them perhaps more than once. What takes long is not read, so that names may be among them of which there is no probe.
+    fn names(&self, pattern: &Pattern, field: FieldKind, give: &mut dyn FnMut(&str)) {
+        // What cannot be matched has no names.
+        let _ = self.matches(pattern, &mut |found| give(found.desc().field(field)));
+    }
+
+    /// False if it is known without reading much that there are no probes here.
+    fn may_have_probes(&self) -> bool {
+        true
+    }
 
     /// Calls `give` with each probe that files of running processes describe: the list of all probes ends with them, although no
     /// pattern without the name of a provider matches them.

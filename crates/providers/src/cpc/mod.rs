@@ -10,6 +10,8 @@
 
 mod events;
 
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bpf_sys::Counter;
@@ -27,6 +29,7 @@ use events::{Event, Kind};
 pub(crate) struct Cpc {
     system: System,
     probes: ProbeList,
+    counters: Arc<Counters>,
 }
 
 /// What the machine can count.
@@ -34,6 +37,8 @@ struct Counters {
     system: System,
     /// True if it has performance counters: it can count cycles.
     hardware: OnceLock<bool>,
+    /// No counter is opened to see whether there is one.
+    at_prompt: AtomicBool,
 }
 
 /// The count of the listed probes.
@@ -112,22 +117,36 @@ pub fn hardware_counters() -> Vec<(Counter, u64)> {
 impl Cpc {
     /// The provider. Nothing is looked up yet.
     pub(crate) fn new(system: &System) -> Cpc {
-        let counters = Arc::new(Counters { system: system.clone(), hardware: OnceLock::new() });
+        let counters = Arc::new(Counters {
+            system: system.clone(),
+            hardware: OnceLock::new(),
+            at_prompt: AtomicBool::new(false),
+        });
         let list = ProbeList::new({
             let counters = counters.clone();
             move || counters.listed()
         });
-        let probes = list.reserve(events::all().len()).on_demand(move |pattern| counters.on_demand(pattern));
-        Cpc { system: system.clone(), probes }
+        let list = list.reserve(events::all().len());
+        let probes = list.on_demand({
+            let counters = counters.clone();
+            move |pattern| counters.on_demand(pattern)
+        });
+        Cpc { system: system.clone(), probes, counters }
     }
 }
 
 impl Counters {
+    /// True if it is known that this machine cannot count an event.
     fn is_missing(&self, counter: &Counter, count: u64) -> bool {
-        self.system.lacks_counter(counter, count)
+        !self.at_prompt.load(Ordering::Relaxed) && self.system.lacks_counter(counter, count)
     }
 
     fn has_hardware(&self) -> bool {
+        if self.at_prompt.load(Ordering::Relaxed) {
+            let has = |device: &str| Path::new("/sys/bus/event_source/devices").join(device).exists();
+            // Processors with two kinds of cores have two devices.
+            return has("cpu") || has("cpu_core");
+        }
         *self
             .hardware
             .get_or_init(|| parse("cpu_cycles-all-1000000").is_ok_and(|(c, _, n)| !self.is_missing(&c, n)))
@@ -203,6 +222,19 @@ impl Provider for Cpc {
                 args: a(Class::Common),
             },
         }
+    }
+
+    fn at_prompt(&self) {
+        self.counters.at_prompt.store(true, Ordering::Relaxed);
+    }
+
+    fn lacks(&self) -> Option<(String, String)> {
+        (!self.counters.has_hardware()).then(|| {
+            (
+                "events that the processor counts: this machine has no performance counters".into(),
+                "a machine that shows the counters of its processor; of a virtual one they are an option of its host".into(),
+            )
+        })
     }
 
     fn probes(&self) -> &dyn ProbeSource {

@@ -30,6 +30,11 @@ impl List {
         system.functions().map(List::of)
     }
 
+    /// True if this process may read the list.
+    pub(super) fn exists(system: &System) -> bool {
+        system.may_list_functions()
+    }
+
     pub(super) fn of(text: String) -> List {
         // Offsets have 32 bits.
         let mut lines = Vec::with_capacity(text.len() / 32);

@@ -14,14 +14,16 @@ mod list;
 mod method;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use bpf_sys::features::Facility;
 use probes::{
-    Args, Attributes, Calls, Class, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability,
-    Stability, glob_escape, glob_matches, glob_prefix, is_glob,
+    Args, Attributes, Calls, Class, Family, FieldKind, MatchError, Pattern, ProbeDesc, ProviderFacts,
+    ProviderStability, Stability, glob_escape, glob_matches, glob_prefix, is_glob,
 };
 use system::System;
-use types::btf::KernelBtf;
+use types::btf::{BtfKind, KernelBtf};
 
 use crate::contract::method::{FunctionMethod, FunctionSites, Site};
 use crate::contract::{
@@ -37,6 +39,8 @@ use list::List;
 pub(crate) struct SharedList {
     system: System,
     list: OnceLock<Result<List, String>>,
+    /// The kernel's types are asked instead.
+    at_prompt: AtomicBool,
     /// The functions of the modules that were loaded last, with the number of that event.
     loaded: Mutex<Option<(u32, Arc<List>)>>,
 }
@@ -101,8 +105,8 @@ const PROVIDERS: [(&str, bool); 2] = [("fbt", false), ("rawfbt", true)];
 
 /// `fbt` and `rawfbt`.
 pub(crate) fn both(system: &System) -> [Fbt; 2] {
-    let (list, loaded) = Default::default();
-    let shared = Arc::new(SharedList { system: system.clone(), list, loaded });
+    let (list, at_prompt, loaded) = Default::default();
+    let shared = Arc::new(SharedList { system: system.clone(), list, at_prompt, loaded });
     PROVIDERS.map(|(name, clones)| Fbt { name, clones, shared: shared.clone(), later: Mutex::default() })
 }
 
@@ -133,6 +137,12 @@ impl ProbeSource for Fbt {
     }
 
     fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+        if self.shared.at_prompt.load(Ordering::Relaxed) {
+            if List::exists(&self.shared.system) {
+                self.each_typed(pattern, give);
+            }
+            return Ok(());
+        }
         // Only a pattern that names the provider is told why it has no probes.
         let named = pattern.provider == self.name;
         let list = match self.shared.list() {
@@ -152,6 +162,26 @@ impl ProbeSource for Fbt {
             Some(why) => Err(why),
             None => Ok(()),
         }
+    }
+
+    /// The kernel's list is not read, which takes it tens of milliseconds: its types have the names of its functions, also of
+    /// some that cannot be traced, such as those of its start.
+    fn names(&self, pattern: &Pattern, field: FieldKind, give: &mut dyn FnMut(&str)) {
+        let mut modules = vec![list::CORE.to_string()];
+        modules.extend(self.kernel().modules());
+        modules.retain(|module| glob_matches(&pattern.module, module));
+        match field {
+            FieldKind::Provider => give(self.name),
+            FieldKind::Module => modules.iter().for_each(|module| give(module)),
+            FieldKind::Function => modules.iter().for_each(|m| self.typed(m, &pattern.function, give)),
+            FieldKind::Name => {
+                NAMES.iter().filter(|name| glob_matches(&pattern.name, name)).for_each(|name| give(name));
+            }
+        }
+    }
+
+    fn may_have_probes(&self) -> bool {
+        List::exists(&self.shared.system)
     }
 
     fn at(&self, position: u32) -> Option<Arc<ProbeDesc>> {
@@ -203,6 +233,31 @@ impl ProbeSource for Fbt {
 }
 
 impl Fbt {
+    /// Calls `give` with the functions of a module that a pattern matches, as the kernel's types have them.
+    fn typed(&self, module: &str, pattern: &str, give: &mut dyn FnMut(&str)) {
+        let Some(btf) = self.kernel().module(module) else { return };
+        let all = btf.with_prefix(BtfKind::Func, glob_prefix(pattern)).map(|(name, _)| name);
+        let is_mine = |name: &&str| {
+            let function = Function { name, module: list::CORE, site: 0 };
+            glob_matches(pattern, name) && self.has(&function, false) && !function.is_tracer()
+        };
+        all.filter(is_mine).for_each(give);
+    }
+
+    /// As [`Fbt::each`], from the kernel's types.
+    fn each_typed(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) {
+        for module in std::iter::once(list::CORE.to_string()).chain(self.kernel().modules()) {
+            if !glob_matches(&pattern.module, &module) {
+                continue;
+            }
+            self.typed(&module, &pattern.function, &mut |function| {
+                for name in NAMES.iter().filter(|name| glob_matches(&pattern.name, name)) {
+                    give(Found::Made(Arc::new(ProbeDesc::new(self.name, &*module, function, *name))));
+                }
+            });
+        }
+    }
+
     /// Calls `give` with each probe that a pattern matches and with its position, in the order of positions.
     fn each(&self, list: &List, pattern: &Pattern, give: &mut dyn FnMut(u32, ProbeDesc)) {
         let provider: Arc<str> = self.name.into();
@@ -333,6 +388,14 @@ impl Provider for Fbt {
 
     fn names(&self) -> Names {
         Names { only_by_provider: self.clones, ..Names::default() }
+    }
+
+    fn at_prompt(&self) {
+        self.shared.at_prompt.store(true, Ordering::Relaxed);
+    }
+
+    fn attached_by(&self) -> &'static [Facility] {
+        &[Facility::KprobeMulti, Facility::Fentry, Facility::KprobePerf]
     }
 
     fn probes(&self) -> &dyn ProbeSource {

@@ -158,6 +158,10 @@ impl Provider for Pid {
         }
     }
 
+    fn attached_by(&self) -> &'static [Facility] {
+        &[Facility::UprobeMulti, Facility::UprobePerf]
+    }
+
     fn probes(&self) -> &dyn ProbeSource {
         &self.probes
     }

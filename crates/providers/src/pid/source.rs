@@ -28,10 +28,10 @@ use crate::contract::source::{Found, IdRange, ProbeSource};
 use crate::lock;
 use crate::process::lists::{Wanted, similar, wants_similar};
 use crate::process::object::{Held, Object};
-use crate::process::read::{Group, read_objects, read_process, unwinds};
-use probes::{Family, MatchError, Pattern, ProbeDesc, ProbeId, glob_matches, is_glob};
+use crate::process::read::{Group, PROMPT, read_objects, read_process, unwinds};
+use probes::{Family, FieldKind, MatchError, Pattern, ProbeDesc, ProbeId, glob_matches, is_glob};
 use proc::Selection;
-use symbols::{Processes, Readers};
+use symbols::{FunctionQuery, Processes, Readers, Select};
 
 /// So many processes are attached to one by one at most: see [`super::sides`].
 pub(super) const FEW_PROCESSES: usize = 8;
@@ -386,6 +386,30 @@ impl PidProbes {
     }
 }
 
+/// Calls with the names of a field at a prompt: the files of a process, or their functions. No code is decoded.
+fn names(
+    pid: u32,
+    pattern: &Pattern,
+    field: FieldKind,
+    symbols: &mut Processes,
+    give: &mut dyn FnMut(&str),
+) -> Result<(), MatchError> {
+    let objects = read_objects(pid, symbols)?;
+    let called = objects.iter().filter(|object| object.is_called(&pattern.module));
+    if field == FieldKind::Module {
+        called.for_each(|object| give(&object.name));
+        return Ok(());
+    }
+    let query = FunctionQuery::names(Select::Matching(vec![pattern.function.clone()]));
+    for list in called.filter_map(|object| symbols.functions(object.text.file, &query).ok()) {
+        let whole = list.functions.into_iter().filter(|f| f.part.is_none() && f.unresolved.is_none());
+        for function in whole.collect::<Vec<_>>() {
+            function.forms().filter(|form| glob_matches(&pattern.function, form)).for_each(&mut *give);
+        }
+    }
+    Ok(())
+}
+
 impl ProbeSource for PidProbes {
     fn ids(&self) -> IdRange {
         IdRange::Reserved(0)
@@ -418,6 +442,25 @@ impl ProbeSource for PidProbes {
             give(Found::Made(desc.clone()));
         }
         Ok(())
+    }
+
+    fn names(&self, pattern: &Pattern, field: FieldKind, give: &mut dyn FnMut(&str)) {
+        let Some(pid) = self.family.pid(&pattern.provider) else { return };
+        match field {
+            FieldKind::Provider => give(&pattern.provider),
+            FieldKind::Module | FieldKind::Function => {
+                let mut symbols = Processes::new(self.readers.get_or_init(Readers::new));
+                symbols.set_limits(PROMPT, MEMORY);
+                // What cannot be read in the time has no names.
+                let _ = names(pid, pattern, field, &mut symbols, give);
+            }
+            FieldKind::Name => {
+                ["entry", "return"]
+                    .iter()
+                    .filter(|name| glob_matches(&pattern.name, name))
+                    .for_each(|name| give(name));
+            }
+        }
     }
 
     fn announce(&self, patterns: &[Pattern]) {

@@ -1,6 +1,7 @@
 //! The processes that a description means, and the files that they run. A file is there once, however many processes run it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use diagnostics::Tag;
 use probes::MatchError;
@@ -104,6 +105,9 @@ pub(crate) fn read_process(pid: u32, held: &mut Held) -> Result<Arc<HeldProcess>
         }
     }
 }
+
+/// How long the reader may take for one request of a user who waits at a prompt.
+pub(crate) const PROMPT: Duration = Duration::from_millis(500);
 
 /// The files that a process runs.
 pub(crate) fn read_objects(pid: u32, symbols: &mut Processes) -> Result<Vec<Object>, MatchError> {

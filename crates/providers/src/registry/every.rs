@@ -1,10 +1,12 @@
-//! The list of all probes: those that have a position, in the order of ids, then those that running processes describe.
+//! The list of all probes: those that have a position, in the order of ids, then those that running processes describe; and what their names
+//! can be, for completions.
 
 use std::sync::Arc;
 
-use probes::{Pattern, ProbeDesc, ProbeId, ProbeInfo};
+use probes::{Family, FieldKind, Pattern, ProbeDesc, ProbeId, ProbeInfo};
 
 use super::Registry;
+use crate::contract::Provider;
 use crate::lock;
 
 /// A place in the list of all probes: see [`Registry::next_probe`].
@@ -56,6 +58,32 @@ impl Registry {
             *cursor = Cursor { provider: cursor.provider + 1, ..Cursor::default() };
         }
         None
+    }
+
+    /// See [`Provider::at_prompt`](crate::Provider::at_prompt).
+    pub fn at_prompt(&self) {
+        self.entries.iter().for_each(|entry| entry.provider.at_prompt());
+    }
+
+    /// The provider of a family of this registry.
+    pub fn of_family(&self, family: &Family) -> Option<&dyn Provider> {
+        let entry = self.entries.iter().find(|entry| entry.family == *family);
+        entry.map(|entry| entry.provider.as_ref())
+    }
+
+    /// Calls `give` with what a field of the probes is that a pattern matches, for a user who waits at a prompt: see
+    /// [`ProbeSource::names`](crate::ProbeSource::names).
+    pub fn names(&self, pattern: &Pattern, field: FieldKind, give: &mut dyn FnMut(&str)) {
+        let asked = self.asked(pattern).map(|(_, entry)| entry.provider.probes());
+        asked.filter(|probes| probes.may_have_probes()).for_each(|probes| probes.names(pattern, field, give));
+    }
+
+    /// The families of the providers, without those of which it is known at once that they have no probes here.
+    pub fn families_here(&self) -> impl Iterator<Item = &Family> {
+        self.entries
+            .iter()
+            .filter(|entry| entry.provider.probes().may_have_probes())
+            .map(|entry| &entry.family)
     }
 
     /// The probes that files of running processes describe, which follow those that have a position in the list of all. They are

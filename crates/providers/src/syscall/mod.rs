@@ -137,6 +137,10 @@ impl Provider for Syscall {
         Calls::System
     }
 
+    fn attached_by(&self) -> &'static [Facility] {
+        &[Facility::TpBtf, Facility::RawTp]
+    }
+
     fn probes(&self) -> &dyn ProbeSource {
         &self.probes
     }

@@ -5,6 +5,7 @@
 //! can match one of them and for a list of all probes.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use probes::{Pattern, is_glob};
@@ -51,6 +52,8 @@ type TryAll = dyn Fn(&mut Vec<BareTracepoint>) + Send + Sync;
 pub(super) struct BareTracepoints {
     /// Removes those that cannot be attached to.
     try_all: Box<TryAll>,
+    /// They count as being there without a trial.
+    pub(super) trusted: AtomicBool,
     /// Those that existed when they were first asked for.
     list: OnceLock<Vec<BareTracepoint>>,
     /// Those of modules that were loaded later.
@@ -65,7 +68,8 @@ impl BareTracepoints {
     }
 
     fn trying(try_all: impl Fn(&mut Vec<BareTracepoint>) + Send + Sync + 'static) -> BareTracepoints {
-        BareTracepoints { try_all: Box::new(try_all), list: OnceLock::new(), later: Mutex::default() }
+        let (trusted, list, later) = Default::default();
+        BareTracepoints { try_all: Box::new(try_all), trusted, list, later }
     }
 
     /// All, listed now if they were not. `is_event` is true for names of events.
@@ -141,7 +145,9 @@ impl BareTracepoints {
             let new = names.into_iter().filter(|n| !is_event(n) && seen.insert((*n).to_owned()));
             found.extend(new.map(|name| (module.clone(), name.to_owned())));
         }
-        (self.try_all)(&mut found);
+        if !self.trusted.load(Ordering::Relaxed) {
+            (self.try_all)(&mut found);
+        }
         found
     }
 }

@@ -24,6 +24,7 @@ pub(crate) use raw::{RawProbe, raw_units};
 pub(crate) use source::TracepointProbes;
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use probes::{ArgType, Args, Attributes, Class, Pattern, ProviderStability, Stability, is_glob};
@@ -169,6 +170,11 @@ impl Tracepoints {
     /// Module and name of the tracepoints that are no events. Without tracefs, these are all.
     pub(crate) fn bare(&self) -> &[(String, String)] {
         self.bare.all(self.kernel(), self.is_event())
+    }
+
+    /// Bare tracepoints are not tried.
+    pub(crate) fn at_prompt(&self) {
+        self.bare.trusted.store(true, Ordering::Relaxed);
     }
 
     /// False if no bare tracepoint matches a pattern. Reads no types.

@@ -89,6 +89,10 @@ impl ProbeSource for TracepointProbes {
         Ok(())
     }
 
+    fn may_have_probes(&self) -> bool {
+        self.bare.is_some() || self.tracepoints.events().is_ok()
+    }
+
     fn at(&self, position: u32) -> Option<Arc<ProbeDesc>> {
         match position.checked_sub(self.event_count()) {
             None => self.events.at(position),

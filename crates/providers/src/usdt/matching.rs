@@ -11,14 +11,12 @@ use symbols::ProbeSite;
 use usdt::{probe_name, provider_name};
 
 use super::fair::Fair;
+use super::names::NO_FUNCTION;
 use super::shared::Sharing;
 use super::sites::{Form, Forms, Site, Target};
 use super::source::{Answer, Reading};
 use crate::contract::method::{HeldFile, HeldProcess};
 use crate::process::object::{Object, cut};
-
-/// The function of a site where the file has no symbol.
-const NO_FUNCTION: &str = "-";
 
 /// One description, and what it has matched.
 pub(super) struct Match<'a> {

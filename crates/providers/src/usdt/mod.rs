@@ -4,6 +4,7 @@
 //!  source   what was read: processes, their files, the sites that the files describe
 //!  sites    sites in files and in processes
 //!  matching  what a description matches of it
+//!  names    what a description can name of one process, at a prompt
 //!  fair     what each process may have of what a description matches
 //!  definitions  what files say of their providers
 //!  follow   processes that start, and files that are loaded, later
@@ -27,6 +28,7 @@ mod definitions;
 mod fair;
 mod follow;
 mod matching;
+mod names;
 mod shared;
 mod sites;
 mod source;
@@ -211,6 +213,10 @@ impl Provider for Usdt {
     /// A description that names no provider would look at every process.
     fn names(&self) -> Names {
         Names { only_by_provider: true, ..Names::default() }
+    }
+
+    fn attached_by(&self) -> &'static [Facility] {
+        &[Facility::UprobeMulti, Facility::UprobePerf]
     }
 
     fn probes(&self) -> &dyn ProbeSource {

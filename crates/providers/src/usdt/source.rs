@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use probes::{Family, MatchError, Pattern, ProbeDesc, ProbeId};
+use probes::{Family, FieldKind, MatchError, Pattern, ProbeDesc, ProbeId};
 use proc::share::{Owner, Owners};
 use symbols::{DescribedProbes, ProbeSite, Processes, Readers};
 use usdt::Source;
@@ -26,6 +26,7 @@ use super::definitions::Definitions;
 use super::fair::{ALL, Fair, MAX_PROBES, leave};
 use super::follow::{Brought, Followed};
 use super::matching::Match;
+use super::names::names;
 use super::shared::{Shared, Sharing};
 use super::sites::{Site, Target};
 use crate::contract::method::HeldProcess;
@@ -412,6 +413,14 @@ impl ProbeSource for UsdtProbes {
             give(Found::Made(desc));
         }
         Ok(())
+    }
+
+    /// Of one process alone: `node123`, or `*123` for the providers that it has.
+    fn names(&self, pattern: &Pattern, field: FieldKind, give: &mut dyn FnMut(&str)) {
+        let of_any = pattern.provider.strip_prefix('*').and_then(|pid| pid.parse().ok());
+        let Some(pid) = self.family.pid(&pattern.provider).or(of_any) else { return };
+        // What cannot be read in the time has no names.
+        let _ = names(pid, pattern, field, self.readers.get_or_init(Readers::new), give);
     }
 
     fn running(&self, give: &mut dyn FnMut(ProbeDesc)) {
