@@ -94,6 +94,8 @@ pub struct KernelTables {
     pub count: u32,
     /// The members of a row.
     pub layout: RowLayout,
+    /// What the numbers of registers in it mean.
+    pub registers: RowRegisters,
     /// How modules and their rows are found.
     pub modules: Option<ModuleTables>,
     /// The addresses to which the kernel lets functions return whose return it traces.
@@ -153,6 +155,28 @@ impl ModuleTables {
             count: offset("module.arch.num_orcs")?,
         })
     }
+}
+
+/// The numbers of registers in a row (`ORC_REG_*`), which no type of the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowRegisters {
+    /// The stack pointer.
+    pub sp: u8,
+    /// The frame pointer.
+    pub bp: u8,
+    /// The stack pointer of the caller.
+    pub prev_sp: u8,
+    /// r10, what bp points to, and what sp points to; `None` where their numbers are not known.
+    pub rare: Option<[u8; 3]>,
+}
+
+impl RowRegisters {
+    /// What they are on kernels that are known.
+    pub const KNOWN: [RowRegisters; 2] = [
+        RowRegisters { sp: 5, bp: 4, prev_sp: 1, rare: Some([6, 8, 9]) },
+        // 7.2
+        RowRegisters { sp: 3, bp: 4, prev_sp: 8, rare: None },
+    ];
 }
 
 /// Where members of `struct orc_entry` are. It begins with two numbers of 16 bits, the offsets of the frame and of bp.

@@ -3,7 +3,9 @@
 use bpf_codegen::context::StackStart;
 use bpf_codegen::mir::MapRef;
 use bpf_codegen::routines::KERNEL_ROWS;
-use bpf_codegen::target::{DirectLoad, KernelTables, KernelWalk, ModuleTables, RowLayout, Target, WalkMode};
+use bpf_codegen::target::{
+    DirectLoad, KernelTables, KernelWalk, ModuleTables, RowLayout, RowRegisters, Target, WalkMode,
+};
 use bpf_runtime::maps::Maps;
 use bpf_sys::features::Facility;
 use bpf_sys::{Map, MapSpec};
@@ -176,11 +178,35 @@ fn tables(load: DirectLoad, layout: RowLayout, system: &SystemContext<'_>) -> Re
         return Err("its rows are not of the size that its types say".into());
     }
     let text = [text, between("_sinittext", "_einittext").unwrap_or((0, 0))];
+    let registers = registers(rows, count, layout)?;
     let replaced = [at("return_to_handler"), at("arch_rethook_trampoline")];
     let offset = |member: &str| {
         let field = system.kernel.vmlinux().ok()?.field(member)?;
         i16::try_from(field.offset()).ok()
     };
     let modules = at("mod_tree").and_then(|tree| ModuleTables::by(tree, offset));
-    Ok(KernelTables { load, text, places, rows, count, layout, modules, replaced })
+    Ok(KernelTables { load, text, places, rows, count, layout, registers, modules, replaced })
+}
+
+/// What the numbers of registers mean, by the most frequent ones of some rows: kernels have given them others since, and no type says it.
+fn registers(rows: u64, count: u32, layout: RowLayout) -> Result<RowRegisters, String> {
+    const SAMPLES: u32 = 512;
+    let step = (count / SAMPLES).max(1);
+    let bits = |i: u32| rows + u64::from(i * step) * u64::from(layout.size) + u64::from(layout.bits);
+    let addresses: Vec<u64> = (0..SAMPLES.min(count)).map(bits).collect();
+    let words = bpf_sys::kernel_read::words(&addresses).map_err(|e| e.to_string())?;
+    let most = |first: u8| {
+        let mut seen = [0u32; 16];
+        for word in &words {
+            // 0: the register is not used.
+            let number = (word >> first & 15) as usize;
+            if let Some(seen) = seen.get_mut(number).filter(|_| number != 0) {
+                *seen += 1;
+            }
+        }
+        (0u8..).zip(seen).max_by_key(|(_, times)| *times).map_or(0, |(number, _)| number)
+    };
+    let (sp, prev_sp) = (most(layout.sp_register), most(layout.bp_register));
+    let known = RowRegisters::KNOWN.into_iter().find(|known| (known.sp, known.prev_sp) == (sp, prev_sp));
+    known.ok_or_else(|| format!("the registers of its rows have other numbers ({sp}, {prev_sp})"))
 }

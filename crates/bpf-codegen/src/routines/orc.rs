@@ -62,14 +62,14 @@ const UNFORMED: i64 = 3;
 /// The most levels of the tree of modules: it is balanced, and a module has seven nodes at most.
 const LEVELS: i64 = 32;
 
-/// Registers (`ORC_REG_*`).
+/// Registers in a word. They have the numbers that kernels gave them before 7.2 (`ORC_REG_*`).
 const REG_UNDEFINED: i64 = 0;
-const REG_PREV_SP: i64 = 1;
 const REG_BP: i64 = 4;
 const REG_SP: i64 = 5;
 const REG_R10: i64 = 6;
 const REG_BP_INDIRECT: i64 = 8;
 const REG_SP_INDIRECT: i64 = 9;
+const REG_UNKNOWN: i64 = 15;
 
 /// How bp is restored, in a word.
 const BP_NEAR_FRAME: i64 = 1;
@@ -531,13 +531,23 @@ fn read_row(b: &mut Builder, tables: &KernelTables, (rows, number): (V, V), none
     let offsets = direct(b, load, Size::B4, row);
     let entered = field(b, bits, layout.entered.into(), 7);
     b.br(Jmp::Eq, entered, 0, none);
-    let base = field(b, bits, layout.sp_register.into(), 15);
+    let number = field(b, bits, layout.sp_register.into(), 15);
+    let registers = tables.registers;
+    let base = b.copy(REG_UNKNOWN);
+    let usual = [(registers.sp, REG_SP), (registers.bp, REG_BP)];
+    let rare = registers.rare.into_iter().flatten().zip([REG_R10, REG_BP_INDIRECT, REG_SP_INDIRECT]);
+    for (own, register) in usual.into_iter().chain(rare) {
+        let other = b.label();
+        b.br(Jmp::Ne, number, i64::from(own), other);
+        b.set(base, register);
+        b.bind(other);
+    }
     let bp = field(b, bits, layout.bp_register.into(), 15);
     let signal = field(b, bits, layout.signal.into(), 1);
     let (bp_kind, has_kind) = (b.copy(0), b.label());
-    for (register, kind) in [(REG_PREV_SP, BP_NEAR_FRAME), (REG_BP, BP_NEAR_BP)] {
+    for (register, kind) in [(registers.prev_sp, BP_NEAR_FRAME), (registers.bp, BP_NEAR_BP)] {
         let other = b.label();
-        b.br(Jmp::Ne, bp, register, other);
+        b.br(Jmp::Ne, bp, i64::from(register), other);
         b.set(bp_kind, kind);
         b.bind(other);
     }
