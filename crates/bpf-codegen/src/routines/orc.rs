@@ -31,7 +31,9 @@
 //! address that the kernel has replaced, a rule that is not one of the usual. The walk then fails, and the caller takes
 //! the whole stack from the kernel.
 //!
-//! ARCH(x86-64): all of it. Sources: arch/x86/kernel/unwind_orc.c, arch/x86/include/asm/orc_types.h.
+//! ARCH(x86-64): the tables, their rows and registers.
+//!
+//! Sources: arch/x86/kernel/unwind_orc.c, arch/x86/include/asm/orc_types.h.
 
 use crate::arch::regs;
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Size, V};
