@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_version_is_one_screen() {
-        let text = text();
+        let text = text(&System::live());
         assert!(text.lines().count() <= 24 && text.lines().all(|line| line.len() <= COLUMNS), "{text}");
         assert!(text.starts_with(&format!("dtrace {} (commit ", env!("CARGO_PKG_VERSION"))), "{text}");
         assert!(env!("DTRACE_COMMIT") == "unknown" || env!("DTRACE_COMMIT").len() == 12);

@@ -166,12 +166,14 @@ pub(crate) const LONG: &[Long] = &[
     Long {
         name: "system",
         arg: "file",
+        takes: File,
         help: "with -e or -l: compile or list for the machine of a record (--record-system), without privilege, and say what would \
                match there",
     },
     Long {
         name: "record-system",
         arg: "file",
+        takes: File,
         help: "trace nothing; write a record of this machine to a new file: its kernel's types, symbols, functions, events and \
                facilities, without addresses",
     },

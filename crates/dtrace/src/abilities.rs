@@ -170,7 +170,7 @@ fn settings(machine: &System, missing: Option<&str>) -> Vec<Ability> {
     };
     let tracefs = match machine.why_no_events() {
         None => works("events and functions of the kernel are listed there"),
-        Some(why) => lacks(why, "root, and a kernel with CONFIG_TRACING=y"),
+        Some(why) => lacks(&why, "root, and a kernel with CONFIG_TRACING=y"),
     };
     vec![
         ability("privileges", "", privilege),

@@ -223,7 +223,8 @@ fn every_candidate_is_a_probe_of_the_list() -> Verdict {
         found.iter_mut().for_each(|text| *text = text.rsplit(':').next().unwrap_or_default().into());
         assert!(!found.is_empty() && found.iter().all(|name| listed.contains(name)), "{begun}: {found:?}");
         if provider == "proc" {
-            (listed.sort(), found.sort());
+            listed.sort();
+            found.sort();
             assert_eq!(found, listed, "all probes of the provider");
         }
     }
