@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 fn main() {
     println!("cargo::rerun-if-env-changed=DTRACE_COMMIT");
     println!("cargo::rerun-if-changed=build.rs");
-    let given = std::env::var("DTRACE_COMMIT").ok().filter(|commit| !commit.is_empty());
+    let given = std::env::var("DTRACE_COMMIT").ok().and_then(|commit| short(commit.trim()));
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let commit = given.or_else(|| of_repository(&top)).unwrap_or_else(|| "unknown".into());
+    // Not for tests: each commit would build what links the command again.
+    let is_release = std::env::var("PROFILE").is_ok_and(|profile| profile == "release");
+    let commit = given.or_else(|| is_release.then(|| of_repository(&top)).flatten());
+    let commit = commit.unwrap_or_else(|| "unknown".into());
     println!("cargo::rustc-env=DTRACE_COMMIT={commit}");
 }
 
@@ -39,6 +42,11 @@ fn of_repository(top: &Path) -> Option<String> {
             }
         },
     };
+    short(&commit)
+}
+
+/// The first characters of a commit.
+fn short(commit: &str) -> Option<String> {
     let is_commit = commit.len() >= 12 && commit.bytes().all(|b| b.is_ascii_hexdigit());
     is_commit.then(|| commit[..12].to_string())
 }

@@ -66,7 +66,8 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
             let mut text = format!("dtrace: {}\n", about::LANGUAGE);
             if command.verbose {
                 text.push_str(&format!("dtrace for Linux {}\n", env!("CARGO_PKG_VERSION")));
-                text.push_str(&dtrace::facilities(&system));
+                // A record's may come from anywhere.
+                text.push_str(&control::lines(&dtrace::facilities(&system)));
             }
             return to_stdout(text);
         }

@@ -119,7 +119,7 @@ fn frames_and_functions_in_print_are_escaped() {
     }
     let mut s = Session::with(Vec::new(), Box::new(Hostile), quiet());
     let epid = s.traces(&probe(1, "p:m:f:n"), &[Datum::KernelStack { frames: 2 }]);
-    s.kernel.stacks.insert(9, Stack { tgid: 0, time: 0, pcs: vec![1, 2], ..Stack::default() });
+    s.kernel.stacks.insert(9, Stack { tgid: 0, time: 0, pcs: vec![0x11, 0x12], ..Stack::default() });
     s.record(0, epid, &[V::N(9)]);
     s.drain();
     let frame = format!("{:14}mod`k\\033x\\n\n", "");

@@ -101,13 +101,22 @@ fn frames_that_are_not_known_are_incomplete_with_and_without_names() {
         let first = if named { "obj7.9`f99900+0x99" } else { "0x99999" };
         assert_eq!(lines, [first, "[incomplete]"]);
     }
-    // Of the kernel, 1 is an address as any other.
-    let mut s = Session::new(quiet());
-    let epid = s.traces(&probe(1, "p:m:f:n"), &[Datum::KernelStack { frames: 20 }]);
-    s.kernel.stacks.insert(5, Stack { tgid: 0, time: 0, pcs: vec![1], ..Stack::default() });
-    s.record(0, epid, &[V::N(5)]);
-    s.drain();
-    assert!(!s.output().contains("incomplete"));
+    // Of the kernel, the mark of a guest and that of two walks that differ, too; what follows them is an address.
+    let marks = [
+        (vec![0x9_9999, 1], "[incomplete]"),
+        (vec![2], "[guest]"),
+        (vec![0x9_9999, 3], "[differs]"),
+        (vec![4], "0x4"),
+    ];
+    for (pcs, last) in marks {
+        let mut s = Session::new(quiet());
+        s.consumer.name_stacks(false);
+        let epid = s.traces(&probe(1, "p:m:f:n"), &[Datum::KernelStack { frames: 20 }]);
+        s.kernel.stacks.insert(5, Stack { tgid: 0, time: 0, pcs, ..Stack::default() });
+        s.record(0, epid, &[V::N(5)]);
+        s.drain();
+        assert_eq!(s.output().lines().map(str::trim).rfind(|l| !l.is_empty()), Some(last), "{}", s.output());
+    }
 }
 
 #[test]

@@ -182,20 +182,33 @@ fn device_minor(dev: u64) -> u32 {
 /// [`Target::task_numbers`].
 fn task_numbers(kernel: &KernelBtf) -> Option<BTreeSet<(i16, u8)>> {
     let btf = kernel.vmlinux().ok()?;
-    let mut found = BTreeSet::new();
-    numbers_in(btf, btf.find_sou(false, "task_struct")?, 0, 6, &mut found);
+    let (mut found, mut left) = (BTreeSet::new(), MEMBERS);
+    numbers_in(btf, btf.find_sou(false, "task_struct")?, (0, 6), &mut left, &mut found);
     Some(found)
 }
 
-fn numbers_in(btf: &Btf, sou: u32, base: u64, depth: u32, found: &mut BTreeSet<(i16, u8)>) {
+/// The members that are looked at. A kernel's has some thousand; types of a record may be anything.
+const MEMBERS: u32 = 100_000;
+
+fn numbers_in(
+    btf: &Btf,
+    sou: u32,
+    (base, depth): (u64, u32),
+    left: &mut u32,
+    found: &mut BTreeSet<(i16, u8)>,
+) {
     let Some(Def::Sou { union: false, members, .. }) = btf.def(sou) else { return };
     for m in members.filter(|m| m.bits.is_none() && m.bit_offset % 8 == 0) {
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            return;
+        }
         let (ty, at) = (btf.resolve(m.ty), base + m.bit_offset / 8);
         match btf.def(ty) {
             Some(Def::Int { size: size @ (1 | 2 | 4 | 8), .. } | Def::Enum { size: size @ (4 | 8), .. }) => {
                 found.extend(i16::try_from(at).ok().map(|at| (at, size as u8)));
             }
-            Some(Def::Sou { .. }) if depth > 0 => numbers_in(btf, ty, at, depth - 1, found),
+            Some(Def::Sou { .. }) if depth > 0 => numbers_in(btf, ty, (at, depth - 1), left, found),
             _ => {}
         }
     }

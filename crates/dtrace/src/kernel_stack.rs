@@ -120,7 +120,7 @@ fn kernel_walk(
         _ => WalkMode::Auto,
     };
     if programs.refused {
-        return Err("the kernel refuses programs that do it themselves".into());
+        return Err("the kernel has refused programs that do it themselves".into());
     }
     for facility in [Facility::Kfuncs, Facility::BpfLoop] {
         if let Some(why) = system.features.why_not(facility) {

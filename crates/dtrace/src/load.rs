@@ -123,7 +123,8 @@ pub(crate) fn load(
         return loaded;
     }
     // Perhaps it is the walk of the kernel's stack that this kernel's verifier does not accept. If not, it refuses the
-    // others, too.
+    // others, too. The maps of the first try go before those of the second are made.
+    drop(loaded);
     load_as(session, program, assembly, options, system, (true, &mut walks), between)
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bpf_sys::features::Facility;
 use probes::{Calls, MatchError, Pattern, ProbeDesc, ProviderFacts, is_glob};
 use system::System;
 
@@ -25,6 +26,10 @@ impl Provider for Elsewhere {
 
     fn names(&self) -> Names {
         self.0.names()
+    }
+
+    fn attached_by(&self) -> &'static [Facility] {
+        self.0.attached_by()
     }
 
     fn probes(&self) -> &dyn ProbeSource {

@@ -50,6 +50,14 @@ impl Blob {
         }
     }
 
+    /// How many bytes they are, unpacked.
+    pub(crate) fn size(&self) -> u64 {
+        match &self.0 {
+            Kept::Plain(bytes) => bytes.len() as u64,
+            Kept::Packed(_, size) => u64::from(*size),
+        }
+    }
+
     /// The bytes as a file has them, and their size when they are unpacked.
     pub(crate) fn pack(&self) -> (Vec<u8>, u32) {
         match &self.0 {

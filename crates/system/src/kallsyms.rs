@@ -61,6 +61,8 @@ fn place<'a>(l: &Line<'a>, kernel: RangeInclusive<u64>, lowest: Option<u64>) -> 
         }
         "" if l.addr < KERNEL_START && l.addr != 0 => Some((OFFSETS, l.addr)),
         "" => None,
+        // A constant, less the lowest address, would tell that address.
+        _ if matches!(l.kind, b'A' | b'a') => None,
         module => l.addr.checked_sub(lowest?).map(|at| (module, at)),
     }
 }
@@ -79,7 +81,10 @@ pub(crate) fn pack(text: &str) -> Result<Vec<u8>, String> {
     // Kernels without symbols of data have no end.
     let end = core("_end").map_or_else(|| start.addr.saturating_add(IMAGE), |end| end.addr);
     let kernel = start.addr..=end;
-    let lowest = all.iter().filter(|l| !l.module.is_empty() && l.addr >= KERNEL_START).map(|l| l.addr).min();
+    let of_modules = all
+        .iter()
+        .filter(|l| !l.module.is_empty() && l.addr >= KERNEL_START && !matches!(l.kind, b'A' | b'a'));
+    let lowest = of_modules.map(|l| l.addr).min();
     let mut groups: Vec<(&str, Vec<(u64, &Line<'_>)>)> = Vec::new();
     for l in &all {
         let Some((group, at)) = place(l, kernel.clone(), lowest) else { continue };
@@ -162,6 +167,8 @@ ffffffff91000100 t local_first
 ffffffff92000000 D some_data
 ffffffff93000000 B _end
 ffffffffff600000 A fixed_by_the_machine
+ffffffffffffff80 a negative\t[ext4]
+ffffffffc0100000 a lower\t[ext4]
 ffffffffc0211000 t mod_func\t[ext4]
 ffffffffc0210000 T mod_init\t[ext4]
 ffffffffc0300000 t bpf_prog_6deef7357e7b4530_x\t[bpf]

@@ -8,7 +8,7 @@
 //!           5 formats of events.   Others are skipped: a later version may have more.
 //! ```
 //!
-//! A section is unpacked when it is needed. A file may come from anywhere: all sizes are bounded, and a file that was changed has
+//! A section is unpacked when it is needed. A file may come from anywhere: all sizes and their sum are bounded, and a file that was changed has
 //! another checksum. One that somebody made with the right one can contain nonsense, and no more: types are read as those of any
 //! file ([`types::btf`]), names are words, and addresses are never followed.
 
@@ -29,6 +29,12 @@ const VERSION: u32 = 1;
 
 /// Bytes of the largest file that is read.
 pub const LARGEST_RECORD: usize = 64 << 20;
+
+/// Bytes of all sections when they are unpacked. Those of a kernel with all its modules have some 40 MB.
+const LARGEST_UNPACKED: u64 = 256 << 20;
+
+/// Bytes of the section of the machine when it is unpacked. What is read of it takes memory at once: up to 24 bytes for each of these.
+const LARGEST_MACHINE: u64 = 2 << 20;
 
 const MACHINE: u8 = 1;
 const TYPES: u8 = 2;
@@ -221,8 +227,16 @@ impl Record {
         let (mut types, mut formats) = (Vec::new(), Blob::default());
         let (mut symbols, mut functions) = (None, None);
         let mut r = Reader(file);
+        let (mut unpacked, mut names) = (0u64, BTreeSet::new());
         while !r.0.is_empty() {
             let (kind, name, blob) = read_section(&mut r).ok_or(damaged("a section is cut short"))?;
+            if !names.insert((kind, name.clone())) {
+                return Err(damaged("a section is there twice"));
+            }
+            unpacked = unpacked.saturating_add(blob.size());
+            if unpacked > LARGEST_UNPACKED || kind == MACHINE && blob.size() > LARGEST_MACHINE {
+                return Err(damaged("it is too large when it is unpacked"));
+            }
             match kind {
                 MACHINE => {
                     let bytes = blob.open().map_err(|_| damaged("the section of the machine"))?;

@@ -127,7 +127,7 @@ fn postinst() -> String {
         .to_owned()
 }
 
-/// Undoes both. The group goes with a purge, unless it has members.
+/// Undoes the diversions. The group stays when the package is purged: files may belong to it, and another group would get its number.
 fn postrm() -> String {
     let mut out = "#!/bin/sh\nset -e\n\nif [ \"$1\" = remove ] || [ \"$1\" = abort-install ] || [ \"$1\" = disappear ]; then\n".to_owned();
     for (from, to) in DIVERTED {
@@ -135,8 +135,7 @@ fn postrm() -> String {
             "\tdpkg-divert --quiet --package {NAME} --remove --rename --divert {to} {from}\n"
         ));
     }
-    out + "fi\n\nif [ \"$1\" = purge ] && command -v delgroup >/dev/null; then\n\
-        \tdelgroup --quiet --system --only-if-empty dtrace || true\nfi\n"
+    out + "fi\n"
 }
 
 /// The package.

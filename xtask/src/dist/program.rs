@@ -79,5 +79,8 @@ pub(crate) fn build(tree: &Path, time: u64) -> Result<Built, String> {
     crate::apt::run(
         Command::new("strip").arg("--strip-all").args(tables).arg("-o").arg(&stripped).arg(&with_symbols),
     )?;
+    // Packed relocations need musl 1.2.4, which an older Rust does not bring.
+    crate::apt::run(Command::new(&stripped).arg("-V"))
+        .map_err(|e| format!("the static program does not start ({e}): is this Rust older than 1.93?"))?;
     Ok(Built { with_symbols, stripped })
 }

@@ -1,8 +1,8 @@
 //! Walks the kernel's stack by the tables by which the kernel walks it itself (ORC).
 //!
 //! The kernel has a row for every address of its code: where the frame of the caller is (`sp` or `bp` and an offset), where
-//! the caller's `bp` is, and whether a call or an interrupt has led there. The rows are sorted, and do not change while the
-//! kernel runs. They are read where the kernel has them, by direct loads, so there is nothing to copy and nothing to wait
+//! the caller's `bp` is, and whether a call or an interrupt has led there. The rows are sorted, and those of the kernel itself do
+//! not change while it runs. They are read where the kernel has them, by direct loads, so there is nothing to copy and nothing to wait
 //! for. What was found is remembered for all CPUs in one table of [`KERNEL_ROWS`] words: a word has a row and which address
 //! it is of, so it is stored and loaded as a whole, and needs no lock. A frame then costs a few nanoseconds; a search
 //! takes as many steps as the number of rows has bits. The kernel's own walk takes over a microsecond to begin.
@@ -17,7 +17,7 @@
 //!         44-63       the low bits of the hash of the address, whose high bits are the number of the word
 //!
 //!  state  +0   ip  sp  bp, what is subtracted from ip to find its row
-//!         +32  number of frames, status
+//!         +32  number of frames, status; what a search leaves; r10
 //! ```
 //!
 //! The hash has as many different values as there are addresses in the two gigabytes in which the kernel's code is, so a
@@ -240,7 +240,6 @@ fn step(b: &mut Builder, frames: &Frames<'_>) {
     let tag = b.shl(hash, TAG_SHIFT);
     let word = b.load(Size::B8, known, 0);
     let row = b.xor(word, tag);
-    let row = b.copy(row);
     if let Some(modules) = &frames.tables.modules {
         let (of_module, kept) = (b.label(), b.label());
         let end = frames.tables.text.iter().map(|(start, size)| start + u64::from(*size)).max().unwrap_or(0);

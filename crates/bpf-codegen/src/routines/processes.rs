@@ -27,9 +27,7 @@ fn find(b: &mut Builder, process: V, none: Label) -> V {
     b.slot_store(Size::B4, key, 0, process);
     let (map, key) = (b.map(MapRef::Processes), b.slot_addr(key, 0));
     let found = b.call(Helper::MAP_LOOKUP_ELEM, &[map, key]);
-    b.if_(Jmp::Eq, found, 0, |b| {
-        b.jmp(none);
-    });
+    b.br(Jmp::Eq, found, 0, none);
     found
 }
 

@@ -6,17 +6,18 @@ use crate::mir::{Alu, Builder, Jmp, Size, V};
 
 /// The hash of `count` words at `at`, which are at most `most`.
 pub(super) fn siphash(b: &mut Builder, key: Key, at: V, count: V, most: u32) -> V {
-    let again = b.label();
     let v = siphash::initial(key).map(|word| b.imm(word as i64));
     let (at, i) = (b.copy(at), b.copy(0));
-    b.bind(again);
-    b.if_(Jmp::Lt, i, count, |b| {
+    let end = b.label();
+    b.loop_(|b, again| {
+        b.br(Jmp::Ge, i, count, end);
         let word = b.load(Size::B8, at, 0);
         absorb(b, v, word);
         b.update(Alu::Add, at, 8);
         b.update(Alu::Add, i, 1);
         b.br(Jmp::Lt, i, i64::from(most), again);
     });
+    b.bind(end);
     let end = b.shl(i, i64::from(siphash::end(1).trailing_zeros()));
     absorb(b, v, end);
     b.update(Alu::Xor, v[2], LAST as i64);

@@ -3,7 +3,7 @@
 //! A walk by the kernel's helper costs far more than everything else (see `benches`): about a microsecond to
 //! begin, and a tenth for each frame. So all values of a firing that need a stack share one walk,
 //! which has no more frames than they need, and the tracer's own frames are part of it. The stack of the kernel is walked
-//! by the program itself where it can ([`super::orc`]), at a tenth of that cost.
+//! by the program itself where it can ([`super::orc`]), at an eighth of that cost.
 //!
 //! ```text
 //!  area   +0   count    frames of the stack; NOT_WALKED before the first use, where there are several

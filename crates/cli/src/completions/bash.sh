@@ -39,9 +39,9 @@ _dtrace() {
     case $kind in
         option) COMPREPLY=($(compgen -W '@OPTIONS@' -- "$word")) ; return ;;
         word) COMPREPLY=($(compgen -W "$words" -- "$value")) ; return ;;
-        file | '') compopt -o filenames ; COMPREPLY=($(IFS=$'\n' ; compgen -f -- "$value")) ; return ;;
-        directory) compopt -o filenames ; COMPREPLY=($(IFS=$'\n' ; compgen -d -- "$value")) ; return ;;
-        command) COMPREPLY=($(compgen -c -- "$value")) ; return ;;
+        file | '') compopt -o filenames ; mapfile -t COMPREPLY < <(compgen -f -- "$value") ; return ;;
+        directory) compopt -o filenames ; mapfile -t COMPREPLY < <(compgen -d -- "$value") ; return ;;
+        command) mapfile -t COMPREPLY < <(compgen -c -- "$value") ; return ;;
         text) return ;;
     esac
 

@@ -445,7 +445,8 @@ fn take_fault_reports(run: &mut Running) -> u64 {
                 assert!(f.probe.is_some_and(|p| *p.function == *"getppid"));
                 faults += f.count;
             }
-            Event::Notice(n) if n.kind == NoticeKind::Target => {}
+            // How stacks are walked.
+            Event::Notice(n) if [NoticeKind::Target, NoticeKind::Detail].contains(&n.kind) => {}
             Event::Suppressed(_) => {}
             other => panic!("unexpected report: {other:?}"),
         }

@@ -110,6 +110,8 @@ pub(crate) fn collect_reports(session: &mut Traced, losses: &mut Losses) {
             Event::Drop(d) if d.kind == DropKind::Principal => losses.records += d.count,
             Event::Drop(d) => losses.others.push((d.kind, d.count)),
             Event::Suppressed(s) => losses.suppressed += s.count,
+            // How something is done.
+            Event::Notice(n) if n.kind == NoticeKind::Detail => {}
             Event::Notice(n) if n.kind == NoticeKind::Target => {
                 assert!(n.text.ends_with("has exited"), "{}", n.text);
             }

@@ -17,9 +17,9 @@ use super::{Entry, Registry};
 use crate::contract::IdRange;
 
 /// The providers whose ids come first, in their order.
-const FIRST: [&str; 4] = ["dtrace", "profile", "cpc", "syscall"];
+pub(super) const FIRST: [&str; 4] = ["dtrace", "profile", "cpc", "syscall"];
 /// Those whose ids come last. Between them are those of libraries and of users of the library, in the order of their names.
-const LAST: [&str; 7] = ["bio", "PROVIDER*", "sdt", "rawtp", "pid*", "fbt", "rawfbt"];
+pub(super) const LAST: [&str; 7] = ["bio", "PROVIDER*", "sdt", "rawtp", "pid*", "fbt", "rawfbt"];
 
 /// Sorts the providers as their ids follow each other. One that takes the place of another is where libraries are: the id of its probes must
 /// not need the number of tracepoints.

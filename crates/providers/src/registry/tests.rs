@@ -368,6 +368,17 @@ impl ProbeSource for MoreThanEstimated {
     }
 }
 
+/// One that is in none would be between those of libraries, and move their ids.
+#[test]
+fn every_provider_of_this_system_has_its_place_among_the_ids() {
+    let r = Registry::new(&System::live());
+    let mut there: Vec<String> = r.families().iter().map(|f| f.to_string()).collect();
+    let placed: Vec<&str> = ids::FIRST.iter().chain(&ids::LAST).copied().collect();
+    assert_eq!(there, placed);
+    there.dedup();
+    assert_eq!(there.len(), placed.len());
+}
+
 #[test]
 fn ids_do_not_depend_on_the_order_in_which_providers_are_given() {
     let make = |provider: &'static str| {

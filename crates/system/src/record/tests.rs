@@ -65,6 +65,30 @@ fn sections_of_later_versions_are_skipped() {
 }
 
 #[test]
+fn what_is_too_large_when_it_is_unpacked_and_what_is_there_twice_is_refused() {
+    let sections = record().to_bytes()[16..].to_vec();
+    let more = |all: &[(u8, &str, usize)]| {
+        let mut w = Writer(sections.clone());
+        all.iter().for_each(|(kind, name, size)| section(&mut w, *kind, name, &Blob::new(vec![0; *size])));
+        Record::sections(&w.0).map(drop).map_err(|e| e.to_string())
+    };
+    const LARGE: &str = "it is damaged: it is too large when it is unpacked";
+    let large = Err(LARGE.to_owned());
+    let twice = Err("it is damaged: a section is there twice".to_owned());
+    assert_eq!(more(&[(TYPES, "m", 60 << 20)]), Ok(()));
+    assert_eq!(more(&["a", "b", "c", "d", "e"].map(|name| (TYPES, name, 60 << 20))), large);
+    assert_eq!(
+        more(&[(200, "x", 64 << 20), (201, "", 64 << 20), (202, "", 64 << 20), (203, "", 64 << 20)]),
+        large
+    );
+    assert_eq!(more(&[(TYPES, "nfs", 1)]), twice);
+    assert_eq!(more(&[(MACHINE, "", 1)]), twice);
+    let mut w = Writer::default();
+    section(&mut w, MACHINE, "", &Blob::new(vec![0; LARGEST_MACHINE as usize + 1]));
+    assert_eq!(Record::sections(&w.0).unwrap_err().to_string(), LARGE);
+}
+
+#[test]
 fn every_cut_and_every_flipped_bit_is_noticed() {
     let file = record().to_bytes();
     for end in 0..file.len() {
