@@ -20,8 +20,10 @@
 //! sent, and its object is not at fault.
 //!
 //! The total time that a session waits is bounded, even if traced processes prepare hostile files.
-//! Each client has a [`Budget`] of eight deadlines. A request that fails or is slow
+//! Each client has a [`Budget`] of ten deadlines, as long as a wait. A request that fails or is slow
 //! costs its work, or half of the time that it took, and each minute adds one deadline.
+//! A request waits no longer than the rest of the budget. So files of a server that does not
+//! answer shorten the wait for further ones, and do not take the names of all others.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,8 +37,8 @@ use crate::pool::{Lease, Need, ReaderProcess, Readers};
 use crate::sys;
 use crate::wire::{Failure, Order, Request, Response, WAITS, wait_for};
 
-/// The budget of a session, in deadlines.
-const DEADLINES: f64 = 8.0;
+/// The budget of a client, in deadlines: as long as a wait.
+const DEADLINES: f64 = WAITS as f64;
 
 /// The time after which the budget grows by one deadline.
 const REFILL_INTERVAL: Duration = Duration::from_secs(60);
@@ -117,7 +119,7 @@ impl Limits {
         let (work, wait) = (self.work.as_millis(), self.wait.as_millis());
         match error {
             RequestError::Working => format!("more than {work} ms of CPU time (option symtimeout)"),
-            _ if self.wait > self.work => {
+            _ if self.wait == wait_for(self.work) => {
                 format!("longer than {wait} ms, {WAITS} times the option symtimeout")
             }
             _ => format!("longer than {wait} ms"),
@@ -151,13 +153,15 @@ impl Budget {
         Budget { left: DEADLINES * deadline.as_secs_f64(), refilled: Instant::now() }
     }
 
-    /// Refills the budget up to `now`. True when it is positive.
-    fn has(&mut self, deadline: Duration, now: Instant) -> bool {
+    /// Refills the budget up to `now`. Its rest; `None`: it is spent.
+    fn rest(&mut self, deadline: Duration, now: Instant) -> Option<Duration> {
         let deadline = deadline.as_secs_f64();
         let passed = now.saturating_duration_since(self.refilled).as_secs_f64();
         self.left = (self.left + deadline * passed / REFILL_INTERVAL.as_secs_f64()).min(DEADLINES * deadline);
         self.refilled = now;
-        self.left > 0.0
+        // A wait of the free time costs nothing, so that any number of them would follow.
+        let least = FREE_TIME.as_secs_f64().min(deadline / 2.0);
+        (self.left > least).then(|| Duration::from_secs_f64(self.left))
     }
 
     fn spend(&mut self, time: Duration) {
@@ -171,6 +175,8 @@ pub(crate) struct Reader {
     /// The client's number.
     number: u32,
     limits: Limits,
+    /// The time that the client waits for the current request: that of the limits, or the rest of the budget.
+    wait: Duration,
     /// Nobody waits for the answers.
     background: bool,
     /// The reader that has the current request.
@@ -195,6 +201,7 @@ impl Reader {
             readers: readers.clone(),
             number: readers.pool().enter(),
             limits,
+            wait: limits.wait,
             background: false,
             lease: None,
             budget: Budget::new(limits.work),
@@ -247,9 +254,9 @@ impl Reader {
         }
     }
 
-    /// The limits of a request, for messages.
+    /// The limits of the last request, for messages.
     pub(crate) fn limits(&self) -> Limits {
-        self.limits
+        Limits { wait: self.wait, ..self.limits }
     }
 
     /// The client's number.
@@ -299,7 +306,7 @@ impl Reader {
     fn take(&mut self, file: Option<u64>) -> Result<(), RequestError> {
         let need = Need { memory: self.limits.memory, background: self.background, file };
         let (pool, begun) = (self.readers.pool().clone(), Instant::now());
-        let deadline = begun + self.limits.wait;
+        let deadline = begun + self.wait;
         let lease = pool.lease(need, || {
             let now = Instant::now();
             self.is_interrupted(now);
@@ -309,7 +316,7 @@ impl Reader {
             // As what a reader takes for an answer: else each request would wait as long.
             self.budget.spend(self.limits.cost(begun.elapsed(), Duration::ZERO));
             if self.interrupted_at.is_none() {
-                let seconds = self.limits.wait.as_secs_f64();
+                let seconds = self.wait.as_secs_f64();
                 self.report_once("busy", || {
                     format!("all processes that read symbols were busy for {seconds} s: some addresses of processes are shown as numbers")
                 });
@@ -366,13 +373,14 @@ impl Reader {
             // the interrupt was handled.
             return Err(RequestError::Unavailable);
         }
-        if !self.budget.has(self.limits.work, now) {
+        let Some(rest) = self.budget.rest(self.limits.work, now) else {
             let seconds = DEADLINES * self.limits.work.as_secs_f64();
             self.report_once("budget", || {
                 format!("reading symbols has cost {seconds} s: for now addresses of processes are shown as numbers")
             });
             return Err(RequestError::Unavailable);
-        }
+        };
+        self.wait = self.limits.wait.min(rest);
         let file = request.file();
         match (&self.unread, &self.lease) {
             (None, _) => self.take(file)?,
@@ -422,7 +430,7 @@ impl Reader {
         // A list of functions may be long. While it arrives, the reader works.
         let is_list = matches!(request, Request::Functions { .. });
         let last = Deadline {
-            time: Instant::now() + LIST_TIMES * self.limits.wait,
+            time: Instant::now() + LIST_TIMES * self.wait,
             work: self.work() + LIST_TIMES * self.limits.work,
         };
         let mut deadline = self.deadline();
@@ -482,7 +490,8 @@ impl Reader {
     }
 
     fn deadline(&self) -> Deadline {
-        Deadline { time: Instant::now() + self.limits.wait, work: self.work() + self.limits.work }
+        let wait = self.wait.min(self.limits.wait);
+        Deadline { time: Instant::now() + wait, work: self.work() + self.limits.work }
     }
 
     /// The end of a wait with this deadline, which an interrupt brings nearer.
@@ -661,19 +670,34 @@ mod tests {
         let (deadline, begun) = (Duration::from_secs(2), Instant::now());
         let mut budget = Budget { refilled: begun, ..Budget::new(deadline) };
         let at = |seconds| begun + Duration::from_secs(seconds);
-        for _ in 0..8 {
-            assert!(budget.has(deadline, begun));
+        for n in 0..10 {
+            assert_eq!(budget.rest(deadline, begun), Some(Duration::from_secs(20 - 2 * n)));
             budget.spend(deadline);
         }
-        assert!(!budget.has(deadline, begun));
-        // A wait that exceeds the refilled budget makes it negative.
-        assert!(budget.has(deadline, at(1)));
+        assert_eq!(budget.rest(deadline, begun), None);
+        // A wait of the free time costs nothing.
+        assert_eq!(budget.rest(deadline, at(1)), None);
+        assert!(budget.rest(deadline, at(3)).is_some());
+        // Work that exceeds the refilled budget makes it negative.
         budget.spend(deadline);
-        assert!(!budget.has(deadline, at(2)));
-        assert!(!budget.has(deadline, at(59)));
-        assert!(budget.has(deadline, at(62)));
+        assert_eq!(budget.rest(deadline, at(4)), None);
+        assert_eq!(budget.rest(deadline, at(58)), None);
+        assert!(budget.rest(deadline, at(63)).is_some());
         // The budget never exceeds its initial value.
-        assert!(budget.has(deadline, at(1_000_000)));
-        assert_eq!(budget.left, 16.0);
+        assert_eq!(budget.rest(deadline, at(1_000_000)), Some(10 * deadline));
+    }
+
+    #[test]
+    fn waits_become_shorter_and_leave_budget_for_other_files() {
+        let millis = Duration::from_millis;
+        let limits = Limits::of_work(millis(100), 1 << 20);
+        let mut reader = Reader::new(&Readers::new(), limits);
+        let mut wait = || {
+            let rest = reader.budget.rest(limits.work, reader.budget.refilled).unwrap();
+            let wait = limits.wait.min(rest);
+            reader.budget.spend(limits.cost(wait, millis(1)));
+            wait.as_millis()
+        };
+        assert_eq!([wait(), wait(), wait(), wait()], [1000, 500, 250, 125]);
     }
 }
