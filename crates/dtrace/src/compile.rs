@@ -25,7 +25,7 @@ use crate::families;
 use crate::libraries;
 use crate::lookup::{KernelSymbols, TypedefNames};
 use crate::options::Options;
-use crate::visibility::{Later, NewBases, Visibility, Visible};
+use crate::visibility::{Later, NewBases, NewProbes, Visibility, Visible};
 use pragma::set_pragma;
 use unchanged::check_unchanged;
 
@@ -219,7 +219,7 @@ fn compile_for(
         strings: Vec::new(),
         modules,
         reenables: false,
-        later: Vec::new(),
+        later: None,
     };
     frontend.compile(sources.iter().map(Source::title).collect(), macros, options, base)
 }
@@ -362,7 +362,7 @@ impl Program {
                 titles.push(self.titles.get(clause.tree).cloned().unwrap_or_default());
             }
         }
-        let later = groups.iter().flat_map(|(later, _)| later.iter().cloned()).collect();
+        let later = Some(groups.iter().flat_map(|(later, _)| later.iter().cloned()).collect());
         let base = Base { strings, reenables: true, later, ..Base::of(self) };
         frontend.compile(titles, &self.macros, options, base)
     }
@@ -430,8 +430,8 @@ struct Base<'a> {
     modules: Option<Arc<BTreeSet<String>>>,
     /// The new trees are clauses of the running programs, for new probes.
     reenables: bool,
-    /// These probes.
-    later: Vec<ProbeInfo>,
+    /// They are compiled for these probes alone.
+    later: Option<Vec<ProbeInfo>>,
 }
 
 impl Base<'_> {
@@ -443,7 +443,7 @@ impl Base<'_> {
             strings: Vec::new(),
             modules: program.modules.clone(),
             reenables: false,
-            later: Vec::new(),
+            later: None,
         }
     }
 }
@@ -588,18 +588,22 @@ impl Frontend {
             return Err((self.map, Error::Setting(why)));
         }
         let types = Types::with_kernel(base.system.types().clone());
+        let new_probes = base.later.as_ref().map(|probes| NewProbes { registry: &base.registry, probes });
+        let catalog: &dyn Catalog = match &new_probes {
+            Some(new) => new,
+            None => &*base.registry,
+        };
         let not_used = described::add(
             &mut self.definitions,
             (&self.trees, first),
-            &base.later,
-            &base.registry,
+            catalog,
             (&mut self.map, &mut self.libraries),
         );
-        let machine: (&dyn Catalog, &System) = (&*base.registry, &base.system);
+        let machine = (catalog, &base.system);
         libraries::dependencies(&mut self.libraries, &self.trees, &self.map, machine, &mut self.sink);
         let context = check::Context {
             types: &types,
-            catalog: &*base.registry,
+            catalog,
             symbols: &KernelSymbols::of(&base.system),
             map: &self.map,
             libraries: &self.libraries,

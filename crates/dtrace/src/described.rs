@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use check::{Context, Definition, pattern_of};
 use diagnostics::{Sink, SourceKind, SourceMap, control};
-use probes::{Catalog, Family, Pattern, ProbeDesc, ProbeInfo, ProviderStability};
+use probes::{Catalog, Family, Pattern, ProbeDesc, ProviderStability};
 use providers::Registry;
 use syntax::ast::{AttributeSubject, Item, PragmaKind, Program as Tree};
 use syntax::uses::Uses;
@@ -47,18 +47,17 @@ impl ArgumentUses {
     }
 }
 
-/// Parses the definitions of the probes that programs from number `first` on describe, if they use `args` or `argN`, and of these
-/// probes. Says why definitions of other probes that they describe would not be used: a program may use `args` the next time.
+/// Parses the definitions of the probes that programs from number `first` on describe, if they use `args` or `argN`. Says why
+/// definitions of other probes that they describe would not be used: a program may use `args` the next time.
 pub(crate) fn add(
     all: &mut Vec<Definition>,
     (trees, first): (&[Tree], usize),
-    later: &[ProbeInfo],
-    registry: &Registry,
+    catalog: &dyn Catalog,
     (map, libraries): (&mut SourceMap, &mut Libraries),
 ) -> Vec<String> {
-    let families = registry.families();
+    let families = catalog.families();
     let is_usdt = |p: &Pattern| {
-        p.names_provider() && families.iter().any(|f| Family::is_of_any(f) && registry.can_mean(p, f))
+        p.names_provider() && families.iter().any(|f| Family::is_of_any(f) && catalog.can_mean(p, f))
     };
     let (mut patterns, mut others) = (HashSet::new(), HashSet::new());
     let arguments = ArgumentUses::of(trees, map);
@@ -73,32 +72,29 @@ pub(crate) fn add(
             to.extend(clause.probes.iter().filter_map(pattern_of).filter(is_usdt));
         }
     }
-    let later = if patterns.is_empty() { &[] } else { later };
-    for probe in
-        patterns.iter().flat_map(|p| registry.matches(p).unwrap_or_default()).chain(later.iter().cloned())
-    {
-        parse(all, &probe.desc, registry, (map, libraries));
+    for probe in patterns.iter().flat_map(|p| catalog.matches(p).unwrap_or_default()) {
+        parse(all, &probe.desc, catalog, (map, libraries));
     }
-    faults(all, &others, registry)
+    faults(all, &others, catalog)
 }
 
 /// Why definitions of the probes of these descriptions would not be used, except those that are known already.
-fn faults(known: &[Definition], patterns: &HashSet<Pattern>, registry: &Registry) -> Vec<String> {
+fn faults(known: &[Definition], patterns: &HashSet<Pattern>, catalog: &dyn Catalog) -> Vec<String> {
     if patterns.is_empty() {
         return Vec::new();
     }
     let (mut map, mut libraries) = (SourceMap::default(), Libraries::embedded());
     let (mut all, mut providers) = (Vec::new(), HashMap::new());
-    for probe in patterns.iter().flat_map(|p| registry.matches(p).unwrap_or_default()) {
-        let Some(found) = registry.definition(&probe.desc) else { continue };
+    for probe in patterns.iter().flat_map(|p| catalog.matches(p).unwrap_or_default()) {
+        let Some(found) = catalog.definition(&probe.desc) else { continue };
         if known.iter().all(|d| d.number != found.number) {
-            parse(&mut all, &probe.desc, registry, (&mut map, &mut libraries));
+            parse(&mut all, &probe.desc, catalog, (&mut map, &mut libraries));
             providers.insert(found.number, found.provider.clone());
         }
     }
     let cx = check::Context {
         types: &Types::new(),
-        catalog: registry,
+        catalog,
         symbols: &(),
         map: &map,
         libraries: &libraries,
@@ -125,10 +121,10 @@ pub(crate) fn errors(sink: Sink, left_out: &[String]) -> Error {
 fn parse(
     all: &mut Vec<Definition>,
     probe: &ProbeDesc,
-    registry: &Registry,
+    catalog: &dyn Catalog,
     (map, libraries): (&mut SourceMap, &mut Libraries),
 ) {
-    let Some(found) = registry.definition(probe) else { return };
+    let Some(found) = catalog.definition(probe) else { return };
     if all.len() >= MOST || all.iter().any(|d| d.number == found.number) {
         return;
     }
