@@ -18,14 +18,20 @@ use crate::facts::{SystemContext, direct_load, read_only, uses};
 use crate::load::RunningSession;
 use crate::options::Options;
 
+/// The kernel's tables by which programs walk its stack, or why they do not: for all programs of a session the same.
+pub(crate) type KernelRows = Result<KernelTables, String>;
+
+/// The answer of a kernel that has refused programs that walk its stack.
+pub(crate) fn refused() -> KernelRows {
+    Err("the kernel has refused programs that do it themselves".into())
+}
+
 /// The programs that are about to be loaded.
 #[derive(Clone, Copy)]
 pub(crate) struct Programs<'a> {
     pub(crate) module: &'a Module,
     pub(crate) assembly: &'a Assembly,
     pub(crate) running: Option<&'a RunningSession>,
-    /// The kernel has refused a program that walks its stack itself.
-    pub(crate) refused: bool,
 }
 
 impl Programs<'_> {
@@ -46,13 +52,13 @@ impl Programs<'_> {
     }
 }
 
-/// Completes the target, and creates the maps that programs need to take stacks of the kernel. Symbols are read only if they do.
-/// Returns a line about the way, for `-v`.
+/// Completes the target, and creates the maps that programs need to take stacks of the kernel. Symbols are read only if they do,
+/// and rows are searched only if they are not known. Returns a line about the way, for `-v`.
 pub(crate) fn prepare(
     programs: Programs<'_>,
     options: &Options,
     system: &SystemContext<'_>,
-    (target, maps): (&mut Target, &mut Maps),
+    (target, maps, rows): (&mut Target, &mut Maps, &mut Option<KernelRows>),
 ) -> Result<Option<String>, Error> {
     if !programs.take_stacks() {
         // The map is there for what is enabled later, which takes it from the session.
@@ -69,14 +75,22 @@ pub(crate) fn prepare(
     if programs.starts().all(|start| start == StackStart::Unknown) {
         return Ok(None);
     }
-    Ok(Some(match kernel_walk(programs, options, system) {
-        Ok(walk) => {
-            target.kernel_walk = Some(walk);
+    let mode = match options.text("kstackwalk").as_str() {
+        "helper" => {
+            return Ok(Some("stacks of the kernel are walked by its helper: -x kstackwalk=helper".into()));
+        }
+        "orc" => WalkMode::Own,
+        "check" => WalkMode::Check,
+        _ => WalkMode::Auto,
+    };
+    Ok(Some(match rows.get_or_insert_with(|| kernel_rows(system)) {
+        Ok(tables) => {
+            target.kernel_walk = Some(KernelWalk { tables: *tables, mode });
             if !programs.has(MapRef::KernelRows) {
-                let rows = MapSpec::array("dt_kernel_rows", 8 * KERNEL_ROWS, 1);
-                maps.insert(MapRef::KernelRows, Map::create(&rows)?);
+                let map = MapSpec::array("dt_kernel_rows", 8 * KERNEL_ROWS, 1);
+                maps.insert(MapRef::KernelRows, Map::create(&map)?);
             }
-            format!("stacks of the kernel are walked by its {} rows (ORC)", walk.tables.count)
+            format!("stacks of the kernel are walked by its {} rows (ORC)", tables.count)
         }
         Err(why) => format!("stacks of the kernel are walked by its helper: {why}"),
     }))
@@ -107,21 +121,8 @@ fn tracer_functions(
     Ok(true)
 }
 
-/// How programs walk stacks of the kernel, or why they do not.
-fn kernel_walk(
-    programs: Programs<'_>,
-    options: &Options,
-    system: &SystemContext<'_>,
-) -> Result<KernelWalk, String> {
-    let mode = match options.text("kstackwalk").as_str() {
-        "helper" => return Err("-x kstackwalk=helper".into()),
-        "orc" => WalkMode::Own,
-        "check" => WalkMode::Check,
-        _ => WalkMode::Auto,
-    };
-    if programs.refused {
-        return Err("the kernel has refused programs that do it themselves".into());
-    }
+/// Finds the kernel's tables.
+fn kernel_rows(system: &SystemContext<'_>) -> KernelRows {
     for facility in [Facility::Kfuncs, Facility::BpfLoop] {
         if let Some(why) = system.features.why_not(facility) {
             return Err(format!("{}: {why}", facility.name()));
@@ -130,7 +131,7 @@ fn kernel_walk(
     let btf = system.kernel.vmlinux().map_err(ToString::to_string)?;
     let load = direct_load(system).ok_or("direct loads are not described")?;
     let layout = row_layout(btf).ok_or("its types have no rows of the known form")?;
-    Ok(KernelWalk { tables: tables(load, layout, system)?, mode })
+    tables(load, layout, system)
 }
 
 /// The members of the rows.
@@ -158,8 +159,7 @@ const SYMBOLS: [&str; 11] = [
     "arch_rethook_trampoline",
 ];
 
-/// The kernel's tables.
-fn tables(load: DirectLoad, layout: RowLayout, system: &SystemContext<'_>) -> Result<KernelTables, String> {
+fn tables(load: DirectLoad, layout: RowLayout, system: &SystemContext<'_>) -> KernelRows {
     let found = system.symbols.borrow_mut().addresses(&SYMBOLS);
     let at = |name: &str| SYMBOLS.iter().zip(&found).find(|(n, _)| **n == name).and_then(|(_, at)| *at);
     let between = |start: &str, end: &str| {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bpf_codegen::context::Probe;
 use bpf_codegen::mir::MapRef;
 use bpf_codegen::plan::{Needs, Plan};
-use bpf_codegen::target::{PreemptCount, Target};
+use bpf_codegen::target::{KernelTables, PreemptCount, Target};
 use bpf_codegen::{Layout, Session};
 use bpf_runtime::maps::Maps;
 use bpf_runtime::program::{ClauseUse, Compiled, ErrorProbe, ProgramSpec, Stretch, compile};
@@ -34,7 +34,7 @@ use crate::environment::{env, sizes};
 use crate::error::Error;
 use crate::facts::{SystemContext, read_only, target};
 use crate::growth::{LeftOut, LoadedGrowing, UnitArrival};
-use crate::kernel_stack::{self, Programs};
+use crate::kernel_stack::{self, KernelRows, Programs};
 use crate::names::{NameTable, strings};
 use crate::options::Options;
 use crate::prefault::Prefault;
@@ -50,6 +50,7 @@ pub(crate) struct RunningSession {
     pub(crate) next_table: u32,
     pub(crate) shared: SharedPrograms,
     pub(crate) names: Option<Arc<NameTable>>,
+    pub(crate) kernel_rows: Option<KernelRows>,
 }
 
 /// The programs that serve all clauses of a session, and are attached once.
@@ -91,6 +92,8 @@ pub(crate) struct LoadedPrograms {
     pub(crate) next_table: u32,
     /// Those of the session when these are attached.
     pub(crate) shared: SharedPrograms,
+    /// By which rows they walk stacks of the kernel, once it is known.
+    pub(crate) kernel_rows: Option<KernelRows>,
     pub(crate) maps: Maps,
 }
 
@@ -112,31 +115,38 @@ pub(crate) fn load(
     system: &SystemContext<'_>,
     between: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<LoadedPrograms, Error> {
-    let mut walks = false;
-    let loaded = load_as(session, program, assembly, options, system, (false, &mut walks), between);
-    let is_refusal = |e: &Error| matches!(e, Error::Load(_));
-    let refused = match &loaded {
-        Ok(loaded) => loaded.left.failed.iter().any(|(_, e)| is_refusal(e)),
-        Err(e) => is_refusal(e),
+    let rows = session.0.and_then(|running| running.kernel_rows.clone());
+    let mut walks = None;
+    let loaded = load_as(session, program, assembly, options, system, (rows, &mut walks), between);
+    let refusals = |loaded: &Result<LoadedPrograms, Error>| match loaded {
+        Ok(loaded) => loaded.left.failed.iter().filter(|(_, e)| matches!(e, Error::Load(_))).count(),
+        Err(e) => usize::from(matches!(e, Error::Load(_))),
     };
-    if !(refused && walks && options.text("kstackwalk") == "auto") {
+    let refused = refusals(&loaded);
+    let Some(rows) = walks.filter(|_| refused > 0 && options.text("kstackwalk") == "auto") else {
         return loaded;
-    }
+    };
     // Perhaps it is the walk of the kernel's stack that this kernel's verifier does not accept. If not, it refuses the
     // others, too. The maps of the first try go before those of the second are made.
     drop(loaded);
-    load_as(session, program, assembly, options, system, (true, &mut walks), between)
+    let answer = Some(kernel_stack::refused());
+    let mut loaded = load_as(session, program, assembly, options, system, (answer, &mut None), between);
+    if refusals(&loaded) == refused
+        && let Ok(loaded) = &mut loaded
+    {
+        loaded.kernel_rows = Some(Ok(rows));
+    }
+    loaded
 }
 
-/// The same. `walks` becomes true if programs walk the kernel's stack themselves, which those of a kernel that has `refused` them
-/// do not.
+/// The same, with what is known of the kernel's rows. `walks` becomes those by which programs walk the kernel's stack themselves.
 fn load_as(
     (running, partial): (Option<&RunningSession>, bool),
     program: &Program,
     assembly: &Assembly,
     options: &Options,
     system: &SystemContext<'_>,
-    (refused, walks): (bool, &mut bool),
+    (mut rows, walks): (Option<KernelRows>, &mut Option<KernelTables>),
     between: &mut dyn FnMut() -> Result<(), Error>,
 ) -> Result<LoadedPrograms, Error> {
     let module = &*program.module;
@@ -172,9 +182,9 @@ fn load_as(
         }
     };
     let mut target = Target { unwind, ..target(module, maps.plan.processes > 0, system)? };
-    let programs = Programs { module, assembly, running, refused };
-    let stacks = kernel_stack::prepare(programs, options, system, (&mut target, &mut maps))?;
-    *walks = target.kernel_walk.is_some();
+    let programs = Programs { module, assembly, running };
+    let stacks = kernel_stack::prepare(programs, options, system, (&mut target, &mut maps, &mut rows))?;
+    *walks = target.kernel_walk.map(|walk| walk.tables);
     let session = Session {
         module,
         plan: &maps.plan.clone(),
@@ -197,6 +207,7 @@ fn load_as(
         error: (error_probe, error.clone()),
         next_table: first_table + (assembly.units.len() + assembly.prefaults.len()) as u32,
         shared: running.map_or_else(SharedPrograms::default, |m| m.shared),
+        kernel_rows: rows,
         maps,
     };
     let error = ErrorProbe { probe: error_probe, clauses: &error };

@@ -36,6 +36,7 @@ use crate::detach::{close_links, detach};
 use crate::error::Error;
 use crate::facts::SystemContext;
 use crate::growth::{Growth, LeftOut, LoadedGrowing, ReadState, UnitArrival, attach_each};
+use crate::kernel_stack::KernelRows;
 use crate::load::{LoadedPrograms, RunningSession, SharedPrograms, load};
 use crate::options::Options;
 use crate::process_ids::Numbers;
@@ -72,6 +73,8 @@ pub(crate) struct Machine {
     next_table: u32,
     /// The programs that serve all clauses.
     shared: SharedPrograms,
+    /// By which rows programs walk stacks of the kernel, once it is known.
+    kernel_rows: Option<KernelRows>,
     reader: RingReader,
     grace: Option<Arc<GracePeriod>>,
     snapshots: Snapshots,
@@ -122,6 +125,7 @@ impl Machine {
             error: loaded.error,
             next_table: loaded.next_table,
             shared: loaded.shared,
+            kernel_rows: loaded.kernel_rows,
             reader: RingReader::new(monotonic_ns()),
             grace: None,
             snapshots: Snapshots::default(),
@@ -152,7 +156,16 @@ impl Machine {
         fds.extend(self.doorbell.as_ref().map(|d| (MapRef::Doorbell, d.map().as_raw_fd())));
         let (plan, error) = (self.maps.plan.clone(), self.error.clone());
         let names = self.growth.names.clone();
-        RunningSession { plan, fds, error, next_table: self.next_table, shared: self.shared, names }
+        let kernel_rows = self.kernel_rows.clone();
+        RunningSession {
+            plan,
+            fds,
+            error,
+            next_table: self.next_table,
+            shared: self.shared,
+            names,
+            kernel_rows,
+        }
     }
 
     /// Adds loaded programs, runs their BEGIN, and attaches them. After an error, none of them
@@ -193,6 +206,7 @@ impl Machine {
         self.take_stacks()?;
         self.next_table = loaded.next_table;
         self.shared = loaded.shared;
+        self.kernel_rows = loaded.kernel_rows;
         if !self.start_liveness() {
             loaded.attached.retain(|a| !a.is_heartbeat());
         }
