@@ -353,7 +353,7 @@ fn short_lived(dir: &Path, lines: &str, known: &[PathBuf]) -> Verdict {
     std::fs::write(&script, lines).unwrap();
     let command = format!("sh {}", script.display());
     let clause = "syscall::getpgid:entry /execname == \"program\"/ { printf(\"=\\n\"); ustack(); }";
-    let tracer = start(&["-qo", rows.to_str().unwrap(), "-c", &command, "-n", clause]);
+    let tracer = start(&["-qvo", rows.to_str().unwrap(), "-c", &command, "-n", clause]);
     let read = || std::fs::read_to_string(&rows).unwrap_or_default();
     let is_whole = |stack: &&str| {
         let frames = ["`inner+", "`outer+", "`main+", "`_start+"];
@@ -374,12 +374,15 @@ fn short_lived(dir: &Path, lines: &str, known: &[PathBuf]) -> Verdict {
         eventually("the runs", LIMIT, || runs().map(|runs| count = runs.trim().parse::<usize>().unwrap()));
         before += 3 * count;
     }
-    finish(tracer).code(0);
+    let o = finish(tracer).code(0);
+    // Another tracer may read the mappings of a process while its stack is walked. That is counted.
+    let counted = o.err.lines().find(|line| line.contains("could not tell what the process had mapped"));
+    let busy = counted.and_then(|line| line.split_whitespace().find_map(|word| word.parse().ok())).unwrap_or(0);
     let text = read();
     let all: Vec<&str> = text.split("=\n").skip(1).collect();
     let last = &all[all.len() - 3 * SHORT_PROCESSES..];
     let missing: Vec<&&str> = last.iter().filter(|stack| !is_whole(stack)).collect();
-    assert!(missing.is_empty(), "{} of {}: {}", missing.len(), last.len(), missing[0]);
+    assert!(missing.len() <= busy, "{} of {}, {busy} busy: {missing:#?}\n{}", missing.len(), last.len(), o.err);
     Pass
 }
 
