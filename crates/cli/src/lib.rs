@@ -9,6 +9,7 @@
 //!  definitions  the header and the object of provider definitions (-h, -G)
 //!  drawing    the files of --flame
 //!  postmortem  the records in a core file (--postmortem)
+//!  secure     a command with more privileges than who started it
 //!  run        list, compile only, or trace
 //!  interrupt  SIGINT and SIGTERM as a readable descriptor
 //!  bytes      copying and comparing memory, where the C library is musl
@@ -24,7 +25,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! bin/dtrace bytes flags interrupt memory panic status
+//! bin/dtrace bytes flags interrupt memory panic secure status
 //! about command completions manual
 //! drawing
 //! output
@@ -48,6 +49,7 @@ mod output;
 mod panic;
 mod postmortem;
 mod run;
+mod secure;
 mod status;
 
 use std::fmt::Display;
@@ -84,6 +86,7 @@ pub struct Given {
 /// Executes the command with these words, and returns its exit status. It is made for a process of
 /// its own: it installs signal handlers and a panic hook, and writes to the standard output and the standard error.
 pub fn command(words: &[String], engine: Engine) -> u8 {
+    secure::leave_environment();
     panic::install();
     interrupt::outlive_file_size_limit();
     match words.split_first() {

@@ -19,6 +19,7 @@ use crate::memory;
 use dtrace::diagnostics::{control, raw, system_text};
 
 use crate::output::{Output, Results, Shown};
+use crate::secure;
 use crate::{Engine, status, to_stderr, to_stdout};
 
 fn complain(text: impl std::fmt::Display) {
@@ -233,6 +234,7 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
     let traces = command.mode == Mode::Trace && !command.compile_only;
     let memory = options.maybe_number("postmortem").filter(|_| traces);
     let mut environment = options.environment();
+    secure::restore(&mut environment);
     // What reads the format from standard output reads nothing else.
     environment.output_to_stderr = options.text("oformat") != "text" && command.output.is_none();
     let make = |wanted: &Wanted| match wanted {
@@ -327,6 +329,12 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
     }
     if program.titles.iter().enumerate().all(|(n, _)| program.matched(n) == 0) && !options.flag("zdefs") {
         complain("no probes matched");
+        return 1;
+    }
+    if options.flag("destructive") && secure::is_secure() {
+        complain(
+            "destructive actions are for who has the privileges, not for who may execute a dtrace that has them (-w)",
+        );
         return 1;
     }
     if options.flag("destructive") && !quiet {

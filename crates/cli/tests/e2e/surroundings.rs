@@ -1,15 +1,18 @@
 //! Restricted machines, and machines that change during a session.
 
+use std::os::unix::fs::PermissionsExt;
 use std::panic::AssertUnwindSafe;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::machine::is_guest;
-use crate::tool::{Output, dtrace, finish, printed, printed_more, signal, start, under, workload};
+use crate::tool::{Output, binary, dtrace, finish, printed, printed_more, signal, start, under, workload};
 
 tests! {
     compiling_needs_no_privilege a_missing_privilege_is_named two_sessions_do_not_affect_each_other
     a_reduced_buffer_size_is_reported capabilities_are_enough_without_root
+    a_command_with_capabilities_of_its_file_obeys_no_environment_and_destroys_nothing
     a_pid_namespace_uses_its_own_process_ids progenyof_works_in_a_pid_namespace
     user_symbols_are_found_in_a_pid_namespace tracing_continues_when_a_cpu_goes_offline_and_online
     every_facility_is_listed a_user_namespace_is_told_from_a_kernel_that_lacks_something
@@ -79,6 +82,57 @@ fn capabilities_are_enough_without_root() -> Verdict {
         Some(o) if strict => assert!(o.code(1).err.contains("kernel.perf_event_paranoid is 3")),
         Some(o) => assert_eq!(o.code(0).out, "x\n\n"),
         None => return Skip("no setpriv".into()),
+    }
+    Pass
+}
+
+fn a_command_with_capabilities_of_its_file_obeys_no_environment_and_destroys_nothing() -> Verdict {
+    let dir = testing::dir::Dir::below(&testing::memory_dir(), "secure").unwrap();
+    let copy = dir.join("dtrace");
+    std::fs::copy(binary(), &copy).unwrap();
+    for (path, mode) in [(&*dir, 0o755), (&*copy, 0o755)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let capabilities = "cap_bpf,cap_perfmon,cap_syslog,cap_sys_ptrace,cap_dac_read_search+ep";
+    match Command::new("setcap").arg(capabilities).arg(&copy).output() {
+        Ok(o) if o.status.success() => {}
+        Ok(o) => return Skip(String::from_utf8_lossy(&o.stderr).trim().into()),
+        Err(_) => return Skip("no setcap".into()),
+    }
+    let copy = copy.to_str().unwrap().to_owned();
+    let as_nobody = |program: &str, words: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]).args(words);
+        command.env("DEBUGINFOD_URLS", "none").env("GONE", "1").env("KEPT", "a b");
+        let o = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (o.status.code(), text(o.stdout), text(o.stderr))
+    };
+    let words =
+        ["-q", "-x", "debuginfod=env", "-x", "unsetenv=GONE", "-x", "setenv=NEW=1", "-c", "env", "-n"];
+    let clause = ["syscall::write:entry /pid == $target/ { writes++; } END { printf(\"%d\", writes > 0); }"];
+    let words = [&words[..], &clause].concat();
+    // Who has the privileges is obeyed.
+    let o = under(&["env", "DEBUGINFOD_URLS=none"], &words).unwrap().code(1);
+    assert!(o.err.contains("\"none\": a server has an address with https://"), "{o:?}");
+    let o = as_nobody(&copy, &words);
+    if o.2.contains("Operation not permitted") && !o.2.contains("dtrace:") {
+        return Skip(format!("capabilities of files: {}", o.2.trim()));
+    }
+    let lines: Vec<&str> = o.1.lines().collect();
+    assert_eq!(o.0, Some(0), "{o:?}");
+    for line in ["DEBUGINFOD_URLS=none", "KEPT=a b", "NEW=1", "1"] {
+        assert!(lines.contains(&line), "{line}: {o:?}");
+    }
+    assert!(!lines.iter().any(|line| line.starts_with("GONE=")), "{o:?}");
+    for words in [
+        &["-wqn", "BEGIN { system(\"id\"); exit(0); }"][..],
+        &["-qn", "#pragma D option destructive\nBEGIN { system(\"id\"); exit(0); }"],
+    ] {
+        let o = as_nobody(&copy, words);
+        assert_eq!((o.0, &*o.1), (Some(1), ""), "{o:?}");
+        let said = "dtrace: destructive actions are for who has the privileges, not for who may execute a dtrace that has them";
+        assert!(o.2.starts_with(said), "{o:?}");
     }
     Pass
 }

@@ -377,12 +377,19 @@ fn short_lived(dir: &Path, lines: &str, known: &[PathBuf]) -> Verdict {
     let o = finish(tracer).code(0);
     // Another tracer may read the mappings of a process while its stack is walked. That is counted.
     let counted = o.err.lines().find(|line| line.contains("could not tell what the process had mapped"));
-    let busy = counted.and_then(|line| line.split_whitespace().find_map(|word| word.parse().ok())).unwrap_or(0);
+    let busy =
+        counted.and_then(|line| line.split_whitespace().find_map(|word| word.parse().ok())).unwrap_or(0);
     let text = read();
     let all: Vec<&str> = text.split("=\n").skip(1).collect();
     let last = &all[all.len() - 3 * SHORT_PROCESSES..];
     let missing: Vec<&&str> = last.iter().filter(|stack| !is_whole(stack)).collect();
-    assert!(missing.len() <= busy, "{} of {}, {busy} busy: {missing:#?}\n{}", missing.len(), last.len(), o.err);
+    assert!(
+        missing.len() <= busy,
+        "{} of {}, {busy} busy: {missing:#?}\n{}",
+        missing.len(),
+        last.len(),
+        o.err
+    );
     Pass
 }
 
