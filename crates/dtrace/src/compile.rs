@@ -2,13 +2,14 @@
 //! facility, and all that it asks of a machine it asks a [`System`].
 
 mod pragma;
+mod source;
 mod unchanged;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, LazyLock};
 
 use check::{Checked, pattern_of};
-use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Span, Tag, control};
+use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Span, Tag};
 use dif::ir::Module;
 use probes::{Catalog, Family, Pattern, ProbeInfo, glob_matches};
 use providers::{Provider, Registry};
@@ -27,47 +28,8 @@ use crate::lookup::{KernelSymbols, TypedefNames};
 use crate::options::Options;
 use crate::visibility::{Later, NewBases, NewProbes, Visibility, Visible};
 use pragma::set_pragma;
+pub use source::{Field, Source};
 use unchanged::check_unchanged;
-
-/// Which field a command-line description is aligned on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
-    /// `-P`
-    Provider,
-    /// `-m`
-    Module,
-    /// `-f`
-    Function,
-    /// `-n`, and `-i` with a number instead of a description
-    Name,
-}
-
-/// A program as the user gave it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// `-s`: file name and text.
-    Script(String, String),
-    /// `-n` and its like.
-    Specifier(Field, String),
-}
-
-impl Source {
-    /// The text before "matched N probes": `script 'F'`, `description 'TEXT'`.
-    pub fn title(&self) -> String {
-        match self {
-            Source::Script(name, _) => format!("script '{}'", control::name_text(name)),
-            Source::Specifier(_, text) => {
-                let end = description_end(text);
-                format!("description '{}'", &text[..end])
-            }
-        }
-    }
-}
-
-/// The position where the predicate or the body begins.
-fn description_end(text: &str) -> usize {
-    text.find(['/', '{', ';']).unwrap_or(text.len())
-}
 
 /// The operands and ids that macro variables are replaced with.
 #[derive(Clone, Debug, Default)]

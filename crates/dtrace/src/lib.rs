@@ -46,7 +46,7 @@
 //!
 //! ```layers
 //! clocks error families interpreter/firing interpreter/probes interpreter/symbols linear_map linker lookup options probe_set process_ids provider reference session/host snapshots stability stable stop unwinder/aside unwinder/file_map unwinder/memory visibility
-//! attach bank compile/pragma compile/unchanged cpp deadman described facts file_stops interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store unwinder/tables
+//! attach bank compile/pragma compile/source compile/unchanged cpp deadman described facts file_stops interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store unwinder/tables
 //! compile detach growth/late session/notice unwinder
 //! growth
 //! assemble engine list modules processes
