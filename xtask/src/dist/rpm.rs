@@ -38,16 +38,25 @@ const CONFLICTS: [&str; 2] = ["dtrace", "systemtap-sdt-dtrace"];
 /// The group whose members an administrator may let trace: nothing is given to it here.
 const PREIN: &str = "getent group dtrace >/dev/null || groupadd -r dtrace || :\n";
 
-/// What rpm has to know to read this file, with the version that first did.
-const REQUIRES: [(&str, &str); 4] = [
-    ("rpmlib(CompressedFileNames)", "3.0.4-1"),
-    ("rpmlib(FileDigests)", "4.6.0-1"),
-    ("rpmlib(PayloadFilesHavePrefix)", "4.0-1"),
-    ("rpmlib(PayloadIsXz)", "5.2-1"),
+/// What is needed, how, and of which version: what [`PREIN`] runs, and what rpm has to know to read this file.
+const REQUIRES: [(&str, u32, &str); 7] = [
+    ("/bin/sh", SENSE_PREIN | SENSE_INTERPRETER, ""),
+    ("/usr/bin/getent", SENSE_PREIN, ""),
+    ("/usr/sbin/groupadd", SENSE_PREIN, ""),
+    ("rpmlib(CompressedFileNames)", SENSE_RPMLIB, "3.0.4-1"),
+    ("rpmlib(FileDigests)", SENSE_RPMLIB, "4.6.0-1"),
+    ("rpmlib(PayloadFilesHavePrefix)", SENSE_RPMLIB, "4.0-1"),
+    ("rpmlib(PayloadIsXz)", SENSE_RPMLIB, "5.2-1"),
 ];
 
 /// `rpmlib(…) <= VERSION`: RPMSENSE_RPMLIB, _LESS, _EQUAL.
 const SENSE_RPMLIB: u32 = 1 << 24 | 2 | 8;
+
+/// It is there before the script is run: RPMSENSE_SCRIPT_PRE.
+const SENSE_PREIN: u32 = 1 << 9;
+
+/// It runs the script: RPMSENSE_INTERP.
+const SENSE_INTERPRETER: u32 = 1 << 8;
 
 /// `NAME = VERSION`: RPMSENSE_EQUAL.
 const SENSE_EQUAL: u32 = 8;
@@ -199,9 +208,9 @@ fn entries(release: &Release, files: &[Entry], packed: &[u8]) -> Vec<(u32, Data)
         // Everything is verified.
         (1045, ints(&|_| u32::MAX)),
         (1047, texts(&[NAME])),
-        (1048, Data::Int32(vec![SENSE_RPMLIB; REQUIRES.len()])),
-        (1049, texts(&REQUIRES.map(|(name, _)| name))),
-        (1050, texts(&REQUIRES.map(|(_, version)| version))),
+        (1048, Data::Int32(REQUIRES.map(|(_, sense, _)| sense).to_vec())),
+        (1049, texts(&REQUIRES.map(|(name, ..)| name))),
+        (1050, texts(&REQUIRES.map(|(.., version)| version))),
         // Any version conflicts.
         (1053, Data::Int32(vec![0; CONFLICTS.len()])),
         (1054, texts(&CONFLICTS)),
@@ -293,6 +302,14 @@ mod tests {
         let paths: Vec<&str> = files.iter().map(|entry| entry.path.as_str()).collect();
         assert!(paths.contains(&"usr/bin/dtrace") && paths.contains(&"usr/share/dtrace/toolkit"));
         assert!(!paths.contains(&"usr") && !paths.contains(&"usr/share/man"));
+    }
+
+    #[test]
+    fn what_the_script_runs_is_required() {
+        let run = PREIN.split(['|', '\n', '>']).filter_map(|part| part.split_whitespace().next());
+        for command in run.filter(|word| !word.starts_with([':', '/'])) {
+            assert!(REQUIRES.iter().any(|(path, ..)| path.rsplit('/').next() == Some(command)), "{command}");
+        }
     }
 
     #[test]
