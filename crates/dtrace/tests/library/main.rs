@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod advice;
 mod arrivals;
 mod embedded;
 mod engines;
@@ -25,6 +26,7 @@ pub(crate) use testing::{Test, Verdict};
 fn main() -> ExitCode {
     let code = testing::main(
         &[
+            advice::TESTS,
             arrivals::TESTS,
             embedded::TESTS,
             engines::TESTS,
