@@ -22,6 +22,7 @@
 //!  translate   translators, defined();  cpus: properties of CPUs;  runs: what a number is, by comparisons
 //!  aggregates  @a[k] = f(x);  quantize: its parameters;  columns: key columns, joined over all uses
 //!  names       expressions as the program writes them
+//!  uses        what clauses use of which the meaning depends on their probes
 //!  recovery    suppresses errors that only follow from other errors;  hints: names of other tracing languages;  foreign: words of other systems
 //!  program     the result
 //! ```
@@ -38,7 +39,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! derivations foreign hints names record
+//! derivations foreign hints names record uses
 //! program
 //! columns dump runs tables/rows
 //! tables/functions tables/variables
@@ -91,6 +92,7 @@ mod symbols;
 pub mod tables;
 mod translate;
 mod userland;
+mod uses;
 
 use diagnostics::{Diagnostic, Sink, Tag};
 use plane::desc::AggDesc;
@@ -102,6 +104,7 @@ pub use program::Checked;
 pub use record::{LaterBases, Record, Visibility};
 pub use session::{ClocksReader, Context, Facts, FactsReader, Options, Reader};
 pub use symbols::{NoSymbol, Symbols, WELL_KNOWN};
+pub use uses::{ClauseUses, uses};
 
 use program::{Repr, Var};
 use session::{Checker, VarType};
@@ -142,7 +145,7 @@ pub fn check_more(
     }
     checker.check_operands(programs.get(first..).unwrap_or_default());
     checker.check_key_sizes();
-    checker.finish()
+    Checked { uses: uses(programs), ..checker.finish() }
 }
 
 impl Checker<'_> {
@@ -262,6 +265,15 @@ impl Checker<'_> {
             .collect();
         let agg_keys = self.aggs.into_iter().map(|a| a.key_names).collect();
         let left_out = self.defined.messages;
-        Checked { clauses: self.clauses, vars, aggs, agg_keys, strsize, record: self.record, left_out }
+        Checked {
+            clauses: self.clauses,
+            vars,
+            aggs,
+            agg_keys,
+            strsize,
+            record: self.record,
+            left_out,
+            uses: Vec::new(),
+        }
     }
 }

@@ -20,6 +20,7 @@ use probes::{Attributes, Pattern, ProbeInfo};
 use types::{Padding, TypeId};
 
 use crate::record::Record;
+use crate::uses::ClauseUses;
 
 /// A variable of the session: an index into [`Checked::vars`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,6 +44,8 @@ pub struct Checked {
     pub record: Record,
     /// What definitions of programs say that is not used, and probes that are left out because of it.
     pub left_out: Vec<String>,
+    /// For each program, what each of its items uses that is a clause.
+    pub uses: Vec<Vec<ClauseUses>>,
 }
 
 /// A clause, or a part of a clause that `if` divides. Such a part is a clause in every respect

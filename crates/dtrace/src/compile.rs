@@ -8,14 +8,13 @@ mod unchanged;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, LazyLock};
 
-use check::{Checked, pattern_of};
+use check::{Checked, ClauseUses, pattern_of};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Span, Tag};
 use dif::ir::Module;
 use probes::{Catalog, Family, Pattern, ProbeInfo, glob_matches};
 use providers::{Provider, Registry};
 use syntax::ast::{Item, Program as Tree};
 use syntax::library::{Declared, probe_name};
-use syntax::uses::Uses;
 use syntax::{Libraries, MacroEnv, ParseMode, SpecField};
 use system::System;
 use types::Types;
@@ -243,21 +242,16 @@ impl Program {
         clauses.filter(|(_, _, patterns): &(_, _, Vec<Pattern>)| !patterns.is_empty())
     }
 
-    /// The words that a clause of [`Program::listed`] uses.
-    fn uses(&self, tree: usize, item: usize) -> Uses<'_> {
-        match self.trees.get(tree).and_then(|t| t.items.get(item)) {
-            Some(Item::Clause(clause)) => Uses::of(clause),
-            _ => Uses::default(),
-        }
+    /// What a clause of [`Program::listed`] uses.
+    fn uses(&self, tree: usize, item: usize) -> ClauseUses {
+        self.checked.uses.get(tree).and_then(|t| t.get(item)).copied().unwrap_or_default()
     }
 
     /// The same clauses, with what their meaning depends on.
     pub(crate) fn listed_clauses(&self) -> Vec<ListedClause> {
-        let arguments = described::ArgumentUses::of(&self.trees, &self.map);
         let all = self.listed().map(|(tree, item, patterns)| {
             let uses = self.uses(tree, item);
-            let (by_probe, by_order) = (uses.any_name(&["args", "return"]), arguments.are_in(&uses));
-            ListedClause { tree, item, patterns, by_probe, by_order }
+            ListedClause { tree, item, patterns, uses }
         });
         all.collect()
     }
@@ -276,12 +270,7 @@ impl Program {
 
     /// True if a clause that waits for probes may show addresses of processes by name, if stacks are shown so.
     pub(crate) fn may_name_addresses(&self, of_stacks: bool) -> bool {
-        let names = ["usym", "ufunc", "umod", "uaddr"];
-        let shows = |uses: Uses<'_>| {
-            uses.any_name(&names)
-                || uses.string_with(b"%A")
-                || of_stacks && uses.any_name(&["ustack", "jstack"])
-        };
+        let shows = |uses: ClauseUses| uses.user_addresses || of_stacks && uses.user_stacks;
         let waits = |patterns: &[Pattern]| patterns.iter().any(|p| self.registry.may_match_later(p));
         self.listed().any(|(tree, item, patterns)| waits(&patterns) && shows(self.uses(tree, item)))
     }
@@ -377,10 +366,7 @@ pub(crate) struct ListedClause {
     tree: usize,
     item: usize,
     pub(crate) patterns: Vec<Pattern>,
-    /// Its meaning may depend on the probe: it uses `args[]` or `return()`.
-    pub(crate) by_probe: bool,
-    /// It uses `argN`, which a definition of a probe may give another order.
-    pub(crate) by_order: bool,
+    pub(crate) uses: ClauseUses,
 }
 
 /// The input of checking besides the source texts.

@@ -11,7 +11,6 @@ use diagnostics::{Sink, SourceKind, SourceMap, control};
 use probes::{Catalog, Family, Pattern, ProbeDesc, ProviderStability};
 use providers::Registry;
 use syntax::ast::{AttributeSubject, Item, PragmaKind, Program as Tree};
-use syntax::uses::Uses;
 use syntax::{Libraries, MacroEnv, ParseMode};
 use types::Types;
 
@@ -20,32 +19,6 @@ use crate::stable::with_attributes;
 
 /// The most definitions of a session. The probes of others have the types that their sites give.
 const MOST: usize = 1024;
-
-/// The variables that are in the order of a definition.
-const ARGUMENTS: [&str; 10] =
-    ["arg0", "arg1", "arg2", "arg3", "arg4", "arg5", "arg6", "arg7", "arg8", "arg9"];
-
-/// Which clauses use `argN`.
-pub(crate) struct ArgumentUses {
-    /// An inline or a translator names one, which any clause may use.
-    anywhere: bool,
-}
-
-impl ArgumentUses {
-    /// Those of these programs.
-    pub(crate) fn of(trees: &[Tree], map: &SourceMap) -> ArgumentUses {
-        let names_one = |item: &Item| {
-            matches!(item, Item::Inline(_) | Item::Translator(_))
-                && ARGUMENTS.iter().any(|name| map.snippet(item.span()).contains(name))
-        };
-        ArgumentUses { anywhere: trees.iter().flat_map(|tree| &tree.items).any(names_one) }
-    }
-
-    /// True if a clause that uses these words may use one.
-    pub(crate) fn are_in(&self, uses: &Uses<'_>) -> bool {
-        self.anywhere || uses.any_name(&ARGUMENTS)
-    }
-}
 
 /// Parses the definitions of the probes that programs from number `first` on describe, if they use `args` or `argN`. Says why
 /// definitions of other probes that they describe would not be used: a program may use `args` the next time.
@@ -60,15 +33,13 @@ pub(crate) fn add(
         p.names_provider() && families.iter().any(|f| Family::is_of_any(f) && catalog.can_mean(p, f))
     };
     let (mut patterns, mut others) = (HashSet::new(), HashSet::new());
-    let arguments = ArgumentUses::of(trees, map);
-    for tree in trees.get(first..).unwrap_or_default() {
-        let clauses = tree.items.iter().filter_map(|item| match item {
-            Item::Clause(clause) => Some(clause),
+    for (tree, uses) in trees.iter().zip(check::uses(trees)).skip(first) {
+        let clauses = tree.items.iter().zip(uses).filter_map(|(item, uses)| match item {
+            Item::Clause(clause) => Some((clause, uses)),
             _ => None,
         });
-        for clause in clauses {
-            let uses_any = map.snippet(clause.span).contains("args") || arguments.are_in(&Uses::of(clause));
-            let to = if uses_any { &mut patterns } else { &mut others };
+        for (clause, uses) in clauses {
+            let to = if uses.typed_args || uses.raw_args { &mut patterns } else { &mut others };
             to.extend(clause.probes.iter().filter_map(pattern_of).filter(is_usdt));
         }
     }

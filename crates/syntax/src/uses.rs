@@ -17,22 +17,27 @@ pub struct Uses<'a> {
 impl<'a> Uses<'a> {
     /// Those of `clause`.
     pub fn of(clause: &'a Clause) -> Self {
-        let mut uses = Uses::default();
-        let mut rest: Vec<&Expr> = clause.predicate.iter().collect();
+        let mut all: Vec<&Expr> = clause.predicate.iter().collect();
         let mut blocks: Vec<&Block> = clause.body.iter().collect();
         while let Some(block) = blocks.pop() {
             for stmt in &block.stmts {
                 match &stmt.kind {
                     StmtKind::Empty => {}
-                    StmtKind::Expr(e) => rest.push(e),
+                    StmtKind::Expr(e) => all.push(e),
                     StmtKind::If { cond, then, otherwise } => {
-                        rest.push(cond);
+                        all.push(cond);
                         blocks.push(then);
                         blocks.extend(otherwise);
                     }
                 }
             }
         }
+        Uses::of_expressions(all)
+    }
+
+    /// Those of expressions.
+    pub fn of_expressions(mut rest: Vec<&'a Expr>) -> Self {
+        let mut uses = Uses::default();
         while let Some(e) = rest.pop() {
             match &e.kind {
                 ExprKind::Str(text) => uses.strings.push(&text.bytes),

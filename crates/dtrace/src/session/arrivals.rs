@@ -206,7 +206,7 @@ impl<S: Sink> Session<S> {
             };
             let clauses = || listed.iter().enumerate().filter(selected);
             let Some(family) = self.program.registry.family(&probe.desc.provider) else { continue };
-            let defined = clauses().any(|(_, clause)| clause.by_order)
+            let defined = clauses().any(|(_, clause)| clause.uses.raw_args)
                 && self.program.registry.definition(&probe.desc).is_some();
             let by_probe = clauses().any(|(_, clause)| clause.depends_on_probe(defined));
             let only = by_probe.then(|| self.only(&probe.desc));

@@ -134,7 +134,7 @@ impl Group {
 impl ListedClause {
     /// True if the meaning of the clause can depend on a probe, which is `defined`: its file has a definition of it.
     pub(super) fn depends_on_probe(&self, defined: bool) -> bool {
-        self.by_probe || self.by_order && defined
+        self.uses.typed_args || self.uses.returns || self.uses.raw_args && defined
     }
 }
 
