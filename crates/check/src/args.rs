@@ -14,7 +14,7 @@ use probes::{ArgType, Args, ProbeInfo, TypeRef};
 use syntax::ast;
 use types::{IntClass, Kind, TypeId};
 
-use crate::program::{Builtin, ClausePattern, Expr, ExprKind};
+use crate::program::{Builtin, ClausePattern, Expr, ExprKind, IntBuiltin};
 use crate::session::{CheckResult, Checker, ErrorReported};
 
 /// One description of a clause, with the probes that no earlier description of the clause matches.
@@ -249,8 +249,9 @@ impl Checker<'_> {
             let object = self.object_of_parts(parts, ty, span);
             return Ok(object);
         }
-        let raw = Expr { kind: ExprKind::Builtin(Builtin::Arg(arg.from)), ty: TypeId::LONG, span };
-        let in_kernel = |ty| Expr { kind: ExprKind::Builtin(Builtin::KernelArg(arg.from)), ty, span };
+        let raw =
+            Expr { kind: ExprKind::Builtin(Builtin::Int(IntBuiltin::Arg(arg.from))), ty: TypeId::LONG, span };
+        let in_kernel = |ty| Expr { kind: ExprKind::KernelArg(arg.from), ty, span };
         match self.types.base_kind(ty) {
             Kind::Pointer { userland: true, .. } => Ok(Expr { ty, ..raw }),
             Kind::Pointer { .. } => Ok(in_kernel(ty)),

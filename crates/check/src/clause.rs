@@ -13,7 +13,7 @@ use types::TypeId;
 
 use crate::args::{ArgsContext, DescriptionMatch};
 use crate::program::{
-    Builtin, Clause, ClausePattern, Expr, ExprKind, Logic, Relation, Scope, Stmt, StmtKind,
+    Builtin, Clause, ClausePattern, Expr, ExprKind, IntBuiltin, Logic, Relation, Scope, Stmt, StmtKind,
 };
 use crate::session::{CheckResult, Checker, ClauseContext, ClauseState, SpeculationState, did_you_mean};
 use crate::tables::{FunctionKind, unsupported_provider};
@@ -360,17 +360,17 @@ impl Checker<'_> {
             span,
         };
         let compare = |what, value: u64| {
-            let left = Expr { kind: ExprKind::Builtin(what), ty: TypeId::INT, span };
+            let left = Expr { kind: ExprKind::Builtin(Builtin::Int(what)), ty: TypeId::INT, span };
             let right = self.int(value as i64, TypeId::INT, span);
             let (relation, signed) = (Relation::Eq, false);
             let kind = ExprKind::Compare { relation, signed, left: Box::new(left), right: Box::new(right) };
             Expr { kind, ty: TypeId::INT, span }
         };
-        let here = compare(Builtin::Cpu, cpu);
+        let here = compare(IntBuiltin::Cpu, cpu);
         let here = probes
             .iter()
             .filter(|p| ours(p))
-            .fold(here, |here, p| both(compare(Builtin::Id, u64::from(p.id.0)), Logic::Or, here));
+            .fold(here, |here, p| both(compare(IntBuiltin::ProbeId, u64::from(p.id.0)), Logic::Or, here));
         Some(match predicate {
             Some(predicate) => both(here, Logic::And, predicate),
             None => here,

@@ -10,7 +10,7 @@
 use diagnostics::{Span, Tag};
 use types::{Int, IntClass, Kind, TypeId};
 
-use crate::program::{Builtin, Expr, ExprKind, Place};
+use crate::program::{Builtin, Expr, ExprKind, IntBuiltin, Place};
 use crate::session::{CheckResult, Checker};
 
 /// What is known of the 64 bits of an integer expression.
@@ -105,7 +105,7 @@ impl Checker<'_> {
         match &e.kind {
             ExprKind::Int(v) if truncate(*v, int.size, int.signed) == *v => Range::Within,
             ExprKind::Int(_) => Range::Whole,
-            ExprKind::Builtin(Builtin::Arg(_) | Builtin::KernelArg(_)) => Range::Beyond,
+            ExprKind::Builtin(Builtin::Int(IntBuiltin::Arg(_))) | ExprKind::KernelArg(_) => Range::Beyond,
             ExprKind::Builtin(_)
             | ExprKind::Old
             | ExprKind::Not(_)

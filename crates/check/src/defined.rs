@@ -28,7 +28,7 @@ use syntax::library::probe_name;
 use types::{Names, TypeId};
 
 use crate::inline::{Expansions, InlineInfo};
-use crate::program::{Builtin, Expr, ExprKind, Scope, VarId};
+use crate::program::{Builtin, Expr, ExprKind, IntBuiltin, Scope, VarId};
 use crate::session::Checker;
 
 /// The most orders of arguments that one definition can have in a clause that uses `argN`.
@@ -264,7 +264,7 @@ impl Checker<'_> {
     /// `argN` of probes whose definition passes the arguments of their sites on in another order: the N-th
     /// that it passes on.
     pub(crate) fn mapped_arg(&mut self, builtin: Builtin, ty: TypeId, span: Span) -> Option<Expr> {
-        let Builtin::Arg(n) = builtin else { return None };
+        let Builtin::Int(IntBuiltin::Arg(n)) = builtin else { return None };
         if !self.is_any_reordered() {
             return None;
         }
@@ -275,7 +275,9 @@ impl Checker<'_> {
         let first = self.args.described.as_ref()?.probes.first()?.desc.clone();
         match self.site_arg(&first, n) {
             Some(from) if from == n => None,
-            Some(from) => Some(Expr { kind: ExprKind::Builtin(Builtin::Arg(from)), ty, span }),
+            Some(from) => {
+                Some(Expr { kind: ExprKind::Builtin(Builtin::Int(IntBuiltin::Arg(from))), ty, span })
+            }
             None => Some(self.int(0, ty, span)),
         }
     }

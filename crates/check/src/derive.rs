@@ -41,7 +41,8 @@ use crate::args::{ArgsContext, DescriptionMatch};
 use crate::bases::NO_PROGRAM;
 use crate::derivations::{BASES_MAX, ClauseNumber, Uses, key_of, names, too_many_bases};
 use crate::program::{
-    Builtin, ClausePattern, Derived, Expr, ExprKind, Place, Scope, Stmt, StmtKind, VarId, and,
+    Builtin, ClausePattern, Derived, Expr, ExprKind, IntBuiltin, Place, Scope, Stmt, StmtKind, StrBuiltin,
+    VarId, and,
 };
 use crate::session::{CheckResult, Checker, ClauseContext, NameSpace, VarType, did_you_mean};
 
@@ -490,16 +491,16 @@ impl<'a> Checker<'a> {
     /// A built-in variable in a clause of a derived probe, where it is another than in clauses of the
     /// base.
     pub(crate) fn derived_builtin(&mut self, builtin: Builtin, ty: TypeId, span: Span) -> Option<Expr> {
-        if let Builtin::Arg(n) = builtin {
+        if let Builtin::Int(IntBuiltin::Arg(n)) = builtin {
             return self.derived_arg(n, ty, span);
         }
         let ProbeInfo { id, desc } = &self.firing.as_ref()?.probe;
         let text = match builtin {
-            Builtin::Id => return Some(self.int(i64::from(id.0), ty, span)),
-            Builtin::Probeprov => &desc.provider,
-            Builtin::Probemod => &desc.module,
-            Builtin::Probefunc => &desc.function,
-            Builtin::Probename => &desc.name,
+            Builtin::Int(IntBuiltin::ProbeId) => return Some(self.int(i64::from(id.0), ty, span)),
+            Builtin::Str(StrBuiltin::ProbeProv) => &desc.provider,
+            Builtin::Str(StrBuiltin::ProbeMod) => &desc.module,
+            Builtin::Str(StrBuiltin::ProbeFunc) => &desc.function,
+            Builtin::Str(StrBuiltin::ProbeName) => &desc.name,
             _ => return None,
         };
         Some(Expr { kind: ExprKind::Str(text.as_bytes().to_vec()), ty: TypeId::STRING, span })

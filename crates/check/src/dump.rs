@@ -6,7 +6,7 @@ use plane::desc::{Action, Datum, Field};
 use probes::Attributes;
 use types::Types;
 
-use crate::program::{Checked, Clause, Expr, ExprKind, Form, KeyValue, Place, StmtKind};
+use crate::program::{Builtin, Checked, Clause, Expr, ExprKind, Form, IntBuiltin, KeyValue, Place, StmtKind};
 
 /// The text of a checked program, with one fact per line.
 pub fn dump(checked: &Checked, types: &Types) -> String {
@@ -153,7 +153,11 @@ impl Dump<'_> {
             ExprKind::Int(v) => v.to_string(),
             ExprKind::Null => "NULL".to_owned(),
             ExprKind::Str(s) => format!("{:?}", String::from_utf8_lossy(s)),
-            ExprKind::Builtin(b) => format!("{b:?}").to_lowercase(),
+            ExprKind::Builtin(Builtin::Int(IntBuiltin::Arg(n))) => format!("arg({n})"),
+            ExprKind::Builtin(Builtin::Int(IntBuiltin::Ureg(n))) => format!("ureg({n})"),
+            ExprKind::Builtin(b) => b.to_string(),
+            ExprKind::KernelArg(n) => format!("kernelarg({n})"),
+            ExprKind::FamilyProbeprov => "familyprobeprov".into(),
             ExprKind::Read(p) => self.place(p),
             ExprKind::Old => "old".into(),
             ExprKind::Neg(v) => format!("(neg {})", x(v)),

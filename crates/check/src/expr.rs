@@ -6,7 +6,7 @@ use syntax::ast::{self, IntLitType, UnaryOp};
 use types::{Kind, TypeId};
 
 use crate::objects::in_element;
-use crate::program::{Arith, Builtin, Expr, ExprKind, Place, Scope, VarId};
+use crate::program::{Arith, Builtin, Expr, ExprKind, Place, Scope, StrBuiltin, VarId};
 use crate::session::{CheckResult, Checker, ErrorReported, VarType};
 use crate::tables::{self, Fact, VariableKind};
 use crate::{foreign, hints};
@@ -148,11 +148,11 @@ impl Checker<'_> {
                     if let Some(value) = other.or_else(|| self.mapped_arg(builtin, ty, span)) {
                         return Ok(value);
                     }
-                    let builtin = match builtin {
-                        Builtin::Probeprov if self.args.family => Builtin::FamilyProbeprov,
-                        _ => builtin,
+                    let kind = match builtin {
+                        Builtin::Str(StrBuiltin::ProbeProv) if self.args.family => ExprKind::FamilyProbeprov,
+                        _ => ExprKind::Builtin(builtin),
                     };
-                    Ok(Expr { kind: ExprKind::Builtin(builtin), ty, span })
+                    Ok(Expr { kind, ty, span })
                 }
                 VariableKind::Null => Ok(self.int(0, self.row_type(row.ty), span)),
                 VariableKind::Registers | VariableKind::TypedArgs => {
@@ -377,7 +377,7 @@ impl Checker<'_> {
                     if user { self.types.user_pointer(object.ty) } else { self.types.pointer(object.ty) };
                 Ok(Expr { ty, span, ..*addr })
             }
-            ExprKind::Read(_) | ExprKind::Builtin(_) => {
+            ExprKind::Read(_) | ExprKind::Builtin(_) | ExprKind::KernelArg(_) | ExprKind::FamilyProbeprov => {
                 self.fail(Tag::D_ADDROF_VAR, span, "cannot take address of dynamic variable")
             }
             ExprKind::Xlated { .. } => {

@@ -17,7 +17,7 @@ use types::{BitAccess, IntClass, Kind, TypeId};
 use crate::actions::Recorded;
 use crate::columns::Column;
 use crate::program::{
-    Builtin, Expr, ExprKind, Form as PlaceForm, KeyValue, Memory, MemoryCall, Place, StmtKind,
+    Builtin, Expr, ExprKind, Form as PlaceForm, IntBuiltin, KeyValue, Memory, MemoryCall, Place, StmtKind,
 };
 use crate::session::{CheckResult, Checker, ErrorReported};
 use crate::tables::FunctionRow;
@@ -273,7 +273,11 @@ impl Checker<'_> {
             return self.fail(Tag::D_PCAP_PROTO, span, message);
         }
         let (skb, protocol) = (self.convert(skb, TypeId::ULONG), self.convert(protocol, TypeId::INT));
-        let time = Expr { kind: ExprKind::Builtin(Builtin::Walltimestamp), ty: TypeId::LONG, span: source };
+        let time = Expr {
+            kind: ExprKind::Builtin(Builtin::Int(IntBuiltin::Walltimestamp)),
+            ty: TypeId::LONG,
+            span: source,
+        };
         let limit = self.cx.options.pcapsize.clamp(1, packet::LONGEST);
         let layout = &mut self.clause.layout;
         let at = layout.push(Datum::Int { size: 8, signed: false });
@@ -367,7 +371,7 @@ impl Checker<'_> {
     /// An object whose parts are arguments: a copy in scratch memory.
     pub(crate) fn object_of_parts(&mut self, parts: &[ArgPart], ty: TypeId, span: Span) -> Expr {
         let value = |part: &ArgPart| {
-            let kind = ExprKind::Builtin(Builtin::Arg(part.from));
+            let kind = ExprKind::Builtin(Builtin::Int(IntBuiltin::Arg(part.from)));
             (i64::from(part.offset), part.size, Expr { kind, ty: TypeId::LONG, span })
         };
         let bytes = self.types.size(ty).unwrap_or(0);

@@ -193,7 +193,7 @@ impl Checker<'_> {
                 let form = Form::Int { size: 1, signed: true };
                 Ok(Ok(Place::Memory(Memory { addr, form })))
             }
-            ExprKind::Builtin(_) => {
+            ExprKind::Builtin(_) | ExprKind::KernelArg(_) | ExprKind::FamilyProbeprov => {
                 let message = format!("operator {text} can only be applied to a writable variable");
                 self.fail(Tag::D_OP_WRITE, span, message)
             }

@@ -2,13 +2,14 @@
 //! creates them.
 
 use diagnostics::{Span, Tag};
+use plane::builtin::UREGS;
 use plane::desc::AddrForm;
 use syntax::ast;
 use types::{Kind, TypeId};
 
 use crate::columns::{Column, StrUses};
 use crate::objects::{LARGEST, is_in_variable};
-use crate::program::{Arith, Builtin, Expr, ExprKind, Place, Repr, Scope, VarId};
+use crate::program::{Arith, Builtin, Expr, ExprKind, IntBuiltin, Place, Repr, Scope, VarId};
 use crate::session::{CheckResult, Checker, ErrorReported, VarType};
 use crate::tables::{self, VariableKind};
 
@@ -242,15 +243,15 @@ impl Checker<'_> {
             return self.fail(Tag::D_REGS_TYPE, key.span, message);
         };
         match u8::try_from(n) {
-            Ok(n) if n < tables::UREGS => {
+            Ok(n) if n < UREGS => {
                 let ty = self.row_type(row.map_or("uint64_t", |r| r.ty));
-                Ok(Expr { kind: ExprKind::Builtin(Builtin::Ureg(n)), ty, span })
+                Ok(Expr { kind: ExprKind::Builtin(Builtin::Int(IntBuiltin::Ureg(n))), ty, span })
             }
             _ => self.fail_with(
                 Tag::D_REGS_IDX,
                 key.span,
                 format!("index {n} is out of range for array {name}"),
-                Some(format!("indexes are R_R15 (0) to R_TRAPNO ({})", tables::UREGS - 1)),
+                Some(format!("indexes are R_R15 (0) to R_TRAPNO ({})", UREGS - 1)),
             ),
         }
     }

@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub use arith::BinOp as Arith;
 use arith::Cond;
 use diagnostics::Span;
+/// Built-in variables.
+pub use plane::builtin::{Builtin, IntBuiltin, StrBuiltin};
 use plane::desc::{AggDesc, AggId, Field, RecordDesc};
 use probes::{Attributes, Pattern, ProbeInfo};
 use types::{Padding, TypeId};
@@ -246,58 +248,6 @@ pub struct Expr {
     pub span: Span,
 }
 
-/// Built-in variables.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Builtin {
-    Arg(u8),
-    /// The same, with a value that is known to be a kernel address.
-    KernelArg(u8),
-    Pid,
-    Ppid,
-    Tid,
-    Uid,
-    Gid,
-    Cpu,
-    Timestamp,
-    Walltimestamp,
-    Vtimestamp,
-    Errno,
-    Epid,
-    Id,
-    Stackdepth,
-    Ustackdepth,
-    Caller,
-    Ucaller,
-    Ipl,
-    /// `uregs[n]`, below [`crate::tables::UREGS`]. A fault in a kernel thread.
-    Ureg(u8),
-    Curthread,
-    Execname,
-    /// Of a clause whose probes cannot be of a family of processes.
-    Probeprov,
-    /// `probeprov` of a clause whose probes can be of a family of processes.
-    FamilyProbeprov,
-    Probemod,
-    Probefunc,
-    Probename,
-}
-
-impl Builtin {
-    /// True for a string, false for an integer.
-    pub fn is_string(self) -> bool {
-        matches!(
-            self,
-            Builtin::Execname
-                | Builtin::Probeprov
-                | Builtin::FamilyProbeprov
-                | Builtin::Probemod
-                | Builtin::Probefunc
-                | Builtin::Probename
-        )
-    }
-}
-
 /// Comparisons.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -411,8 +361,12 @@ pub enum ExprKind {
     Str(Vec<u8>),
     /// NULL as a string.
     Null,
-    /// A built-in variable.
+    /// A built-in variable. `uregs[n]` faults in a kernel thread.
     Builtin(Builtin),
+    /// `argN`, with a value that is known to be a kernel address.
+    KernelArg(u8),
+    /// `probeprov` of a clause whose probes can be of a family of processes.
+    FamilyProbeprov,
     /// Reads a variable or element.
     Read(Place),
     /// In [`ExprKind::Update`]: the old value of the place.
@@ -643,10 +597,10 @@ impl Expr {
                 | (StrSource::Const { address: true, .. }, StrSource::Address) => StrSource::Address,
                 _ => StrSource::Dynamic,
             },
-            ExprKind::Builtin(Builtin::Execname) => StrSource::Comm,
-            ExprKind::Builtin(Builtin::Probeprov) => StrSource::Provider { family: false },
-            ExprKind::Builtin(Builtin::FamilyProbeprov) => StrSource::Provider { family: true },
-            ExprKind::Builtin(b) if b.is_string() => StrSource::ProbeName,
+            ExprKind::Builtin(Builtin::Str(StrBuiltin::Execname)) => StrSource::Comm,
+            ExprKind::Builtin(Builtin::Str(StrBuiltin::ProbeProv)) => StrSource::Provider { family: false },
+            ExprKind::FamilyProbeprov => StrSource::Provider { family: true },
+            ExprKind::Builtin(Builtin::Str(_)) => StrSource::ProbeName,
             ExprKind::Let { body, .. } => body.str_source(),
             _ => StrSource::Dynamic,
         }

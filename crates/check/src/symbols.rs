@@ -14,7 +14,7 @@ use syntax::ast;
 use types::{TypeId, Types};
 
 use crate::foreign;
-use crate::program::{Arith, Builtin, Expr, ExprKind};
+use crate::program::{Arith, Builtin, Expr, ExprKind, IntBuiltin};
 use crate::session::{CheckResult, Checker, did_you_mean};
 
 /// Access to the kernel's symbol table. Nothing is read before the first query.
@@ -252,7 +252,7 @@ impl Checker<'_> {
             // A kernel for a single CPU: there is only the first copy.
             Err(_) => return Ok(first),
         };
-        let cpu = Expr { kind: ExprKind::Builtin(Builtin::Cpu), ty: TypeId::INT, span };
+        let cpu = Expr { kind: ExprKind::Builtin(Builtin::Int(IntBuiltin::Cpu)), ty: TypeId::INT, span };
         let arith = |op, a, b| Expr { kind: ExprKind::Arith(op, Box::new(a), Box::new(b)), ty: long, span };
         let row = arith(Arith::Mul, cpu, self.int(8, long, span));
         let entry = Box::new(arith(Arith::Add, table, row));

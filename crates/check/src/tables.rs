@@ -2,8 +2,7 @@
 //!
 //! There is one row per identifier, and nothing else in the compiler knows a name of the language.
 //! An identifier of D that is not supported yet has a row too, so that a script gets "not supported
-//! yet" with a position instead of "undefined". A new built-in needs a row here and an arm in
-//! `lower`.
+//! yet" with a position instead of "undefined". What a built-in variable is asks [`plane::builtin`].
 
 mod functions;
 mod rows;
@@ -11,8 +10,7 @@ mod variables;
 
 pub use functions::FUNCTIONS;
 pub use rows::{
-    ActionKind, Aggregating, CpuFact, Fact, FunctionKind, FunctionRow, Subroutine, UREGS, VariableKind,
-    VariableRow,
+    ActionKind, Aggregating, CpuFact, Fact, FunctionKind, FunctionRow, Subroutine, VariableKind, VariableRow,
 };
 pub use variables::VARIABLES;
 

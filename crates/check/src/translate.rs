@@ -85,6 +85,8 @@ impl Checker<'_> {
             | ExprKind::Str(_)
             | ExprKind::Null
             | ExprKind::Builtin(_)
+            | ExprKind::KernelArg(_)
+            | ExprKind::FamilyProbeprov
             | ExprKind::Bound(_)
             | ExprKind::Read(Place::Var(_)) => (e, None),
             ExprKind::Xlated { translator, pointer, input } => {

@@ -186,7 +186,7 @@ fn raw_arguments_of_each_probe_are_in_the_order_of_its_definition() {
         let mut found = Vec::new();
         for clause in &checked.clauses {
             let body = format!("{:?}", clause.body);
-            let arg = ["0", "1"].into_iter().find(|n| body.contains(&format!("Builtin(Arg({n}))")));
+            let arg = ["0", "1"].into_iter().find(|n| body.contains(&format!("Builtin(Int(Arg({n})))")));
             found.extend(clause.probes.iter().map(|p| format!("{} {}", p.desc.name, arg.unwrap_or("-"))));
         }
         found.sort_unstable();

@@ -11,6 +11,7 @@
 //! removes. So the front end need not check whether its last statement ended the clause.
 
 use diagnostics::Span;
+use plane::builtin::Builtin;
 
 use crate::ir::{
     AggId, BinOp, Block, BlockData, Cond, FaultKind, Field, Function, InstData, IntBuiltin, Module, Op,
@@ -212,6 +213,14 @@ impl FunctionBuilder {
             return value;
         }
         self.emit(Op::AsInt(value), Ty::Int)
+    }
+
+    /// A built-in variable.
+    pub fn any_builtin(&mut self, builtin: Builtin) -> Value {
+        match builtin {
+            Builtin::Int(builtin) => self.builtin(builtin),
+            Builtin::Str(builtin) => self.builtin_str(builtin),
+        }
     }
 
     /// An integer built-in variable.

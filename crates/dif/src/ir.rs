@@ -23,6 +23,7 @@
 
 pub use arith::{BinOp, Cond, UnOp};
 use diagnostics::Span;
+pub use plane::builtin::{ARGS, IntBuiltin, StrBuiltin, UREGS};
 pub use plane::desc::{AggDesc, AggFunc, AggId, Datum, FaultKind, Field, ProcessFields, RecordDesc};
 
 pub use crate::subr::Subr;
@@ -69,76 +70,6 @@ pub enum Ty {
     Ptr(Space),
     /// A string.
     Str,
-}
-
-/// Integer built-in variables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum IntBuiltin {
-    /// `arg0` … `arg9`, raw. Further arguments, up to [`ARGS`], are reachable only by `args[]`.
-    Arg(u8),
-    /// Process id in the tracer's pid namespace.
-    Pid,
-    /// Parent's process id, likewise.
-    Ppid,
-    /// Thread id, likewise.
-    Tid,
-    /// Real user id.
-    Uid,
-    /// Real group id.
-    Gid,
-    /// CPU on which the probe fired.
-    Cpu,
-    /// Monotonic nanoseconds. Constant within a clause.
-    Timestamp,
-    /// Nanoseconds since 1970. Constant within a clause.
-    Walltimestamp,
-    /// Error of the returning system call, otherwise 0.
-    Errno,
-    /// Id of the enabled probe.
-    Epid,
-    /// Id of the probe, as `dtrace -l` shows it.
-    ProbeId,
-    /// Number of kernel frames.
-    StackDepth,
-    /// Number of user frames.
-    UstackDepth,
-    /// Return address of the probe's function in the kernel. 0 when there is no such frame.
-    Caller,
-    /// Likewise in the current process.
-    Ucaller,
-    /// Context level: 0 thread, 1 soft interrupt, 2 hard interrupt, 3 NMI.
-    Ipl,
-    /// Nanoseconds of CPU time of the thread, less those in the session's programs. Constant within
-    /// a firing.
-    Vtimestamp,
-    /// 1 when the current thread is a user thread, 0 for a kernel thread.
-    UserThread,
-    /// Saved user register `uregs[n]`, below [`UREGS`].
-    Ureg(u8),
-    /// Address of the kernel's `task_struct` of the current thread.
-    CurThread,
-    /// The process id that follows `ProbeProv` in the name of the provider; 0 if none does.
-    ProviderPid,
-}
-
-/// Maximum number of arguments of a probe.
-pub const ARGS: u8 = 32;
-
-/// Number of `uregs[]`: the saved registers in the kernel's order, then DS ES FS GS and the trap
-/// number.
-pub const UREGS: u8 = 26;
-
-/// String built-in variables.
-#[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StrBuiltin {
-    /// At most 15 characters.
-    Execname,
-    /// The name of the provider without the process id of a family of processes.
-    ProbeProv,
-    ProbeMod,
-    ProbeFunc,
-    ProbeName,
 }
 
 /// One operation. The comment of an operation with a result begins with the result's type.

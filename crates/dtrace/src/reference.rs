@@ -5,10 +5,11 @@
 //! the command, which knows nothing under this library, can print them. The words that the D
 //! libraries define have their table here.
 
-pub use check::program::{Builtin, MemoryCall};
+pub use check::program::MemoryCall;
 pub use check::tables::is_destructive;
 pub use check::tables::{ActionKind, Aggregating, CpuFact, Fact, Subroutine};
 pub use check::tables::{FUNCTIONS, FunctionKind, FunctionRow, VARIABLES, VariableKind, VariableRow};
+pub use plane::builtin::{Builtin, IntBuiltin, StrBuiltin};
 pub use plane::control::{DropKind, DropWords};
 pub use plane::desc::FaultKind;
 pub use plane::format::MEANINGS;

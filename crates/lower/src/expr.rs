@@ -1,51 +1,11 @@
 //! Lowers expressions to values.
 
 use check::program::{Builtin, Expr, ExprKind, Logic, Place, Repr, Scope};
-use dif::ir::{BinOp, Cond, FaultKind, IntBuiltin, Space, StrBuiltin, Subr, Ty, UnOp, Value, VarId};
+use dif::ir::{BinOp, Cond, FaultKind, IntBuiltin, Space, Subr, Ty, UnOp, Value, VarId};
 use dif::subr::Param;
 
 use crate::Lowering;
 use crate::memory::MemoryScalar;
-
-/// The DIF operation of a built-in variable: an integer or a string.
-enum BuiltinOp {
-    Int(IntBuiltin),
-    Str(StrBuiltin),
-}
-
-fn builtin_op(builtin: Builtin) -> BuiltinOp {
-    use BuiltinOp::{Int, Str};
-    match builtin {
-        Builtin::Arg(n) | Builtin::KernelArg(n) => Int(IntBuiltin::Arg(n)),
-        Builtin::Pid => Int(IntBuiltin::Pid),
-        Builtin::Ppid => Int(IntBuiltin::Ppid),
-        Builtin::Tid => Int(IntBuiltin::Tid),
-        Builtin::Uid => Int(IntBuiltin::Uid),
-        Builtin::Gid => Int(IntBuiltin::Gid),
-        Builtin::Cpu => Int(IntBuiltin::Cpu),
-        Builtin::Timestamp => Int(IntBuiltin::Timestamp),
-        Builtin::Vtimestamp => Int(IntBuiltin::Vtimestamp),
-        Builtin::Walltimestamp => Int(IntBuiltin::Walltimestamp),
-        Builtin::Errno => Int(IntBuiltin::Errno),
-        Builtin::Epid => Int(IntBuiltin::Epid),
-        Builtin::Id => Int(IntBuiltin::ProbeId),
-        Builtin::Stackdepth => Int(IntBuiltin::StackDepth),
-        Builtin::Ustackdepth => Int(IntBuiltin::UstackDepth),
-        Builtin::Caller => Int(IntBuiltin::Caller),
-        Builtin::Ucaller => Int(IntBuiltin::Ucaller),
-        Builtin::Ipl => Int(IntBuiltin::Ipl),
-        Builtin::Ureg(n) => Int(IntBuiltin::Ureg(n)),
-        Builtin::Curthread => Int(IntBuiltin::CurThread),
-        Builtin::Execname => Str(StrBuiltin::Execname),
-        // Of a family this is the prefix: see [`Lowering::provider_text`].
-        Builtin::Probeprov | Builtin::FamilyProbeprov => Str(StrBuiltin::ProbeProv),
-        Builtin::Probemod => Str(StrBuiltin::ProbeMod),
-        Builtin::Probefunc => Str(StrBuiltin::ProbeFunc),
-        Builtin::Probename => Str(StrBuiltin::ProbeName),
-    }
-}
-
-const _: () = assert!(check::tables::UREGS == dif::ir::UREGS);
 
 impl Lowering<'_> {
     /// The value of an expression. A void expression has the value 0.
@@ -58,14 +18,11 @@ impl Lowering<'_> {
 
     /// A user register of the current process. A kernel thread has none: reading it is a
     /// bad-address fault with address 0.
-    fn ureg(&mut self, builtin: Builtin) -> Value {
+    fn ureg(&mut self, builtin: IntBuiltin) -> Value {
         let present = self.b.builtin(IntBuiltin::UserThread);
         let zero = self.b.int(0);
         self.b.fault_unless(FaultKind::BadAddr, present, zero);
-        match builtin_op(builtin) {
-            BuiltinOp::Int(b) => self.b.builtin(b),
-            BuiltinOp::Str(b) => self.b.builtin_str(b),
-        }
+        self.b.builtin(builtin)
     }
 
     /// An operand of a string comparison. NULL compares as the empty string, and so does a NULL
@@ -100,12 +57,10 @@ impl Lowering<'_> {
                 self.b.string(id)
             }
             ExprKind::Null => self.b.null(),
-            ExprKind::Builtin(builtin @ Builtin::Ureg(_)) => self.ureg(*builtin),
-            ExprKind::Builtin(Builtin::FamilyProbeprov) => self.provider_text(),
-            ExprKind::Builtin(builtin) => match builtin_op(*builtin) {
-                BuiltinOp::Int(b) => self.b.builtin(b),
-                BuiltinOp::Str(b) => self.b.builtin_str(b),
-            },
+            ExprKind::Builtin(Builtin::Int(register @ IntBuiltin::Ureg(_))) => self.ureg(*register),
+            ExprKind::Builtin(builtin) => self.b.any_builtin(*builtin),
+            ExprKind::KernelArg(n) => self.b.builtin(IntBuiltin::Arg(*n)),
+            ExprKind::FamilyProbeprov => self.provider_text(),
             ExprKind::Read(place) => {
                 let place = self.place(place);
                 self.read(&place)

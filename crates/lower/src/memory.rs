@@ -1,7 +1,7 @@
 //! Lowers memory accesses: address spaces of pointers, objects and scalars in memory, scratch
 //! memory.
 
-use check::program::{Builtin, Expr, ExprKind, Form, Memory, MemoryCall};
+use check::program::{Builtin, Expr, ExprKind, Form, IntBuiltin, Memory, MemoryCall};
 use dif::ir::{BinOp, FaultKind, Space, Ty, Value, VarId};
 use types::Padding;
 
@@ -26,7 +26,7 @@ pub(crate) struct MemoryScalar {
 /// probe's arguments, and what these point to.
 fn is_kernel_address(addr: &Expr) -> bool {
     match &addr.kind {
-        ExprKind::Builtin(Builtin::Curthread | Builtin::KernelArg(_)) => true,
+        ExprKind::Builtin(Builtin::Int(IntBuiltin::CurThread)) | ExprKind::KernelArg(_) => true,
         ExprKind::Int(n) => *n < 0,
         ExprKind::Arith(_, base, _) => is_kernel_address(base),
         ExprKind::Array { addr, .. } | ExprKind::Load { addr, user: false, .. } => is_kernel_address(addr),

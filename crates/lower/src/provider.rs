@@ -3,7 +3,7 @@
 //! There the name of a provider is two values: a string known before the firing and the process id that follows it, 0 if none
 //! does. A column that holds only names of providers has both. Elsewhere the text is made from them.
 
-use check::program::{Builtin, Expr, ExprKind, Relation};
+use check::program::{Expr, ExprKind, Relation};
 use dif::ir::{BinOp, Cond, Datum, IntBuiltin, StrBuiltin, Subr, Value, VarId};
 
 use crate::Lowering;
@@ -12,7 +12,7 @@ impl Lowering<'_> {
     /// String and process id of a name of a provider, or of a constant.
     pub(crate) fn provider(&mut self, e: &Expr) -> [Value; 2] {
         match &e.kind {
-            ExprKind::Builtin(Builtin::FamilyProbeprov) => {
+            ExprKind::FamilyProbeprov => {
                 let name = self.b.builtin_str(StrBuiltin::ProbeProv);
                 [name, self.b.builtin(IntBuiltin::ProviderPid)]
             }
@@ -43,7 +43,7 @@ impl Lowering<'_> {
 
     /// `probeprov == "pid123"`, without its text. `None` for another comparison.
     pub(crate) fn compare_provider(&mut self, relation: Relation, l: &Expr, r: &Expr) -> Option<Value> {
-        let family = |e: &Expr| matches!(e.kind, ExprKind::Builtin(Builtin::FamilyProbeprov));
+        let family = |e: &Expr| matches!(e.kind, ExprKind::FamilyProbeprov);
         let text = match (&l.kind, &r.kind) {
             (_, ExprKind::Str(text)) if family(l) => text,
             (ExprKind::Str(text), _) if family(r) => text,

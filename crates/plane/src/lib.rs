@@ -12,6 +12,7 @@
 //!                 format    formats of printf() and printa()
 //!                 packet    the packets of pcap()
 //!                 address   network addresses
+//!                 builtin   built-in variables: what a program asks of a firing
 //!  control page   control   activity, epoch, exit status, drop counters
 //!                 deadman   stops a session that overloads the machine
 //!  records        ring      one ring per CPU: reserve by compare-exchange, commit by exchange
@@ -39,7 +40,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! address deadman format names order overwrite owned packet probe_table processes scratch shape shares siphash thread vtime
+//! address builtin deadman format names order overwrite owned packet probe_table processes scratch shape shares siphash thread vtime
 //! python unwind
 //! assoc control desc
 //! ring table
@@ -51,6 +52,7 @@
 
 pub mod address;
 pub mod assoc;
+pub mod builtin;
 pub mod control;
 pub mod deadman;
 pub mod desc;

@@ -68,9 +68,6 @@ pub struct VariableRow {
     pub help: &'static str,
 }
 
-/// Number of registers in `uregs[]`.
-pub const UREGS: u8 = 26;
-
 /// Functions with a value.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! Parses operations.
 
+use plane::builtin::Builtin;
+
 use super::lex::Token;
-use super::names::{BIN, COND, EXT, FAULT, INT, INT_BUILTIN, STR_BUILTIN, UN, item_of};
+use super::names::{BIN, COND, EXT, FAULT, INT, UN, item_of};
 use super::parse::{Cursor, Parse};
 use crate::ir::{Op, StrId, Ty, VarId};
 use crate::subr::Subr;
@@ -56,10 +58,10 @@ impl Cursor {
             "asint" => Op::AsInt(self.value()?),
             "builtin" => {
                 let name = self.word()?;
-                match (item_of(INT_BUILTIN, &name), item_of(STR_BUILTIN, &name)) {
-                    (Some(b), _) => Op::Builtin(b),
-                    (_, Some(b)) => Op::BuiltinStr(b),
-                    _ => return Err(format!("unknown builtin {name}")),
+                match Builtin::named(&name) {
+                    Some(Builtin::Int(b)) => Op::Builtin(b),
+                    Some(Builtin::Str(b)) => Op::BuiltinStr(b),
+                    None => return Err(format!("unknown builtin {name}")),
                 }
             }
             "loadstr" => {

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use diagnostics::{SourceMap, Span};
 use plane::desc::AggFunc;
 
-use super::names::{ADDR, BIN, COND, EXT, FAULT, INT, INT_BUILTIN, SCOPE, STR_BUILTIN, TY, UN, name_of};
+use super::names::{ADDR, BIN, COND, EXT, FAULT, INT, SCOPE, TY, UN, name_of};
 use crate::ir::{
     Block, Clause, Datum, Field, Function, InstData, Module, Op, Scope, StrId, Term, Value, VarId, VarTy,
 };
@@ -173,8 +173,8 @@ impl Printer<'_> {
             Op::Ext { bits, signed, value } => write!(out, "{} {value}", name_of(EXT, (*bits, *signed))),
             Op::AsPtr(_, v) => write!(out, "asptr {v}"),
             Op::AsInt(v) => write!(out, "asint {v}"),
-            Op::Builtin(b) => write!(out, "builtin {}", name_of(INT_BUILTIN, *b)),
-            Op::BuiltinStr(b) => write!(out, "builtin {}", name_of(STR_BUILTIN, *b)),
+            Op::Builtin(b) => write!(out, "builtin {b}"),
+            Op::BuiltinStr(b) => write!(out, "builtin {b}"),
             Op::Load { size, signed, addr } => write!(out, "load.{} {addr}", name_of(INT, (*size, *signed))),
             Op::LoadStr { addr, max: None } => write!(out, "loadstr {addr}"),
             Op::LoadStr { addr, max: Some(max) } => write!(out, "loadstr {addr}, {max}"),
