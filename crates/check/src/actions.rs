@@ -13,7 +13,8 @@ use crate::columns::{Column, StrUses};
 use crate::names;
 use crate::printf::{FormatArg, FormatUse};
 use crate::program::{Expr, ExprKind, KeyValue, Repr, StmtKind};
-use crate::session::{CheckResult, Checker, ErrorReported};
+use crate::session::Checker;
+use crate::state::recovery::{CheckResult, ErrorReported};
 use crate::tables::{self, ActionKind, FunctionKind, FunctionRow};
 
 /// The stop signal, which a process cannot ignore or handle.
@@ -52,7 +53,7 @@ impl Checker<'_> {
 
     /// Allocates a field for a value in the clause's record.
     fn place_field(&mut self, column: Column) -> Field {
-        self.clause.layout.push(column.datum(self.strsize))
+        self.clause.layout.push(column.datum(self.cx.options.string_size()))
     }
 
     /// The action that an expression calls, if only records and keys can hold its value: `stack()`,
@@ -425,13 +426,13 @@ impl Checker<'_> {
             return self.fail(wrong_kind, arg.span, message);
         };
         let name = agg.name.text.as_str();
-        match self.agg(name) {
+        match self.scopes.agg(name) {
             Some(id) => Ok(id),
-            None if self.is_bad_agg(name) => Err(ErrorReported),
+            None if self.scopes.is_bad_agg(name) => Err(ErrorReported),
             None => {
                 self.require_not_deferred(unknown, None, name, arg.span)?;
                 self.require_not_doubtful(name)?;
-                let known = self.aggs.iter().map(|a| a.name.as_str());
+                let known = self.scopes.aggs.iter().map(|a| a.name.as_str());
                 let near = self.sink.may_suggest().then(|| diagnostics::nearest(name, known)).flatten();
                 let help = near.map(|n| crate::session::did_you_mean(&format!("@{n}")));
                 self.fail_with(unknown, arg.span, format!("undefined aggregation: @{name}"), help)
@@ -464,7 +465,7 @@ impl Checker<'_> {
             aggs.push(id);
         }
         if let (Some((text, span)), Some(first)) = (&format, aggs.first()) {
-            let info = &self.aggs[first.0 as usize];
+            let info = &self.scopes.aggs[first.0 as usize];
             let usage = FormatUse::Printa { count: info.func == AggFunc::Count };
             let keys: Vec<FormatArg> = info.key.iter().map(|(ty, _)| FormatArg::value(*ty, *span)).collect();
             self.check_format(func, text, *span, usage, &keys)?;
@@ -474,7 +475,7 @@ impl Checker<'_> {
     }
 
     fn same_keys(&mut self, left: AggId, right: AggId, span: Span) -> CheckResult<()> {
-        let (l, r) = (self.aggs[left.0 as usize].clone(), self.aggs[right.0 as usize].clone());
+        let (l, r) = (self.scopes.aggs[left.0 as usize].clone(), self.scopes.aggs[right.0 as usize].clone());
         let (n, m) = (l.key.len(), r.key.len());
         if n != m {
             let s = |n| if n == 1 { "" } else { "s" };

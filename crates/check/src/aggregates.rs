@@ -10,7 +10,9 @@ use types::TypeId;
 use crate::actions::Recorded;
 use crate::columns::Column;
 use crate::program::{Expr, ExprKind, KeyValue, StmtKind};
-use crate::session::{AggInfo, CheckResult, Checker, ErrorReported};
+use crate::session::Checker;
+use crate::state::recovery::{CheckResult, ErrorReported};
+use crate::state::scopes::AggInfo;
 use crate::tables::{self, Aggregating, FunctionKind, FunctionRow};
 
 impl Checker<'_> {
@@ -24,7 +26,7 @@ impl Checker<'_> {
         let name = agg.name.text.clone();
         let out = self.aggregate_inner(agg, value, span);
         if out.is_err() {
-            self.add_bad_agg(name);
+            self.scopes.add_bad_agg(name);
         }
         out
     }
@@ -41,13 +43,13 @@ impl Checker<'_> {
         let id = match known {
             Some(id) => {
                 self.match_keys(id, &keys, span)?;
-                let known = self.aggs[id.0 as usize].key_names.iter_mut();
+                let known = self.scopes.aggs[id.0 as usize].key_names.iter_mut();
                 known.zip(&key_names).filter(|(k, n)| k != n).for_each(|(k, _)| *k = "".into());
                 id
             }
             None => {
                 let key = keys.iter().map(|k| (k.ty, k.column)).collect();
-                self.add_agg(AggInfo {
+                self.scopes.add_agg(AggInfo {
                     name: agg.name.text.clone(),
                     func,
                     key,
@@ -56,7 +58,7 @@ impl Checker<'_> {
                 })
             }
         };
-        let signature: Vec<TypeId> = self.aggs[id.0 as usize].key.iter().map(|(ty, _)| *ty).collect();
+        let signature: Vec<TypeId> = self.scopes.aggs[id.0 as usize].key.iter().map(|(ty, _)| *ty).collect();
         let key = keys
             .into_iter()
             .zip(signature)
@@ -88,8 +90,8 @@ impl Checker<'_> {
 
     /// The aggregation of this name, if it was used before. Its function must be the same.
     fn known(&mut self, name: &str, func: AggFunc, span: Span, call: Span) -> CheckResult<Option<AggId>> {
-        let Some(id) = self.agg(name) else { return Ok(None) };
-        let info = &self.aggs[id.0 as usize];
+        let Some(id) = self.scopes.agg(name) else { return Ok(None) };
+        let info = &self.scopes.aggs[id.0 as usize];
         if info.func.name() == func.name() {
             self.same_parameters(info.func, func, call)?;
             return Ok(Some(id));
@@ -141,7 +143,7 @@ impl Checker<'_> {
     }
 
     fn match_keys(&mut self, id: AggId, keys: &[Recorded], span: Span) -> CheckResult<()> {
-        let info = self.aggs[id.0 as usize].clone();
+        let info = self.scopes.aggs[id.0 as usize].clone();
         let prefix = format!("@{}", info.name);
         // Stacks and symbols are compared by type, so expressions of that type represent them.
         let values: Vec<Expr> = keys
@@ -164,7 +166,7 @@ impl Checker<'_> {
                 (*ty, column.join(other))
             })
             .collect();
-        self.aggs[id.0 as usize].key = joined;
+        self.scopes.aggs[id.0 as usize].key = joined;
         Ok(())
     }
 

@@ -7,48 +7,15 @@
 //! written several times; see [`Checker::clause`]. (The original does this for every description,
 //! and rejects descriptions with globs.)
 
-use std::sync::Arc;
-
 use diagnostics::{Span, Tag};
-use probes::{ArgType, Args, ProbeInfo, TypeRef};
+use probes::{ArgType, Args, TypeRef};
 use syntax::ast;
 use types::{IntClass, Kind, TypeId};
 
-use crate::program::{Builtin, ClausePattern, Expr, ExprKind, IntBuiltin};
-use crate::session::{CheckResult, Checker, ErrorReported};
-
-/// One description of a clause, with the probes that no earlier description of the clause matches.
-#[derive(Clone, Debug)]
-pub(crate) struct DescriptionMatch {
-    pub(crate) pattern: ClausePattern,
-    pub(crate) probes: Arc<[ProbeInfo]>,
-}
-
-impl DescriptionMatch {
-    /// True if it is the same one.
-    pub(crate) fn is(&self, other: &DescriptionMatch) -> bool {
-        self.pattern.span == other.pattern.span && Arc::ptr_eq(&self.probes, &other.probes)
-    }
-}
-
-/// The meaning of `args[]` in the current clause.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ArgsContext {
-    /// The description for which the clause is checked; `None` outside of clauses.
-    pub(crate) described: Option<DescriptionMatch>,
-    /// All probes of the clause.
-    pub(crate) probes: Arc<[ProbeInfo]>,
-    /// A description of the clause can match probes of a family of processes.
-    pub(crate) family: bool,
-    /// Indexes of the arguments used.
-    pub(crate) used: Vec<usize>,
-    /// Numbers of the `argN` used, if definitions pass arguments of the clause's probes on in another order.
-    pub(crate) raw: Vec<u8>,
-    /// Whether they do so, once it is known.
-    pub(crate) reordered: Option<bool>,
-    /// The files of the clause's processes that names are scoped to, and whether the name of a variable is.
-    pub(crate) objects: Vec<(String, bool)>,
-}
+use crate::program::{Builtin, Expr, ExprKind, IntBuiltin};
+use crate::session::Checker;
+use crate::state::clause::DescriptionMatch;
+use crate::state::recovery::{CheckResult, ErrorReported};
 
 impl Checker<'_> {
     /// `args[keys]`

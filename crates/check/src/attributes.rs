@@ -6,8 +6,6 @@
 //! Stable/Stable/Common and exist since the first version of D. `#pragma D attributes` and `#pragma
 //! D binding` set the attributes and versions of identifiers of a program or a library.
 
-use std::collections::HashMap;
-
 use diagnostics::{Diagnostic, Span, Tag};
 use probes::{Attributes, Class, Stability, Version};
 use syntax::ast::{AttributeSubject, Item, Name, Pragma, PragmaKind, Program};
@@ -84,15 +82,6 @@ fn row<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {
     table.iter().find(|(w, _)| *w == word).map(|(_, x)| *x)
 }
 
-/// Attributes and versions that pragmas set.
-#[derive(Debug, Default)]
-pub(crate) struct PragmaAttributes {
-    attributes: HashMap<String, Attributes>,
-    versions: HashMap<String, Version>,
-    /// Identifiers that a pragma of the current program names before their declaration.
-    open: Vec<(String, &'static str, Span)>,
-}
-
 impl Checker<'_> {
     /// True for an identifier that is newer than the version of D that the user selected.
     pub(crate) fn is_too_new(&self, word: &str) -> bool {
@@ -102,7 +91,7 @@ impl Checker<'_> {
     /// The message for an identifier that is too new.
     pub(crate) fn version_error(&self, word: &str) -> Option<String> {
         let wanted = self.cx.options.version?;
-        let version = self.pragmas.versions.get(word).copied().or_else(|| row(VERSIONS, word))?;
+        let version = self.scopes.pragmas.versions.get(word).copied().or_else(|| row(VERSIONS, word))?;
         (version > wanted)
             .then(|| format!("`{word}` came with D {version}; the option version asks for {wanted}"))
     }
@@ -124,7 +113,7 @@ impl Checker<'_> {
     /// Records the use of something with these attributes.
     pub(crate) fn uses(&mut self, kind: &str, word: &str, attributes: Attributes, span: Span) {
         self.clause.attributes = self.clause.attributes.min(attributes);
-        let Some(least) = self.cx.options.amin.filter(|_| self.suspended == 0) else { return };
+        let Some(least) = self.cx.options.amin.filter(|_| self.expansion.suspended == 0) else { return };
         if !attributes.at_least(least) {
             let call = if kind.ends_with("function") { "( )" } else { "" };
             let message =
@@ -136,15 +125,15 @@ impl Checker<'_> {
     /// Runs `f`, and returns the attributes of what it used instead of adding them to the clause.
     pub(crate) fn collect_attributes<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> (T, Attributes) {
         let outside = std::mem::replace(&mut self.clause.attributes, Attributes::STABLE);
-        self.suspended += 1;
+        self.expansion.suspended += 1;
         let out = f(self);
-        self.suspended -= 1;
+        self.expansion.suspended -= 1;
         (out, std::mem::replace(&mut self.clause.attributes, outside))
     }
 
     /// The attributes that a pragma gives to an identifier.
     pub(crate) fn pragma_attributes(&self, word: &str) -> Option<Attributes> {
-        self.pragmas.attributes.get(word).copied()
+        self.scopes.pragmas.attributes.get(word).copied()
     }
 
     /// Processes the pragmas of libraries, before anything is checked.
@@ -154,12 +143,12 @@ impl Checker<'_> {
             match &pragma.kind {
                 PragmaKind::Attributes { triple, subject: AttributeSubject::Ident(name) } => {
                     if let Some(attributes) = self.triple(triple, pragma.span) {
-                        self.pragmas.attributes.insert(name.text.clone(), attributes);
+                        self.scopes.pragmas.attributes.insert(name.text.clone(), attributes);
                     }
                 }
                 PragmaKind::Binding { version, name } => {
                     if let Some(version) = self.version(version, pragma.span) {
-                        self.pragmas.versions.insert(name.text.clone(), version);
+                        self.scopes.pragmas.versions.insert(name.text.clone(), version);
                     }
                 }
                 _ => {}
@@ -184,7 +173,7 @@ impl Checker<'_> {
                     }
                     AttributeSubject::Ident(name) => {
                         if self.may_set("attributes", name) {
-                            self.pragmas.attributes.insert(name.text.clone(), attributes);
+                            self.scopes.pragmas.attributes.insert(name.text.clone(), attributes);
                         }
                     }
                 }
@@ -192,7 +181,7 @@ impl Checker<'_> {
             PragmaKind::Binding { version, name } => {
                 let Some(version) = self.version(version, pragma.span) else { return };
                 if self.may_set("binding", name) {
-                    self.pragmas.versions.insert(name.text.clone(), version);
+                    self.scopes.pragmas.versions.insert(name.text.clone(), version);
                 }
             }
         }
@@ -233,20 +222,20 @@ impl Checker<'_> {
         }
         let foreign = tables::variable(word).is_some()
             || tables::function(word).is_some()
-            || self.inlines.get(word).is_some_and(|i| i.library);
+            || self.scopes.names.inlines.get(word).is_some_and(|i| i.library);
         if foreign {
             self.out_of_scope(pragma, word, name.span);
             return false;
         }
-        self.pragmas.open.push((word.to_string(), pragma, name.span));
+        self.scopes.pragmas.open.push((word.to_string(), pragma, name.span));
         true
     }
 
     /// Reports pragmas of the current program whose identifier is never declared.
     pub(crate) fn unused_pragmas(&mut self) {
-        for (word, pragma, span) in std::mem::take(&mut self.pragmas.open) {
-            let known = self.inlines.contains_key(&word)
-                || self.var(Scope::Global, &word).is_some()
+        for (word, pragma, span) in std::mem::take(&mut self.scopes.pragmas.open) {
+            let known = self.scopes.names.inlines.contains_key(&word)
+                || self.scopes.var(Scope::Global, &word).is_some()
                 || self.types.is_declared(&word);
             if !known && self.require_not_doubtful(&word).is_ok() {
                 let message = format!("unused #pragma {pragma}");

@@ -1,7 +1,8 @@
 //! The probes that the descriptions of libraries match, for the program that is checked.
 //!
 //! A program sees the bases that exist when it is first checked. The bases that come later are those of
-//! another program with its clauses: see [`LaterBases`]. Each answer is in the [`Record`](crate::Record).
+//! another program with its clauses: see [`LaterBases`](crate::LaterBases). Each answer is in the
+//! [`Record`](crate::Record).
 
 use std::sync::Arc;
 
@@ -9,37 +10,22 @@ use probes::{Args, Pattern, ProbeDesc, ProbeId, ProbeInfo};
 use syntax::ast;
 
 use crate::derivations::pattern_of;
-use crate::record::LaterBases;
-use crate::session::{Checker, NameSpace};
+use crate::session::Checker;
+use crate::state::matching::NO_PROGRAM;
+use crate::state::scopes::NameSpace;
 
-/// The number of no program, while the libraries alone are checked: nothing is recorded.
-pub(crate) const NO_PROGRAM: usize = usize::MAX;
-
-impl<'a> Checker<'a> {
-    /// Set while a program is checked for later bases.
-    pub(crate) fn later_bases(&self) -> Option<LaterBases<'a>> {
-        self.visibility.later_bases(self.number)
-    }
-
-    /// The program that has the variables of libraries.
-    pub(crate) fn origin(&self) -> usize {
-        self.later_bases().map_or(self.number, |later| later.origin)
-    }
-
-    /// True if the program was checked before.
-    fn is_checked_again(&self) -> bool {
-        self.visibility.is_running(self.number)
-    }
-
+impl Checker<'_> {
     /// True if a description of a program may match a probe: of a program for later bases only a derived
     /// one, of a program that is checked again no derived one that did not exist.
     pub(crate) fn may_describe(&self, program: usize, probe: &ProbeInfo) -> bool {
         let is_derived = self.derivations.declares(probe);
-        match self.visibility.later_bases(program) {
+        match self.matching.visibility.later_bases(program) {
             Some(_) => is_derived,
-            None if !self.visibility.is_visible(program, probe.id) => false,
+            None if !self.matching.visibility.is_visible(program, probe.id) => false,
             None => {
-                !is_derived || !self.is_checked_again() || self.record.derived.contains(&(program, probe.id))
+                !is_derived
+                    || !self.matching.is_checked_again()
+                    || self.matching.record.derived.contains(&(program, probe.id))
             }
         }
     }
@@ -49,12 +35,12 @@ impl<'a> Checker<'a> {
     pub(crate) fn derived_probes(&mut self, desc: &ast::ProbeDesc) -> Vec<ProbeInfo> {
         let (pattern, found) = self.found(desc);
         let (mut derived, _) = self.derivations.split(&found);
-        if !self.is_checked_again() {
-            self.record.derived.extend(derived.iter().map(|probe| (self.number, probe.id)));
+        if !self.matching.is_checked_again() {
+            self.matching.record.derived.extend(derived.iter().map(|probe| (self.matching.number, probe.id)));
         }
         derived.extend(self.absent(&pattern));
-        if self.later_bases().is_none() {
-            derived.retain(|probe| self.visibility.is_visible(self.number, probe.id));
+        if self.matching.later_bases().is_none() {
+            derived.retain(|probe| self.matching.is_visible(probe.id));
         }
         derived
     }
@@ -76,13 +62,14 @@ impl<'a> Checker<'a> {
 
     /// Remembers the descriptions of a clause that the program can need.
     pub(crate) fn may_have_bases(&mut self, clause: &ast::Clause) {
-        if !self.cx.options.zdefs || self.is_checked_again() || self.later_bases().is_some() {
+        if !self.cx.options.zdefs || self.matching.is_checked_again() || self.matching.later_bases().is_some()
+        {
             return;
         }
         for pattern in clause.probes.iter().filter_map(pattern_of) {
-            let base = (self.number, pattern);
-            if !self.record.bases.contains(&base) {
-                self.record.bases.push(base);
+            let base = (self.matching.number, pattern);
+            if !self.matching.record.bases.contains(&base) {
+                self.matching.record.bases.push(base);
             }
         }
     }
@@ -90,21 +77,21 @@ impl<'a> Checker<'a> {
     /// The probes that the description of a base matches for the current program, without a message.
     pub(crate) fn bases_matched(&mut self, desc: &ast::ProbeDesc) -> (Pattern, Arc<[ProbeInfo]>) {
         let Some(pattern) = pattern_of(desc) else { return (Pattern::default(), Arc::new([])) };
-        let key = (self.number, pattern.clone());
-        if let Some(known) = self.record.matched.get(&key) {
+        let key = (self.matching.number, pattern.clone());
+        if let Some(known) = self.matching.record.matched.get(&key) {
             return (pattern, known.clone());
         }
         let (_, mut found) = self.found(desc);
-        let later = self.later_bases();
+        let later = self.matching.later_bases();
         let is_visible = |p: &ProbeInfo| match later {
             Some(later) => later.ids.contains(&p.id.0) || self.derivations.declares(p),
-            None => self.visibility.is_visible(self.number, p.id),
+            None => self.matching.is_visible(p.id),
         };
         if !found.iter().all(is_visible) {
             found = found.iter().filter(|p| is_visible(p)).cloned().collect();
         }
-        if self.number != NO_PROGRAM {
-            self.record.matched.insert(key, found.clone());
+        if self.matching.number != NO_PROGRAM {
+            self.matching.record.matched.insert(key, found.clone());
         }
         (pattern, found)
     }
@@ -117,12 +104,12 @@ impl<'a> Checker<'a> {
             return (pattern, found.into_iter().collect());
         }
         let Some(pattern) = pattern_of(desc) else { return (Pattern::default(), Arc::new([])) };
-        if let Some(known) = self.matched.get(&pattern) {
+        if let Some(known) = self.matching.matched.get(&pattern) {
             return (pattern, known.clone());
         }
         let found: Arc<[ProbeInfo]> = self.cx.catalog.matches(&pattern).unwrap_or_default().into();
         if !found.is_empty() {
-            self.matched.insert(pattern.clone(), found.clone());
+            self.matching.matched.insert(pattern.clone(), found.clone());
         }
         (pattern, found)
     }
@@ -130,8 +117,8 @@ impl<'a> Checker<'a> {
     /// True if the running system has a probe that a description matches. With `arg`, the first that
     /// matches must have that argument. A program that runs keeps the answer that it had.
     pub(crate) fn has_probe(&mut self, desc: &ast::ProbeDesc, arg: Option<u64>) -> bool {
-        let key = pattern_of(desc).map(|pattern| (self.number, pattern, arg));
-        if let Some(known) = key.as_ref().and_then(|key| self.record.defined.get(key)) {
+        let key = pattern_of(desc).map(|pattern| (self.matching.number, pattern, arg));
+        if let Some(known) = key.as_ref().and_then(|key| self.matching.record.defined.get(key)) {
             return *known;
         }
         let has = |c: &mut Self, probe: &ProbeInfo| {
@@ -140,19 +127,19 @@ impl<'a> Checker<'a> {
         let (_, found) = self.found(desc);
         // For later probes, in whose program descriptions match no others, and for later bases, the answer is
         // that of the time when they came.
-        let all = self.later_bases().is_some() || self.visibility.is_for_later(self.number);
-        let is_visible = |p: &&ProbeInfo| all || self.visibility.is_visible(self.number, p.id);
+        let all = self.matching.later_bases().is_some() || self.matching.is_for_later();
+        let is_visible = |p: &&ProbeInfo| all || self.matching.is_visible(p.id);
         let first = found.iter().find(is_visible).cloned();
         let holds = first.is_some_and(|probe| has(self, &probe));
-        if let Some(key) = key.filter(|_| self.number != NO_PROGRAM) {
-            self.record.defined.insert(key, holds);
+        if let Some(key) = key.filter(|_| self.matching.number != NO_PROGRAM) {
+            self.matching.record.defined.insert(key, holds);
         }
         holds
     }
 
     /// The types of the arguments of a probe.
     pub(crate) fn args_of(&mut self, probe: &ProbeDesc) -> Args {
-        if let Some(recorded) = self.record.args.get(probe) {
+        if let Some(recorded) = self.matching.record.args.get(probe) {
             return recorded.clone();
         }
         self.defined_args(probe).unwrap_or_else(|| self.cx.catalog.args(probe))
@@ -161,8 +148,8 @@ impl<'a> Checker<'a> {
     /// As [`Checker::args_of`]. The arguments of a base are recorded.
     pub(crate) fn args_recorded(&mut self, probe: &Arc<ProbeDesc>) -> Args {
         let args = self.args_of(probe);
-        if matches!(self.space, Some(NameSpace::Library(_))) && self.number != NO_PROGRAM {
-            self.record.args.entry(probe.clone()).or_insert_with(|| args.clone());
+        if matches!(self.scopes.space, Some(NameSpace::Library(_))) && self.matching.number != NO_PROGRAM {
+            self.matching.record.args.entry(probe.clone()).or_insert_with(|| args.clone());
         }
         args
     }

@@ -27,7 +27,10 @@ use types::TypeId;
 
 use crate::clause::Order;
 use crate::program::{Expr, ExprKind, Logic, Place, Repr, Scope, Stmt, StmtKind, VarId};
-use crate::session::{CheckResult, Checker, ClauseContext, VarType};
+use crate::session::Checker;
+use crate::state::clause::ClauseContext;
+use crate::state::recovery::CheckResult;
+use crate::state::scopes::VarType;
 
 /// A condition and its required value for a block to run.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +193,8 @@ impl Checker<'_> {
     /// Creates a clause-local variable with a name that no program can use.
     fn hidden(&mut self, name: &str) -> VarId {
         let repr = Repr::Int { size: 4, signed: true };
-        self.var(Scope::Clause, name)
-            .unwrap_or_else(|| self.add_var(Scope::Clause, name, VarType::Known(TypeId::INT, repr), None))
+        self.scopes.var(Scope::Clause, name).unwrap_or_else(|| {
+            self.scopes.add_var(Scope::Clause, name, VarType::Known(TypeId::INT, repr), None)
+        })
     }
 }

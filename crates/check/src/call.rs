@@ -6,7 +6,9 @@ use types::TypeId;
 
 use crate::hints;
 use crate::program::{Expr, ExprKind, MemoryCall, Scope};
-use crate::session::{CheckResult, Checker, ErrorReported, NameSpace, did_you_mean};
+use crate::session::{Checker, did_you_mean};
+use crate::state::recovery::{CheckResult, ErrorReported};
+use crate::state::scopes::NameSpace;
 use crate::tables::{self, FunctionKind, FunctionRow, Subroutine};
 
 /// One parameter of a prototype.
@@ -35,9 +37,11 @@ impl Checker<'_> {
             self.clause.destructive |= tables::is_destructive(word);
             return Ok(row);
         }
-        let kind = match self.var(Scope::Global, word) {
-            Some(id) => Some(self.var_info(id).kind_word()),
-            None if self.inlines.contains_key(word) || tables::variable(word).is_some() => Some("scalar"),
+        let kind = match self.scopes.var(Scope::Global, word) {
+            Some(id) => Some(self.scopes.var_info(id).kind_word()),
+            None if self.scopes.names.inlines.contains_key(word) || tables::variable(word).is_some() => {
+                Some("scalar")
+            }
             None => None,
         };
         if let Some(kind) = kind {
@@ -50,7 +54,7 @@ impl Checker<'_> {
             self.sink.may_suggest().then(|| nearest(word, words)).flatten().map(did_you_mean)
         };
         let fires = || {
-            let in_library = matches!(self.space, Some(NameSpace::Library(_)));
+            let in_library = matches!(self.scopes.space, Some(NameSpace::Library(_)));
             let name = syntax::library::probe_name(word);
             (in_library && self.derivations.declared.keys().any(|(_, probe)| *probe == name))
                 .then(|| format!("{word}( ) fires a probe: it is a statement of its own"))
@@ -65,7 +69,7 @@ impl Checker<'_> {
         match row.kind {
             FunctionKind::Subroutine(Subroutine::Library) => {
                 self.define_from_libraries(row.name);
-                match self.inlines.get(row.name).cloned() {
+                match self.scopes.names.inlines.get(row.name).cloned() {
                     Some(inline) => {
                         let shown = format!("{}( )", row.name);
                         self.call_inline((row.name, &shown), &inline, args, span)

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use diagnostics::{Diagnostic, Few, Span, Tag, nearest};
-use plane::desc::{Action, LayoutBuilder, ProcessFields, RecordDesc};
-use probes::{
-    Attributes, FIELD_LIMITS, Family, FieldKind, MatchError, Pattern, ProbeDesc, ProbeId, ProbeInfo, is_glob,
-};
+use plane::desc::{Action, ProcessFields, RecordDesc};
+use probes::{FIELD_LIMITS, Family, FieldKind, MatchError, Pattern, ProbeDesc, ProbeId, ProbeInfo, is_glob};
 use syntax::ast;
 
 use types::TypeId;
 
-use crate::args::{ArgsContext, DescriptionMatch};
 use crate::program::{
     Builtin, Clause, ClausePattern, Expr, ExprKind, IntBuiltin, Logic, Relation, Scope, Stmt, StmtKind,
 };
-use crate::session::{CheckResult, Checker, ClauseContext, ClauseState, SpeculationState, did_you_mean};
+use crate::session::{Checker, did_you_mean};
+use crate::state::clause::{ArgsContext, ClauseContext, ClauseState, DescriptionMatch};
+use crate::state::recovery::CheckResult;
+use crate::state::scopes::Sizes;
 use crate::tables::{FunctionKind, unsupported_provider};
 use crate::{foreign, hints, program};
 
@@ -30,9 +30,7 @@ pub(crate) enum Order {
 
 /// Sizes of the tables, for a rollback.
 pub(crate) struct Mark {
-    vars: usize,
-    aggs: usize,
-    bad_aggs: usize,
+    scopes: Sizes,
     clauses: usize,
     faults: usize,
 }
@@ -63,7 +61,7 @@ impl Checker<'_> {
         self.recovery.wrong_description = described.len() < clause.probes.len();
         let any = !described.is_empty();
         let described = self.clause_of_derived(clause, program, described);
-        if any && described.is_empty() || self.later_bases().is_some() {
+        if any && described.is_empty() || self.matching.later_bases().is_some() {
             self.recovery.wrong_description = false;
             return;
         }
@@ -88,7 +86,8 @@ impl Checker<'_> {
         loop {
             let patterns = patterns_of(&rest);
             let (span, probes) = (clause.span, distinct_probes(&rest));
-            let whole = ClauseContext { span, program, patterns, probes, derived: None, again: false };
+            let whole =
+                ClauseContext { span, program, patterns, probes, derived: None, guard: None, again: false };
             let first = rest.iter().find(|d| !d.probes.is_empty()).or(rest.first()).cloned();
             let (from, faults, before) = (self.clauses.len(), self.sink.iter().len(), self.mark());
             let family = self.can_match_family(&whole.patterns);
@@ -226,19 +225,13 @@ impl Checker<'_> {
         let outer = self.sink.set_region(Some("predicate"));
         let predicate = clause.predicate.as_ref().and_then(|p| self.predicate(p).ok());
         self.sink.set_region(outer);
-        let predicate = program::and(self.guard.clone(), predicate, clause.span);
+        let predicate = program::and(whole.guard.clone(), predicate, clause.span);
         self.restrict_to_cpu(clause.span, predicate, &whole.probes)
     }
 
     /// The current sizes of the tables.
     pub(crate) fn mark(&self) -> Mark {
-        Mark {
-            vars: self.vars.len(),
-            aggs: self.aggs.len(),
-            bad_aggs: self.bad_aggs.len(),
-            clauses: self.clauses.len(),
-            faults: self.sink.iter().len(),
-        }
+        Mark { scopes: self.scopes.sizes(), clauses: self.clauses.len(), faults: self.sink.iter().len() }
     }
 
     /// Removes what was added after a mark, and returns the errors.
@@ -247,34 +240,15 @@ impl Checker<'_> {
         self.sink.split_off(to.faults)
     }
 
-    /// Removes what was added after a mark, except for the errors. Returns the names of the removed
-    /// variables (with a scope) and aggregations. Arrays and aggregations of earlier clauses keep
-    /// the key columns of the removed uses, because the next attempt will use them in the same way.
+    /// Removes what was added after a mark, except for the errors: see `Scopes::forget`.
     pub(crate) fn forget(&mut self, to: &Mark) -> Vec<(Option<Scope>, String)> {
-        let mut names = Vec::new();
-        for var in self.vars.drain(to.vars..) {
-            self.var_names.remove(&(var.scope, var.name.clone()));
-            names.push((Some(var.scope), var.name));
-        }
-        let aggs = self.aggs.drain(to.aggs..).map(|agg| agg.name);
-        for name in aggs.chain(self.bad_aggs.drain(to.bad_aggs..)) {
-            self.agg_names.remove(&name);
-            names.push((None, name));
-        }
         self.clauses.truncate(to.clauses);
-        names
+        self.scopes.forget(&to.scopes)
     }
 
     /// Starts a clause: later recorded values belong to it.
     pub(crate) fn start_clause(&mut self) {
-        self.clause = ClauseState {
-            layout: LayoutBuilder::default(),
-            actions: Vec::new(),
-            names: Vec::new(),
-            attributes: Attributes::STABLE,
-            destructive: false,
-            speculation: SpeculationState::default(),
-        };
+        self.clause = ClauseState::default();
     }
 
     /// Checks statements. The flag is true if there was none.
@@ -466,7 +440,7 @@ impl Checker<'_> {
             Ok(pattern) => pattern,
             Err(error) => return self.fail(Tag::D_PDESC_INVAL, desc.span, error.to_string()),
         };
-        if let Some(known) = self.matched.get(&pattern) {
+        if let Some(known) = self.matching.matched.get(&pattern) {
             return Ok((pattern, known.clone()));
         }
         if let Some(error) = probes::misnamed(&pattern, self.cx.catalog) {
@@ -482,7 +456,7 @@ impl Checker<'_> {
             Ok(found) if found.is_empty() && !self.cx.options.zdefs => self.no_match(&pattern, None, desc),
             Ok(found) => {
                 let found: Arc<[ProbeInfo]> = found.into();
-                self.matched.insert(pattern.clone(), found.clone());
+                self.matching.matched.insert(pattern.clone(), found.clone());
                 Ok((pattern, found))
             }
             Err(error) => self.no_match(&pattern, Some(error), desc),
@@ -529,7 +503,7 @@ impl Checker<'_> {
     /// True if `probeprov` is a prefix and a process id in a clause of these descriptions. Strings
     /// that are shorter than a name truncate it, and are interned whole.
     fn can_match_family(&self, patterns: &[ClausePattern]) -> bool {
-        self.strsize as usize >= FIELD_LIMITS[0]
+        self.cx.options.string_size() as usize >= FIELD_LIMITS[0]
             && patterns.iter().any(|p| self.cx.catalog.can_match_family(&p.pattern))
     }
 

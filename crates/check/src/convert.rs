@@ -11,7 +11,8 @@ use diagnostics::{Span, Tag};
 use types::{Int, IntClass, Kind, TypeId};
 
 use crate::program::{Builtin, Expr, ExprKind, IntBuiltin, Place};
-use crate::session::{CheckResult, Checker};
+use crate::session::Checker;
+use crate::state::recovery::CheckResult;
 
 /// What is known of the 64 bits of an integer expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +117,7 @@ impl Checker<'_> {
             | ExprKind::Load { .. }
             | ExprKind::Call { .. }
             | ExprKind::Delete(_) => Range::Within,
-            ExprKind::Bound(id) if self.whole_bound.contains(id) => Range::Whole,
+            ExprKind::Bound(id) if self.expansion.whole_bound.contains(id) => Range::Whole,
             ExprKind::Bound(_) => Range::Within,
             ExprKind::Read(place) | ExprKind::Assign(place, _) | ExprKind::Update { place, .. } => {
                 in_variable(place)
@@ -221,7 +222,7 @@ impl Checker<'_> {
             Err(e) => e,
         };
         let user = self.types.pointee(e.ty).is_some_and(|(_, user)| user);
-        let max = e.array_bytes().filter(|b| *b < u64::from(self.strsize));
+        let max = e.array_bytes().filter(|b| *b < u64::from(self.cx.options.string_size()));
         let max = max.map(|b| Box::new(self.int(b as i64, TypeId::LONG, span)));
         let addr = Box::new(self.convert(e, TypeId::ULONG));
         Expr { kind: ExprKind::LoadStr { addr, user, max }, ty: TypeId::STRING, span }

@@ -10,7 +10,8 @@ use types::TypeId;
 
 use crate::program::Expr;
 use crate::runs::choice;
-use crate::session::{CheckResult, Checker};
+use crate::session::Checker;
+use crate::state::recovery::CheckResult;
 use crate::tables::CpuFact;
 
 impl Checker<'_> {

@@ -8,7 +8,9 @@ use crate::columns::{Column, StrUses};
 use crate::foreign;
 use crate::inline::PrototypeRules;
 use crate::program::{Repr, Scope, StrSource};
-use crate::session::{CheckResult, Checker, ErrorReported, NameSpace, VarType};
+use crate::session::Checker;
+use crate::state::recovery::{CheckResult, ErrorReported};
+use crate::state::scopes::{NameSpace, VarType};
 use crate::tables;
 
 /// The result of applying a declarator to its base type.
@@ -262,7 +264,7 @@ impl Checker<'_> {
             let message = format!("type redeclared: enum {}", tag.unwrap_or_default());
             return self.fail(Tag::D_DECL_TYPERED, span, message);
         }
-        let outside = self.bound.last().cloned().unwrap_or_default();
+        let outside = self.expansion.bound.last().cloned().unwrap_or_default();
         let list = self.with_bound(outside, |c| c.enumerator_values(id, enumerators))?;
         self.types.define_enum(id, &list);
         Ok(id)
@@ -298,14 +300,14 @@ impl Checker<'_> {
             }
             let is_ours =
                 self.cx.map.kind(e.span.file) != SourceKind::Library && !self.cx.map.is_included(e.span);
-            if is_ours && !self.enumerators.insert(e.name.text.clone()) {
+            if is_ours && !self.scopes.names.enumerators.insert(e.name.text.clone()) {
                 let message = format!("identifier redeclared: {}", e.name.text);
                 return self.fail(Tag::D_DECL_IDRED, e.name.span, message);
             }
             list.push((&e.name.text, next));
             // Those after it in the list may name it.
             let known = self.int(next, id, e.span);
-            if let Some(names) = self.bound.last_mut() {
+            if let Some(names) = self.expansion.bound.last_mut() {
                 names.entry(e.name.text.clone()).or_insert(known);
             }
             next += 1;
@@ -342,7 +344,7 @@ impl Checker<'_> {
         let mut ty = base;
         // What points to a type of a process is in the process, and so is all that a definition of a program names.
         let userland =
-            userland || self.defined.current().is_some() || self.types.file_of_process(base).is_some();
+            userland || self.defined.current.is_some() || self.types.file_of_process(base).is_some();
         for (i, part) in d.parts.iter().enumerate().rev() {
             ty = match &part.kind {
                 DeclPartKind::Pointer(_) if userland => self.types.user_pointer(ty),
@@ -476,8 +478,8 @@ impl Checker<'_> {
         if scope == Scope::Global && (tables::variable(word).is_some() || tables::function(word).is_some()) {
             return self.fail(Tag::D_DECL_IDRED, span, format!("built-in identifier redeclared: {word}"));
         }
-        let is_private = matches!(self.space, Some(NameSpace::Library(_)));
-        if scope == Scope::Global && !is_private && self.inlines.contains_key(word) {
+        let is_private = matches!(self.scopes.space, Some(NameSpace::Library(_)));
+        if scope == Scope::Global && !is_private && self.scopes.names.inlines.contains_key(word) {
             return self.fail(Tag::D_DECL_IDRED, span, format!("identifier redeclared: {word}"));
         }
         let (ty, keys) = match declared {
@@ -512,14 +514,14 @@ impl Checker<'_> {
             let help = self.near_tag(object);
             return self.fail_with(Tag::D_DECL_INCOMPLETE, span, message, help);
         }
-        if let Some(id) = self.var(scope, word) {
+        if let Some(id) = self.scopes.var(scope, word) {
             return self.redeclare(id, ty, keys, span);
         }
         let repr = match self.storable(ty, span) {
             Ok(repr) => repr,
             Err(wrong) => {
                 let key = keys.map(|_| Vec::new());
-                self.add_var(scope, word, VarType::Poisoned, key);
+                self.scopes.add_var(scope, word, VarType::Poisoned, key);
                 return Err(wrong);
             }
         };
@@ -533,7 +535,7 @@ impl Checker<'_> {
                 Some(columns)
             }
         };
-        self.add_var(scope, word, VarType::Known(ty, repr), key);
+        self.scopes.add_var(scope, word, VarType::Known(ty, repr), key);
         Ok(())
     }
 
@@ -571,7 +573,7 @@ impl Checker<'_> {
                 format!("cannot have typedef of dynamic object: {word}"),
             );
         };
-        if self.var(Scope::Global, word).is_some() || tables::variable(word).is_some() {
+        if self.scopes.var(Scope::Global, word).is_some() || tables::variable(word).is_some() {
             if included {
                 return Ok(());
             }
@@ -597,7 +599,7 @@ impl Checker<'_> {
         keys: Option<Vec<(TypeId, Span)>>,
         span: Span,
     ) -> CheckResult<()> {
-        let info = self.var_info(id).clone();
+        let info = self.scopes.var_info(id).clone();
         let VarType::Known(old, _) = info.ty else { return Ok(()) };
         let same_keys = match (&info.key, &keys) {
             (None, None) => true,

@@ -5,25 +5,13 @@
 //! is checked when its probes appear. A clause without probes that uses such a variable is deferred
 //! too. For a clause with probes this is an error.
 
-use std::collections::HashSet;
-
 use diagnostics::{Span, Tag};
 use syntax::ast;
 
-use crate::args::DescriptionMatch;
 use crate::program::Scope;
-use crate::session::{CheckResult, Checker, ErrorReported};
-
-/// The state of deferring clauses.
-#[derive(Debug, Default)]
-pub(crate) struct DeferralState {
-    /// Variables (with a scope) and aggregations that a deferred clause would define.
-    names: HashSet<(Option<Scope>, String)>,
-    /// True if the current clause has no probes and can be deferred.
-    may: bool,
-    /// True if the current clause must be deferred.
-    does: bool,
-}
+use crate::session::Checker;
+use crate::state::clause::DescriptionMatch;
+use crate::state::recovery::{CheckResult, ErrorReported};
 
 impl Checker<'_> {
     /// Checks a clause without probes.

@@ -17,7 +17,7 @@
 
 mod read_only;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use diagnostics::{Diagnostic, SourceMap, Span};
@@ -25,66 +25,16 @@ use probes::{ArgType, Args, ProbeDesc, TypeRef};
 use syntax::TypeNames;
 use syntax::ast::{Item, Param, Program, ProviderProbe, TypeSpecKind};
 use syntax::library::probe_name;
-use types::{Names, TypeId};
+use types::TypeId;
 
-use crate::inline::{Expansions, InlineInfo};
-use crate::program::{Builtin, Expr, ExprKind, IntBuiltin, Scope, VarId};
+use crate::context::{Context, Definition};
+use crate::program::{Builtin, Expr, ExprKind, IntBuiltin};
 use crate::session::Checker;
+use crate::state::defined::Space;
+use crate::state::expansion::Expansions;
 
 /// The most orders of arguments that one definition can have in a clause that uses `argN`.
 const ORDERS_MOST: usize = 64;
-
-/// A definition, parsed.
-#[derive(Clone, Debug)]
-pub struct Definition {
-    /// Its number in the catalog.
-    pub number: u32,
-    /// The text, parsed.
-    pub program: Arc<Program>,
-    /// What is wrong with the syntax.
-    pub faults: Vec<Diagnostic>,
-}
-
-/// The names that are exchanged.
-#[derive(Default)]
-struct Space {
-    types: Names,
-    inlines: HashMap<String, InlineInfo>,
-    enumerators: HashSet<String>,
-    vars: HashMap<(Scope, String), VarId>,
-}
-
-/// The types of a probe's arguments, if its definition gives them.
-type DefinedArgs = Option<Arc<[ArgType]>>;
-
-/// The definitions that were used.
-#[derive(Default)]
-pub(crate) struct Defined {
-    /// The definition whose names are in use.
-    current: Option<u32>,
-    /// The definition whose translators are wanted.
-    wanted: Option<u32>,
-    /// Names that are not in use.
-    spaces: HashMap<Option<u32>, Space>,
-    /// Whether a definition can be used.
-    usable: HashMap<u32, bool>,
-    /// The types of arguments, by definition and probe.
-    args: HashMap<(u32, Arc<str>), DefinedArgs>,
-    /// What is wrong with definitions, or with clauses for the probes of a definition.
-    pub(crate) messages: Vec<String>,
-}
-
-impl Defined {
-    /// The definition whose names are in use.
-    pub(crate) fn current(&self) -> Option<u32> {
-        self.current
-    }
-
-    /// True if the translators of a definition are to be considered, or those of no definition.
-    pub(crate) fn is_visible(&self, definition: Option<u32>) -> bool {
-        definition.is_none() || definition == self.current || definition == self.wanted
-    }
-}
 
 impl Checker<'_> {
     /// Runs `f` while the names of a definition are in use; `None`: those of the programs and the libraries.
@@ -107,9 +57,7 @@ impl Checker<'_> {
         };
         let mut space = self.defined.spaces.remove(&to).unwrap_or_else(new);
         self.types.swap_names(&mut space.types);
-        std::mem::swap(&mut self.inlines, &mut space.inlines);
-        std::mem::swap(&mut self.enumerators, &mut space.enumerators);
-        std::mem::swap(&mut self.var_names, &mut space.vars);
+        std::mem::swap(&mut self.scopes.names, &mut space.names);
         self.defined.spaces.insert(from, space);
         self.defined.current = to;
     }
@@ -187,14 +135,14 @@ impl Checker<'_> {
     fn apart<T>(&mut self, number: u32, f: impl FnOnce(&mut Self) -> T) -> (T, Vec<Diagnostic>) {
         let outside = self.sink.divert();
         let region = self.sink.set_region(None);
-        let depth = std::mem::take(&mut self.depth);
-        let expansions = std::mem::replace(&mut self.expansions, Expansions::of_definition());
-        let (firing, space) = (self.firing.take(), self.space.take());
+        let depth = std::mem::take(&mut self.expansion.depth);
+        let expansions = std::mem::replace(&mut self.expansion.uses, Expansions::of_definition());
+        let (firing, space) = (self.args.firing.take(), self.scopes.space.take());
         let (out, _) =
             self.collect_attributes(|c| c.in_definition(Some(number), |c| c.with_bound(HashMap::new(), f)));
-        self.depth = depth;
-        self.expansions = expansions;
-        (self.firing, self.space) = (firing, space);
+        self.expansion.depth = depth;
+        self.expansion.uses = expansions;
+        (self.args.firing, self.scopes.space) = (firing, space);
         self.sink.set_region(region);
         let inside = self.sink.restore(outside);
         (out, inside.into_sorted())
@@ -426,14 +374,14 @@ pub fn not_used(provider: &str, faults: &[Diagnostic], map: &SourceMap) -> Optio
 }
 
 /// What is wrong with a definition, as who traces a program that has it would see it.
-pub fn definition_faults(cx: &crate::Context<'_>, definition: &Definition) -> Vec<Diagnostic> {
+pub fn definition_faults(cx: &Context<'_>, definition: &Definition) -> Vec<Diagnostic> {
     let mut sink = diagnostics::Sink::default();
     let all = |_: usize, _: probes::ProbeId| true;
     Checker::new(cx, &all, &mut sink).load(definition)
 }
 
 /// The types of a probe's `args[]` by its definition, for a list; what is wrong.
-pub fn defined_types(cx: &crate::Context<'_>, probe: &ProbeDesc) -> (Option<Vec<String>>, Vec<String>) {
+pub fn defined_types(cx: &Context<'_>, probe: &ProbeDesc) -> (Option<Vec<String>>, Vec<String>) {
     let mut sink = diagnostics::Sink::default();
     let all = |_: usize, _: probes::ProbeId| true;
     let mut checker = Checker::new(cx, &all, &mut sink);

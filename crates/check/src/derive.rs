@@ -28,7 +28,7 @@
 //! The variables of a library are its own, for each program of the session. Only the clauses are in
 //! the program that fire a probe which the program describes, or assign a variable that these need.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use diagnostics::{Diagnostic, Span, Tag, nearest};
@@ -37,72 +37,17 @@ use syntax::ast;
 use syntax::derive::Firing;
 use types::{Kind, TypeId};
 
-use crate::args::{ArgsContext, DescriptionMatch};
-use crate::bases::NO_PROGRAM;
 use crate::derivations::{BASES_MAX, ClauseNumber, Uses, key_of, names, too_many_bases};
 use crate::program::{
     Builtin, ClausePattern, Derived, Expr, ExprKind, IntBuiltin, Place, Scope, Stmt, StmtKind, StrBuiltin,
     VarId, and,
 };
-use crate::session::{CheckResult, Checker, ClauseContext, NameSpace, VarType, did_you_mean};
-
-/// What one program uses of the libraries.
-#[derive(Default)]
-pub(crate) struct ProgramDerivations {
-    /// The declared probes that fire.
-    wanted: HashMap<(String, String), ProbeInfo>,
-    /// The clauses of libraries that this needs.
-    needed: BTreeSet<ClauseNumber>,
-    /// `None` while they are made.
-    instances: BTreeMap<ClauseNumber, Option<Vec<Instance>>>,
-    /// The libraries whose declared variables are.
-    with_locals: BTreeSet<usize>,
-    /// Those whose parameters are wrong: that is reported, and their clauses are not checked.
-    wrong: HashSet<(String, String)>,
-    /// The variables in which a native argument is stored that a clause uses.
-    used: HashSet<VarId>,
-}
-
-/// A derived probe, in the clause that is checked.
-#[derive(Clone, Debug)]
-pub(crate) struct DerivedProbe {
-    pub(crate) probe: ProbeInfo,
-    natives: Arc<[Expr]>,
-}
-
-/// Where a probe fires.
-#[derive(Clone, Debug)]
-pub(crate) struct Base {
-    pattern: ClausePattern,
-    /// The probes of the kernel.
-    probes: Arc<[ProbeInfo]>,
-    /// The condition under which the probe fires there.
-    guard: Option<Expr>,
-    derived: Option<DerivedProbe>,
-    /// The place among all that fires there.
-    order: Vec<u32>,
-}
-
-/// A clause of a library at one base.
-struct Instance {
-    base: Base,
-    predicate: Option<Expr>,
-    /// Each with the statements before it.
-    fired: Vec<Fired>,
-    /// The statements after the last.
-    rest: Vec<Stmt>,
-    /// Set where the clause is in the program in pieces: the predicate holds.
-    holds: Option<VarId>,
-}
-
-/// A firing of a probe.
-struct Fired {
-    key: (String, String),
-    before: Vec<Stmt>,
-    natives: Arc<[Expr]>,
-    /// Of a clause in pieces: the variable that says that it fires, and those of the arguments.
-    stored: Option<(VarId, Vec<VarId>)>,
-}
+use crate::session::{Checker, did_you_mean};
+use crate::state::clause::{ArgsContext, ClauseContext, DerivedProbe, DescriptionMatch};
+use crate::state::derived::{Base, Fired, Instance, ProgramDerivations};
+use crate::state::matching::NO_PROGRAM;
+use crate::state::recovery::CheckResult;
+use crate::state::scopes::{NameSpace, VarInfo, VarType};
 
 impl<'a> Checker<'a> {
     /// Checks the clauses of the user's own libraries, so that their errors are reported.
@@ -116,7 +61,7 @@ impl<'a> Checker<'a> {
             self.derived_from_itself(span);
         }
         let before = self.mark();
-        self.number = NO_PROGRAM;
+        self.matching.number = NO_PROGRAM;
         for (key, number) in self.derivations.declared.clone() {
             let (provider, name) = key.clone();
             let pattern = Pattern { provider, name, ..Pattern::default() };
@@ -177,7 +122,7 @@ impl<'a> Checker<'a> {
 
     /// Prepares what a program needs of the libraries.
     pub(crate) fn derive_for(&mut self, program: &ast::Program, number: usize) {
-        (self.derived, self.number) = (ProgramDerivations::default(), number);
+        (self.derived, self.matching.number) = (ProgramDerivations::default(), number);
         if self.derivations.declared.is_empty() {
             return;
         }
@@ -300,13 +245,11 @@ impl<'a> Checker<'a> {
         };
         let outside = (
             self.sink.set_region(None),
-            std::mem::take(&mut self.depth),
+            std::mem::take(&mut self.expansion.depth),
             std::mem::take(&mut self.args),
-            self.firing.take(),
-            self.guard.take(),
-            self.space.replace(NameSpace::Library(format!("%{}.{}", self.origin(), at.0))),
+            self.scopes.space.replace(NameSpace::Library(format!("%{}.{}", self.matching.origin(), at.0))),
         );
-        if self.derived.with_locals.insert(at.0) && self.later_bases().is_none() {
+        if self.derived.with_locals.insert(at.0) && self.matching.later_bases().is_none() {
             self.locals_needed(at.0).into_iter().for_each(|d| self.declaration(d));
         }
         let mut all = Vec::new();
@@ -328,8 +271,7 @@ impl<'a> Checker<'a> {
             }
         }
         self.sink.set_region(outside.0);
-        (self.depth, self.args, self.firing) = (outside.1, outside.2, outside.3);
-        (self.guard, self.space) = (outside.4, outside.5);
+        (self.expansion.depth, self.args, self.scopes.space) = (outside.1, outside.2, outside.3);
         self.derived.instances.insert(at, Some(all));
         true
     }
@@ -337,17 +279,19 @@ impl<'a> Checker<'a> {
     /// The declarations of a library whose variables the clauses use that the program needs. All of them
     /// where bases can come later: other clauses are needed at these.
     fn locals_needed(&mut self, library: usize) -> Vec<&'a ast::Declaration> {
-        let key = (self.number, library);
+        let key = (self.matching.number, library);
         let Some(clauses) = self.derivations.libraries.get(library) else { return Vec::new() };
         let needed = self.derived.needed.range((library, 0)..(library + 1, 0)).map(|(_, clause)| *clause);
-        let used = match self.record.locals.get(&key) {
+        let used = match self.matching.record.locals.get(&key) {
             Some(known) => known.clone(),
-            None if self.cx.options.zdefs || self.number == NO_PROGRAM => (0..clauses.locals.len()).collect(),
+            None if self.cx.options.zdefs || self.matching.number == NO_PROGRAM => {
+                (0..clauses.locals.len()).collect()
+            }
             None => clauses.locals_of(needed),
         };
         let declarations = used.iter().filter_map(|n| clauses.locals.get(*n)).copied().collect();
-        if self.number != NO_PROGRAM {
-            self.record.locals.insert(key, used);
+        if self.matching.number != NO_PROGRAM {
+            self.matching.record.locals.insert(key, used);
         }
         declarations
     }
@@ -363,8 +307,8 @@ impl<'a> Checker<'a> {
             None => base.probes.clone(),
         };
         let described = Some(DescriptionMatch { pattern: base.pattern.clone(), probes: probes.clone() });
-        self.args = ArgsContext { described, probes, family: false, ..ArgsContext::default() };
-        self.firing.clone_from(&base.derived);
+        let firing = base.derived.clone();
+        self.args = ArgsContext { described, probes, firing, ..ArgsContext::default() };
         let mut predicate = match &clause.predicate {
             Some(predicate) => Some(self.predicate(predicate)?),
             None => None,
@@ -411,7 +355,7 @@ impl<'a> Checker<'a> {
     /// cannot be stored.
     fn new_hidden(&mut self, name: &str, ty: TypeId) -> Option<VarId> {
         let repr = self.repr(ty)?;
-        Some(self.add_var(Scope::Clause, name, VarType::Known(ty, repr), None))
+        Some(self.scopes.add_var(Scope::Clause, name, VarType::Known(ty, repr), None))
     }
 
     /// A statement of a library's clause. It may only change variables of the library.
@@ -469,7 +413,7 @@ impl<'a> Checker<'a> {
 
     /// Argument `n` of the derived probe whose clause is checked; `None` in other clauses.
     pub(crate) fn derived_arg(&mut self, n: u8, ty: TypeId, span: Span) -> Option<Expr> {
-        let derived = self.firing.clone()?;
+        let derived = self.args.firing.clone()?;
         let Some(value) = derived.natives.get(usize::from(n)).cloned() else {
             return Some(self.int(0, ty, span));
         };
@@ -494,7 +438,7 @@ impl<'a> Checker<'a> {
         if let Builtin::Int(IntBuiltin::Arg(n)) = builtin {
             return self.derived_arg(n, ty, span);
         }
-        let ProbeInfo { id, desc } = &self.firing.as_ref()?.probe;
+        let ProbeInfo { id, desc } = &self.args.firing.as_ref()?.probe;
         let text = match builtin {
             Builtin::Int(IntBuiltin::ProbeId) => return Some(self.int(i64::from(id.0), ty, span)),
             Builtin::Str(StrBuiltin::ProbeProv) => &desc.provider,
@@ -564,9 +508,8 @@ impl<'a> Checker<'a> {
         let probes: Arc<[ProbeInfo]> = Arc::new([probe.clone()]);
         let described =
             patterns.first().map(|p| DescriptionMatch { pattern: p.clone(), probes: probes.clone() });
-        self.args = ArgsContext { described, probes, family: false, ..ArgsContext::default() };
-        (self.firing, self.guard) = (base.derived, base.guard);
-        self.space = Some(NameSpace::Locals(format!("%{}:{}", probe.desc.provider, probe.desc.name)));
+        self.args = ArgsContext { described, probes, firing: base.derived, ..ArgsContext::default() };
+        self.scopes.space = Some(NameSpace::Locals(format!("%{}:{}", probe.desc.provider, probe.desc.name)));
         self.share_locals();
         let derived = Derived { probe: probe.clone(), order: base.order, of_library: false };
         let whole = ClauseContext {
@@ -575,21 +518,22 @@ impl<'a> Checker<'a> {
             patterns: patterns.to_vec(),
             probes: base.probes,
             derived: Some(derived),
+            guard: base.guard,
             again,
         };
         self.clause_for(clause, whole);
-        (self.firing, self.guard, self.space) = (None, None, None);
+        self.scopes.space = None;
         self.args = ArgsContext::default();
     }
 
     /// Each derived probe has its own values of the clause-local variables, with the types that are
     /// known.
     fn share_locals(&mut self) {
-        let own = |v: &&crate::session::VarInfo| v.scope == Scope::Clause && !v.name.starts_with('%');
-        let known: Vec<_> = self.vars.iter().filter(own).map(|v| (v.name.clone(), v.ty)).collect();
+        let own = |v: &&VarInfo| v.scope == Scope::Clause && !v.name.starts_with('%');
+        let known: Vec<_> = self.scopes.vars.iter().filter(own).map(|v| (v.name.clone(), v.ty)).collect();
         for (name, ty) in known {
-            if self.var(Scope::Clause, &name).is_none() {
-                self.add_var(Scope::Clause, &name, ty, None);
+            if self.scopes.var(Scope::Clause, &name).is_none() {
+                self.scopes.add_var(Scope::Clause, &name, ty, None);
             }
         }
     }
@@ -628,6 +572,7 @@ impl<'a> Checker<'a> {
                 patterns: vec![instance.base.pattern.clone()],
                 probes: instance.base.probes.clone(),
                 derived: Some(Derived { probe: probe.clone(), order, of_library: true }),
+                guard: None,
                 again: true,
             };
             c.start_clause();

@@ -9,7 +9,8 @@ use types::{Kind, TypeId};
 
 use crate::program::{Expr, ExprKind};
 use crate::runs::choice;
-use crate::session::{CheckResult, Checker};
+use crate::session::Checker;
+use crate::state::recovery::CheckResult;
 
 /// The name of a value that is none of its type's.
 const UNKNOWN: &str = "<unknown>";

@@ -7,7 +7,9 @@ use types::{Kind, TypeId};
 
 use crate::objects::in_element;
 use crate::program::{Arith, Builtin, Expr, ExprKind, Place, Scope, StrBuiltin, VarId};
-use crate::session::{CheckResult, Checker, ErrorReported, VarType};
+use crate::session::Checker;
+use crate::state::recovery::{CheckResult, ErrorReported};
+use crate::state::scopes::VarType;
 use crate::tables::{self, Fact, VariableKind};
 use crate::{foreign, hints};
 
@@ -24,12 +26,12 @@ impl Checker<'_> {
 
     /// Checks an expression. Objects in memory remain objects.
     pub(crate) fn expr(&mut self, e: &ast::Expr) -> CheckResult<Expr> {
-        if self.depth >= MAX_DEPTH {
+        if self.expansion.depth >= MAX_DEPTH {
             return self.fail(Tag::D_SYNTAX, e.span, "expression is nested too deeply");
         }
-        self.depth += 1;
+        self.expansion.depth += 1;
         let out = self.expr_kind(e);
-        self.depth -= 1;
+        self.expansion.depth -= 1;
         out
     }
 
@@ -124,10 +126,11 @@ impl Checker<'_> {
         if let Some(bound) = self.bound_name(word) {
             return Ok(Expr { span, ..bound.clone() });
         }
-        if let Some(inline) = self.inlines.get(word).cloned().filter(|_| !self.is_too_new(word)) {
+        if let Some(inline) = self.scopes.names.inlines.get(word).cloned().filter(|_| !self.is_too_new(word))
+        {
             return self.use_inline(word, &inline, span);
         }
-        if let Some(id) = self.var(Scope::Global, word).filter(|_| !self.is_too_new(word)) {
+        if let Some(id) = self.scopes.var(Scope::Global, word).filter(|_| !self.is_too_new(word)) {
             if let Some(attributes) = self.pragma_attributes(word) {
                 self.uses("scalar", word, attributes, span);
             }
@@ -229,7 +232,7 @@ impl Checker<'_> {
     }
 
     fn scoped(&mut self, scope: Scope, name: &ast::Name, span: Span) -> CheckResult<Expr> {
-        match self.var(scope, &name.text) {
+        match self.scopes.var(scope, &name.text) {
             Some(id) => self.read_var(id, span),
             None => self.undefined(scope, &name.text, span),
         }
@@ -246,7 +249,7 @@ impl Checker<'_> {
     }
 
     fn read_var(&mut self, id: VarId, span: Span) -> CheckResult<Expr> {
-        let info = self.var_info(id);
+        let info = self.scopes.var_info(id);
         if info.key.is_some() {
             let message =
                 format!("{} '{}' may not be referenced as scalar", info.kind_word(), info.full_name());

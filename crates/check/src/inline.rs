@@ -9,26 +9,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use diagnostics::{SourceKind, Span, Tag};
-use probes::Attributes;
 use syntax::ast;
 use types::TypeId;
 
 use crate::program::{Expr, ExprKind, Scope};
-use crate::session::{CheckResult, Checker};
+use crate::session::Checker;
+use crate::state::expansion::{MAX_NESTED, MAX_USES};
+use crate::state::recovery::CheckResult;
+use crate::state::scopes::InlineInfo;
 use crate::tables;
-
-/// An inline.
-#[derive(Clone, Debug)]
-pub(crate) struct InlineInfo {
-    pub(crate) ty: TypeId,
-    /// Names and types of its parameters; `None` for an inline without a parameter list.
-    pub(crate) params: Option<Arc<[(String, TypeId)]>>,
-    pub(crate) value: Arc<ast::Expr>,
-    /// Its value, if constant, and the attributes of that value.
-    pub(crate) constant: Option<(Expr, Attributes)>,
-    /// True if a library defines it.
-    pub(crate) library: bool,
-}
 
 /// What the parameters of a prototype may be.
 #[derive(Clone, Copy, Debug)]
@@ -49,32 +38,6 @@ impl PrototypeRules {
         PrototypeRules { what: "associative array", varargs: false, void: false, anonymous: true };
     pub(crate) const INLINE: PrototypeRules =
         PrototypeRules { what: "inline", varargs: false, void: false, anonymous: false };
-}
-
-/// Maximum number of uses of inlines and of members of translators in one use. More is an error: some
-/// that double each other at each step.
-const MAX_NESTED: u32 = 1 << 14;
-
-/// The same in one session. Each definition that doubles another takes time before it is an error.
-const MAX_USES: u32 = 1 << 19;
-
-/// The uses of inlines and of members of translators: each is checked in its place.
-#[derive(Default)]
-pub(crate) struct Expansions {
-    /// All uses.
-    all: u32,
-    /// Those in the outermost use that is checked, with itself.
-    nested: u32,
-    depth: u32,
-    /// The members that are checked: the number of the translator, and the name.
-    members: Vec<(usize, String)>,
-}
-
-impl Expansions {
-    /// For a definition of a program, which may be made to take long.
-    pub(crate) fn of_definition() -> Expansions {
-        Expansions { all: MAX_USES - MAX_NESTED, ..Expansions::default() }
-    }
 }
 
 impl Checker<'_> {
@@ -152,8 +115,8 @@ impl Checker<'_> {
         let library = self.cx.map.kind(inline.span.file) == SourceKind::Library;
         let taken = tables::variable(&word).is_some()
             || tables::function(&word).is_some_and(|r| !library || !r.is_library())
-            || self.var(Scope::Global, &word).is_some()
-            || self.inlines.contains_key(&word);
+            || self.scopes.var(Scope::Global, &word).is_some()
+            || self.scopes.names.inlines.contains_key(&word);
         if taken {
             let message = format!("inline variable redefines identifier: {word}");
             return self.fail(Tag::D_DECL_IDRED, name.span, message);
@@ -190,7 +153,7 @@ impl Checker<'_> {
         }
         let constant = matches!(value.kind, ExprKind::Int(_)).then(|| (self.coerce(value, ty), attributes));
         let info = InlineInfo { ty, params, value: Arc::new(inline.value.clone()), constant, library };
-        self.inlines.insert(word, info);
+        self.scopes.names.inlines.insert(word, info);
         Ok(())
     }
 
@@ -262,7 +225,7 @@ impl Checker<'_> {
 
     /// Checks with `f` the definition of a name where the name is used.
     fn expansion<T>(&mut self, word: &str, span: Span, f: impl FnOnce(&mut Self) -> T) -> CheckResult<T> {
-        let counts = &mut self.expansions;
+        let counts = &mut self.expansion.uses;
         counts.nested = if counts.depth == 0 { 1 } else { counts.nested + 1 };
         counts.all += 1;
         if counts.nested > MAX_NESTED || counts.all > MAX_USES {
@@ -271,7 +234,7 @@ impl Checker<'_> {
         }
         counts.depth += 1;
         let out = f(self);
-        self.expansions.depth -= 1;
+        self.expansion.uses.depth -= 1;
         Ok(out)
     }
 
@@ -282,13 +245,13 @@ impl Checker<'_> {
         span: Span,
         f: impl FnOnce(&mut Self) -> T,
     ) -> CheckResult<T> {
-        if self.expansions.members.iter().any(|(t, name)| *t == translator && name == word) {
+        if self.expansion.uses.members.iter().any(|(t, name)| *t == translator && name == word) {
             let message = format!("member {word} of the translator is defined by itself");
             return self.fail(Tag::D_XLATE_NOCONV, span, message);
         }
-        self.expansions.members.push((translator, word.to_string()));
+        self.expansion.uses.members.push((translator, word.to_string()));
         let out = self.expansion(word, span, f);
-        self.expansions.members.pop();
+        self.expansion.uses.members.pop();
         out
     }
 

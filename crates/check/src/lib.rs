@@ -3,7 +3,9 @@
 //!
 //! ```text
 //!  tables      the identifiers of D: built-in variables, functions, unsupported ones
-//!  session     symbol tables and the current clause
+//!  context     what checking gets
+//!  state       what it knows: scopes, the clause that is checked, what descriptions match, …
+//!  session     the checker, which has both, and its messages
 //!  clause      descriptions (matched by the probe catalog), predicate, statements
 //!  branch      if and else
 //!  decl        types, variables;  inline: inlines and prototypes
@@ -39,13 +41,13 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! derivations foreign hints names record uses
-//! program
-//! columns dump runs tables/rows
-//! tables/functions tables/variables
-//! tables
-//! defined/read_only
-//! lib+args+attributes+bases+deferred+defined+derive+inline+library+parameters+recovery+session+symbols+translate+userland
+//! context derivations foreign hints names record state state/libraries uses
+//! program state/matching
+//! columns dump runs state/clause state/expansion state/recovery tables/rows
+//! state/derived state/scopes tables/functions tables/variables
+//! state/defined tables
+//! defined/read_only session
+//! args attributes bases deferred defined derive inline library parameters recovery symbols translate userland
 //! call clause convert cpus decl enumerators objects printf quantize speculation
 //! actions branch expr ops places
 //! aggregates memory
@@ -60,6 +62,7 @@ mod branch;
 mod call;
 mod clause;
 mod columns;
+mod context;
 mod convert;
 mod cpus;
 mod decl;
@@ -88,6 +91,7 @@ mod recovery;
 mod runs;
 mod session;
 mod speculation;
+mod state;
 mod symbols;
 pub mod tables;
 mod translate;
@@ -98,16 +102,19 @@ use diagnostics::{Diagnostic, Sink, Tag};
 use plane::desc::AggDesc;
 use syntax::ast::{Item, Program};
 
-pub use defined::{Definition, declared, defined_types, definition_faults, not_used};
+pub use context::{
+    ClocksReader, Context, Definition, Facts, FactsReader, NoSymbol, Options, Reader, Symbols,
+};
+pub use defined::{declared, defined_types, definition_faults, not_used};
 pub use derivations::pattern_of;
 pub use program::Checked;
 pub use record::{LaterBases, Record, Visibility};
-pub use session::{ClocksReader, Context, Facts, FactsReader, Options, Reader};
-pub use symbols::{NoSymbol, Symbols, WELL_KNOWN};
+pub use symbols::WELL_KNOWN;
 pub use uses::{ClauseUses, uses};
 
 use program::{Repr, Var};
-use session::{Checker, VarType};
+use session::Checker;
+use state::scopes::VarType;
 
 /// Maximum number of keys of an array or aggregation. All keys are in registers and on the stack at
 /// the same time.
@@ -209,11 +216,11 @@ impl Checker<'_> {
 
     /// Reports keys that are too large.
     fn check_key_sizes(&mut self) {
-        let arrays = self.vars.iter().filter_map(|v| Some((v.full_name(), v.key.as_ref()?)));
-        let aggs = self.aggs.iter().map(|a| (format!("@{}", a.name), &a.key));
+        let arrays = self.scopes.vars.iter().filter_map(|v| Some((v.full_name(), v.key.as_ref()?)));
+        let aggs = self.scopes.aggs.iter().map(|a| (format!("@{}", a.name), &a.key));
         for (name, key) in arrays.chain(aggs) {
             let columns: Vec<_> = key.iter().map(|(_, c)| *c).collect();
-            let (_, size) = columns::key_layout(&columns, self.strsize);
+            let (_, size) = columns::key_layout(&columns, self.cx.options.string_size());
             if columns.len() > KEYS_MAX || size > KEY_BYTES_MAX {
                 let message = format!(
                     "Insufficient tuple registers to generate code: {name}[ ] has {} keys of {size} bytes, at most \
@@ -226,8 +233,9 @@ impl Checker<'_> {
     }
 
     fn finish(self) -> Checked {
-        let strsize = self.strsize;
+        let strsize = self.cx.options.string_size();
         let vars = self
+            .scopes
             .vars
             .iter()
             .map(|v| {
@@ -255,6 +263,7 @@ impl Checker<'_> {
             })
             .collect();
         let aggs = self
+            .scopes
             .aggs
             .iter()
             .map(|a| {
@@ -263,7 +272,7 @@ impl Checker<'_> {
                 AggDesc { name: a.name.clone(), func: a.func, key, key_size }
             })
             .collect();
-        let agg_keys = self.aggs.into_iter().map(|a| a.key_names).collect();
+        let agg_keys = self.scopes.aggs.into_iter().map(|a| a.key_names).collect();
         let left_out = self.defined.messages;
         Checked {
             clauses: self.clauses,
@@ -271,7 +280,7 @@ impl Checker<'_> {
             aggs,
             agg_keys,
             strsize,
-            record: self.record,
+            record: self.matching.record,
             left_out,
             uses: Vec::new(),
         }

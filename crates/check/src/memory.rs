@@ -19,7 +19,8 @@ use crate::columns::Column;
 use crate::program::{
     Builtin, Expr, ExprKind, Form as PlaceForm, IntBuiltin, KeyValue, Memory, MemoryCall, Place, StmtKind,
 };
-use crate::session::{CheckResult, Checker, ErrorReported};
+use crate::session::Checker;
+use crate::state::recovery::{CheckResult, ErrorReported};
 use crate::tables::FunctionRow;
 
 /// Maximum size of an object or dump in a record.
@@ -160,7 +161,7 @@ impl Checker<'_> {
             }
             self.recorded_scalar_or_object(func, value)?
         };
-        let field = self.clause.layout.push(recorded.column.datum(self.strsize));
+        let field = self.clause.layout.push(recorded.column.datum(self.cx.options.string_size()));
         let action = match prints {
             true => Action::Print(field, Arc::new(self.shape(recorded.ty, DEPTH))),
             false => Action::Trace(field),
@@ -384,8 +385,7 @@ impl Checker<'_> {
 
     /// Takes scratch memory, stores values (offset, size, value) in it, and gives its address.
     fn stored(&mut self, bytes: u64, values: Vec<(i64, u8, Expr)>, ty: TypeId, span: Span) -> Expr {
-        let id = self.next_bound;
-        self.next_bound += 1;
+        let id = self.expansion.new_bound();
         let size = self.int(i64::try_from(bytes).unwrap_or(i64::MAX), TypeId::ULONG, span);
         let allocation = ExprKind::MemoryCall { call: MemoryCall::Alloca, args: vec![size], user: false };
         let reference = Expr { kind: ExprKind::Bound(id), ty, span };

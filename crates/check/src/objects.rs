@@ -11,7 +11,8 @@ use syntax::ast::{self, BinaryOp};
 use types::{Kind, TypeId};
 
 use crate::program::{Arith, Expr, ExprKind, Form, Memory, Place, Repr, VarId};
-use crate::session::{CheckResult, Checker};
+use crate::session::Checker;
+use crate::state::recovery::CheckResult;
 
 /// Maximum size of a variable in bytes.
 pub(crate) const LARGEST: u64 = 16 << 10;
@@ -164,7 +165,7 @@ impl Checker<'_> {
             string = whole;
         }
         let index = index.unwrap_or_else(|| self.int(0, TypeId::LONG, span));
-        let last = i64::from(self.strsize) - 1;
+        let last = i64::from(self.cx.options.string_size()) - 1;
         if let Some(n) = index.as_const().filter(|n| !(0..=last).contains(n)) {
             let message = format!("index outside array bounds: {n}, max allowed is {last}");
             return self.fail(Tag::D_ARR_BOUNDS, index.span, message);
@@ -180,7 +181,7 @@ impl Checker<'_> {
                     let message = format!("operator {text} can only be applied to a writable variable");
                     return self.fail(Tag::D_OP_WRITE, span, message);
                 }
-                let count = i64::from(self.strsize);
+                let count = i64::from(self.cx.options.string_size());
                 let index = match index.as_const() {
                     Some(_) => index,
                     None => {

@@ -10,7 +10,9 @@ use types::TypeId;
 
 use crate::objects::Target;
 use crate::program::{Arith, Expr, ExprKind, Logic, Place, Relation, Repr};
-use crate::session::{CheckResult, Checker, VarType};
+use crate::session::Checker;
+use crate::state::recovery::{CheckResult, ErrorReported};
+use crate::state::scopes::VarType;
 
 fn relation(op: BinaryOp) -> Option<Relation> {
     Some(match op {
@@ -37,7 +39,7 @@ impl Checker<'_> {
             && self.types.is_enum(l.ty)
             && let Some(value) = self.types.enumerator_of(l.ty, &name.text)
         {
-            if self.var(crate::program::Scope::Global, &name.text).is_some() {
+            if self.scopes.var(crate::program::Scope::Global, &name.text).is_some() {
                 let message = format!(
                     "ambiguous use of operator {}: {} is both a {} enum tag and a global scalar",
                     op.text(),
@@ -329,16 +331,16 @@ impl Checker<'_> {
         }
         if self.reject_dynamic(&[&value], &text, span).is_err() {
             self.poison(id);
-            return Err(crate::session::ErrorReported);
+            return Err(ErrorReported);
         }
         if op.is_none()
             && let Some(kind) = self.clear_translated(place.clone(), id, &value)
         {
             return Ok(Expr { kind, ty: TypeId::INT, span });
         }
-        let known = match self.var_info(id).ty {
+        let known = match self.scopes.var_info(id).ty {
             VarType::Known(ty, _) => Some(ty),
-            VarType::Poisoned => return Err(crate::session::ErrorReported),
+            VarType::Poisoned => return Err(ErrorReported),
             VarType::Pending => None,
         };
         match op {
@@ -347,7 +349,7 @@ impl Checker<'_> {
                     Some(ty) => ty,
                     None => self.first_type(id, &value, span)?,
                 };
-                if let VarType::Known(_, Repr::Bytes { .. }) = self.var_info(id).ty {
+                if let VarType::Known(_, Repr::Bytes { .. }) = self.scopes.var_info(id).ty {
                     if value.as_const() == Some(0) && matches!(place, Place::Elem(..)) {
                         return Ok(Expr { kind: ExprKind::Delete(place), ty: TypeId::INT, span });
                     }
@@ -381,7 +383,7 @@ impl Checker<'_> {
         }
         match self.storable(ty, span) {
             Ok(repr) => {
-                self.vars[id.0 as usize].ty = VarType::Known(ty, repr);
+                self.scopes.vars[id.0 as usize].ty = VarType::Known(ty, repr);
                 Ok(ty)
             }
             Err(wrong) => {
@@ -394,12 +396,13 @@ impl Checker<'_> {
     /// The type of a variable whose first use is `++`, `--`, a compound assignment, or the operand of a unary operator.
     pub(crate) fn count_type(&mut self, id: crate::program::VarId) -> TypeId {
         let ty = self.row_type("int64_t");
-        self.vars[id.0 as usize].ty = VarType::Known(ty, crate::program::Repr::Int { size: 8, signed: true });
+        self.scopes.vars[id.0 as usize].ty =
+            VarType::Known(ty, crate::program::Repr::Int { size: 8, signed: true });
         ty
     }
 
     pub(crate) fn poison(&mut self, id: crate::program::VarId) {
-        let var = &mut self.vars[id.0 as usize];
+        let var = &mut self.scopes.vars[id.0 as usize];
         if var.ty == VarType::Pending {
             var.ty = VarType::Poisoned;
         }
@@ -478,9 +481,9 @@ impl Checker<'_> {
     ) -> CheckResult<Expr> {
         let text = if down { "--" } else { "++" };
         let (place, ty) = match self.target(operand, text, span)? {
-            Target::Var(place, id) => match self.var_info(id).ty {
+            Target::Var(place, id) => match self.scopes.var_info(id).ty {
                 VarType::Known(ty, _) => (place, ty),
-                VarType::Poisoned => return Err(crate::session::ErrorReported),
+                VarType::Poisoned => return Err(ErrorReported),
                 VarType::Pending => (place, self.count_type(id)),
             },
             Target::Memory(place, ty) => (place, ty),

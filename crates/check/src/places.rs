@@ -10,7 +10,9 @@ use types::{Kind, TypeId};
 use crate::columns::{Column, StrUses};
 use crate::objects::{LARGEST, is_in_variable};
 use crate::program::{Arith, Builtin, Expr, ExprKind, IntBuiltin, Place, Repr, Scope, VarId};
-use crate::session::{CheckResult, Checker, ErrorReported, VarType};
+use crate::session::Checker;
+use crate::state::recovery::{CheckResult, ErrorReported};
+use crate::state::scopes::VarType;
 use crate::tables::{self, VariableKind};
 
 /// A variable that an expression names.
@@ -41,11 +43,11 @@ impl Checker<'_> {
             if scope == Scope::Global {
                 self.require_variable(name, text, span)?;
             }
-            let id = match self.var(scope, name) {
+            let id = match self.scopes.var(scope, name) {
                 Some(id) => id,
-                None => self.add_var(scope, name, VarType::Pending, None),
+                None => self.scopes.add_var(scope, name, VarType::Pending, None),
             };
-            let info = self.var_info(id);
+            let info = self.scopes.var_info(id);
             if info.key.is_some() {
                 let message =
                     format!("{} '{}' may not be referenced as scalar", info.kind_word(), info.full_name());
@@ -68,7 +70,9 @@ impl Checker<'_> {
 
     /// True if a global name is a built-in variable, an inline, or bound here, and so no variable of the program.
     fn is_defined_otherwise(&self, name: &str) -> bool {
-        self.bound_name(name).is_some() || self.inlines.contains_key(name) || tables::variable(name).is_some()
+        self.bound_name(name).is_some()
+            || self.scopes.names.inlines.contains_key(name)
+            || tables::variable(name).is_some()
     }
 
     /// Creates the operand of a unary operator, if it names a variable of threads or clauses, or an element of an array, that
@@ -88,13 +92,13 @@ impl Checker<'_> {
                 return Ok(());
             }
         }
-        if self.var(scope, name).is_some() {
+        if self.scopes.var(scope, name).is_some() {
             return Ok(());
         }
         self.require_not_deferred(Tag::D_VAR_UNDEF, Some(scope), name, span)?;
         self.require_not_doubtful(name)?;
         if let Some((_, id)) = self.place(operand, text, span)?
-            && self.var_info(id).ty == VarType::Pending
+            && self.scopes.var_info(id).ty == VarType::Pending
         {
             self.count_type(id);
         }
@@ -104,10 +108,10 @@ impl Checker<'_> {
     /// Reports an error for a global name that is not a variable.
     fn require_variable(&mut self, name: &str, text: &str, span: Span) -> CheckResult<()> {
         self.scope_alone(name, span)?;
-        if self.var(Scope::Global, name).is_none() {
+        if self.scopes.var(Scope::Global, name).is_none() {
             self.define_from_libraries(name);
         }
-        if self.inlines.contains_key(name) || self.bound_name(name).is_some() {
+        if self.scopes.names.inlines.contains_key(name) || self.bound_name(name).is_some() {
             let message = format!("operator {text} requires modifiable lvalue as an operand");
             return self.fail(Tag::D_OP_LVAL, span, message);
         }
@@ -143,10 +147,14 @@ impl Checker<'_> {
             return self.cpu_property(fact, cpu, span);
         }
         if let Some(Named { scope, name }) = named(base) {
-            if scope == Scope::Global && self.var(scope, name).is_none() && tables::variable(name).is_none() {
+            if scope == Scope::Global
+                && self.scopes.var(scope, name).is_none()
+                && tables::variable(name).is_none()
+            {
                 self.define_from_libraries(name);
             }
-            let inline = self.inlines.get(name).filter(|i| scope == Scope::Global && i.params.is_some());
+            let inline =
+                self.scopes.names.inlines.get(name).filter(|i| scope == Scope::Global && i.params.is_some());
             if let (Some(inline), None) = (inline.cloned(), self.bound_name(name)) {
                 let shown = format!("{name}[ ]");
                 return self.call_inline((name, &shown), &inline, keys, span);
@@ -164,7 +172,7 @@ impl Checker<'_> {
             }
             let is_array = scope != Scope::Global || !self.is_defined_otherwise(name);
             if is_array && let Some((id, values)) = self.element(scope, name, keys, false, span)? {
-                return match self.var_info(id).ty {
+                return match self.scopes.var_info(id).ty {
                     VarType::Known(ty, _) => Ok(self.read_place(Place::Elem(id, values), id, ty, span)),
                     VarType::Poisoned => Err(ErrorReported),
                     VarType::Pending => self.undefined(scope, name, span),
@@ -272,11 +280,11 @@ impl Checker<'_> {
         if scope == Scope::Global && create {
             self.require_variable(name, "=", span)?;
         }
-        let known = self.var(scope, name);
+        let known = self.scopes.var(scope, name);
         if let Some(id) = known
-            && self.var_info(id).key.is_none()
+            && self.scopes.var_info(id).key.is_none()
         {
-            return match self.var_info(id).ty {
+            return match self.scopes.var_info(id).ty {
                 VarType::Known(..) => Ok(None),
                 VarType::Poisoned => Err(ErrorReported),
                 VarType::Pending => self.undefined(scope, name, span),
@@ -323,13 +331,13 @@ impl Checker<'_> {
         }
         if wrong {
             if known.is_none() {
-                self.add_var(scope, name, VarType::Poisoned, Some(Vec::new()));
+                self.scopes.add_var(scope, name, VarType::Poisoned, Some(Vec::new()));
             }
             return Err(ErrorReported);
         }
         let id = match known {
             Some(id) => {
-                if self.var_info(id).ty == VarType::Poisoned {
+                if self.scopes.var_info(id).ty == VarType::Poisoned {
                     return Err(ErrorReported);
                 }
                 values = self.match_key(id, values, span)?;
@@ -343,7 +351,7 @@ impl Checker<'_> {
                 }
                 let types = columns.iter().map(|c| c.0).collect::<Vec<_>>();
                 values = values.into_iter().zip(types).map(|(v, ty)| self.coerce_key(v, ty)).collect();
-                self.add_var(scope, name, VarType::Pending, Some(columns))
+                self.scopes.add_var(scope, name, VarType::Pending, Some(columns))
             }
         };
         Ok(Some((id, values)))
@@ -368,7 +376,7 @@ impl Checker<'_> {
 
     /// Checks the key for a known array, and widens the array's columns as needed.
     fn match_key(&mut self, id: VarId, values: Vec<Expr>, span: Span) -> CheckResult<Vec<Expr>> {
-        let info = self.var_info(id).clone();
+        let info = self.scopes.var_info(id).clone();
         let key = info.key.clone().unwrap_or_default();
         let prefix = info.full_name();
         self.check_signature(&prefix, &key, &values, span)?;
@@ -379,7 +387,7 @@ impl Checker<'_> {
             .zip(&values)
             .map(|((ty, column), value)| (*ty, column.join(self.column_for(value, *ty))))
             .collect();
-        self.vars[id.0 as usize].key = Some(joined);
+        self.scopes.vars[id.0 as usize].key = Some(joined);
         Ok(values)
     }
 

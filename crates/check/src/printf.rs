@@ -9,7 +9,8 @@ use diagnostics::{Span, Tag};
 use plane::format::{self, Amount, ConversionArg, Piece};
 use types::{Kind, TypeId};
 
-use crate::session::{CheckResult, Checker};
+use crate::session::Checker;
+use crate::state::recovery::CheckResult;
 
 /// An argument of a format.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,8 @@ use diagnostics::{Span, Tag};
 use plane::desc::AggFunc;
 
 use crate::program::Expr;
-use crate::session::{CheckResult, Checker, ErrorReported};
+use crate::session::Checker;
+use crate::state::recovery::{CheckResult, ErrorReported};
 
 /// A parameter of `llquantize()`: its name in messages, and the error tags for a wrong type, a
 /// wrong value, and a value that differs from an earlier use.

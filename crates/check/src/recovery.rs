@@ -8,51 +8,15 @@
 //!   `args[]` has no types there.
 //!
 //! A variable or aggregation whose first assignment is an error is poisoned in the symbol tables
-//! ([`crate::session`]). An expression with an erroneous operand has no type ([`ErrorReported`]).
+//! ([`crate::state::scopes`]). An expression with an erroneous operand has no type
+//! ([`ErrorReported`]).
 
-use std::collections::{HashMap, HashSet};
-
-use diagnostics::{FileId, Sink, Tag};
 use syntax::ast::{Item, Program};
 use types::{Kind, TypeId};
 
-use crate::library;
-use crate::session::{CheckResult, Checker, ErrorReported};
-
-/// The errors that affect later checks.
-#[derive(Debug, Default)]
-pub(crate) struct Recovery {
-    /// Positions of the parser's errors, sorted.
-    syntax: HashMap<FileId, Vec<u32>>,
-    /// Doubtful names, for which no error is reported.
-    doubtful: HashSet<String>,
-    /// True if a description of the current clause is an error.
-    pub(crate) wrong_description: bool,
-}
-
-/// An error in a `#` line does not affect the text around it.
-fn is_pragma(tag: Tag) -> bool {
-    tag.name().starts_with("D_PRAG")
-}
-
-impl Recovery {
-    /// Creates the state from the parser's errors.
-    pub(crate) fn new(sink: &Sink) -> Self {
-        let mut syntax: HashMap<FileId, Vec<u32>> = HashMap::new();
-        for span in sink.iter().filter(|d| !is_pragma(d.tag)).filter_map(|d| d.span) {
-            syntax.entry(span.file).or_default().push(span.start);
-        }
-        syntax.values_mut().for_each(|all| all.sort_unstable());
-        Self { syntax, ..Self::default() }
-    }
-
-    fn has_syntax_error(&self, item: &Item) -> bool {
-        let span = item.span();
-        self.syntax.get(&span.file).is_some_and(|all| {
-            all.get(all.partition_point(|at| *at < span.start)).is_some_and(|at| *at <= span.end)
-        })
-    }
-}
+use crate::session::Checker;
+use crate::state::libraries;
+use crate::state::recovery::{CheckResult, ErrorReported};
 
 impl Checker<'_> {
     /// Checks a program's item with `check`, and suppresses errors that only follow from the item's
@@ -64,7 +28,7 @@ impl Checker<'_> {
         self.sink.set_item(None);
         if self.sink.iter().len() > before && !matches!(item, Item::Clause(_)) {
             let doubtful = &mut self.recovery.doubtful;
-            library::defined(item, &mut |_, word| doubtful.extend([word.to_string()]));
+            libraries::defined(item, &mut |_, word| doubtful.extend([word.to_string()]));
         }
         if self.recovery.has_syntax_error(item) {
             self.sink.split_off(before);

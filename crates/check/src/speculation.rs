@@ -8,7 +8,8 @@
 use diagnostics::{Span, Tag};
 
 use crate::program::{Expr, ExprKind, StmtKind};
-use crate::session::{CheckResult, Checker};
+use crate::session::Checker;
+use crate::state::recovery::CheckResult;
 
 fn is_commit(kind: &StmtKind) -> bool {
     matches!(kind, StmtKind::Expr(Expr { kind: ExprKind::Call { name: "commit", .. }, .. }))

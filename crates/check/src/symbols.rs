@@ -13,43 +13,11 @@ use diagnostics::{Span, Tag, nearest};
 use syntax::ast;
 use types::{TypeId, Types};
 
+use crate::context::NoSymbol;
 use crate::foreign;
 use crate::program::{Arith, Builtin, Expr, ExprKind, IntBuiltin};
-use crate::session::{CheckResult, Checker, did_you_mean};
-
-/// Access to the kernel's symbol table. Nothing is read before the first query.
-pub trait Symbols {
-    /// The address of a symbol and its module. Without `module`, the kernel is searched first, then
-    /// all modules.
-    fn address(&self, module: Option<&str>, name: &str) -> Result<(u64, String), NoSymbol>;
-
-    /// Names of symbols that a misspelled name may have meant.
-    fn like(&self, wrong: &str) -> Vec<String>;
-}
-
-/// Why a symbol has no address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoSymbol {
-    /// There is no such symbol.
-    Name,
-    /// There is no such symbol. The kernel only has symbols of functions, none of variables.
-    FunctionsOnly,
-    /// There is no such module.
-    Module,
-    /// The kernel hides its symbols, for this reason.
-    Hidden(String),
-}
-
-/// A kernel without symbols.
-impl Symbols for () {
-    fn address(&self, _: Option<&str>, _: &str) -> Result<(u64, String), NoSymbol> {
-        Err(NoSymbol::Name)
-    }
-
-    fn like(&self, _: &str) -> Vec<String> {
-        Vec::new()
-    }
-}
+use crate::session::{Checker, did_you_mean};
+use crate::state::recovery::CheckResult;
 
 /// Variables whose type is not in BTF and has been the same in every kernel for twenty years.
 pub const WELL_KNOWN: &[(&str, &str)] = &[

@@ -19,34 +19,9 @@ use syntax::ast;
 use types::{Kind, TypeId};
 
 use crate::program::{Expr, ExprKind, Place, Repr, VarId};
-use crate::session::{CheckResult, Checker, ErrorReported, VarType};
-
-/// A translator.
-#[derive(Clone, Debug)]
-pub(crate) struct Translator {
-    /// The struct or union that it produces.
-    pub(crate) output: TypeId,
-    /// The type that it translates.
-    input: TypeId,
-    /// Name of its parameter in the members' expressions.
-    name: String,
-    members: Vec<(String, Arc<ast::Expr>)>,
-    span: Span,
-    /// The definition of a program that has it.
-    definition: Option<u32>,
-}
-
-/// What is known of a variable that holds a translated pointer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StoredTranslation {
-    /// The translator of the pointer, then that of the translated value if that is itself
-    /// translated, and so on. The flag is true if the translator yields a pointer.
-    chain: Vec<(usize, bool)>,
-    /// Type of the stored value.
-    ty: TypeId,
-    /// True if the stored value is the address of an object of that type.
-    object: bool,
-}
+use crate::session::Checker;
+use crate::state::recovery::{CheckResult, ErrorReported};
+use crate::state::scopes::{StoredTranslation, Translator, VarType};
 
 /// True for the address of a copy, which lasts for a statement.
 fn is_copy(addr: &Expr) -> bool {
@@ -64,15 +39,15 @@ impl Checker<'_> {
         names: HashMap<String, Expr>,
         f: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        self.bound.push(names);
+        self.expansion.bound.push(names);
         let out = f(self);
-        self.bound.pop();
+        self.expansion.bound.pop();
         out
     }
 
     /// The expression to which a name of a translator or inline is bound here.
     pub(crate) fn bound_name(&self, name: &str) -> Option<&Expr> {
-        self.bound.last()?.get(name)
+        self.expansion.bound.last()?.get(name)
     }
 
     /// Binds a value that is used more than once. The second result is the value to compute first;
@@ -108,10 +83,9 @@ impl Checker<'_> {
                 // An integer is truncated to its type once, here, unless it has the 64 bits of a variable.
                 let whole = self.is_whole(&e);
                 let e = if self.types.is_integer(ty) && !whole { self.convert(e, ty) } else { e };
-                let id = self.next_bound;
-                self.next_bound += 1;
+                let id = self.expansion.new_bound();
                 if whole {
-                    self.whole_bound.insert(id);
+                    self.expansion.whole_bound.insert(id);
                 }
                 (Expr { kind: ExprKind::Bound(id), ty, span }, Some((id, Box::new(e))))
             }
@@ -182,10 +156,8 @@ impl Checker<'_> {
             }
         }
         let name = t.input.declarator.name.as_ref().map_or(String::new(), |n| n.text.clone());
-        let (tag, number) = (self.tag_of(output), self.translators.len());
-        self.translators_by_tag.entry(tag).or_default().push(number);
-        let definition = self.defined.current();
-        self.translators.push(Translator { output, input, name, members, span: t.span, definition });
+        let (tag, definition) = (self.tag_of(output), self.defined.current);
+        self.translators.add(tag, Translator { output, input, name, members, span: t.span, definition });
         self.check_member_types(t, input);
         Ok(())
     }
@@ -194,14 +166,15 @@ impl Checker<'_> {
     /// where the member is used: it may name variables that are assigned later, or types and symbols that
     /// this kernel does not have.
     fn check_member_types(&mut self, t: &ast::Translator, input: TypeId) {
-        let is_defined = self.defined.current().is_some();
+        let is_defined = self.defined.current.is_some();
         if self.cx.map.kind(t.span.file) == SourceKind::Library && !is_defined {
             return;
         }
-        let translator = self.translators.len() - 1;
+        let translator = self.translators.all.len() - 1;
         for m in &t.members {
             // What is no member of the output is reported already.
-            if !self.translators.last().is_some_and(|t| t.members.iter().any(|(n, _)| *n == m.name.text)) {
+            if !self.translators.all.last().is_some_and(|t| t.members.iter().any(|(n, _)| *n == m.name.text))
+            {
                 continue;
             }
             let before = self.mark();
@@ -215,7 +188,7 @@ impl Checker<'_> {
             let Some(fault) = wrong.into_iter().find(is_fault) else { continue };
             self.sink.push(fault);
             // Uses of a bad member report no further error.
-            let members = self.translators.last_mut().map_or(&mut [][..], |t| &mut t.members);
+            let members = self.translators.all.last_mut().map_or(&mut [][..], |t| &mut t.members);
             if let Some((_, value)) = members.iter_mut().find(|(name, _)| *name == m.name.text) {
                 *value = Arc::new(ast::Expr { kind: ast::ExprKind::Error, span: value.span });
             }
@@ -234,8 +207,8 @@ impl Checker<'_> {
 
     /// The translators that produce a type, with their indexes.
     fn translators_to(&self, output: TypeId) -> impl Iterator<Item = (usize, &Translator)> {
-        let numbers = self.translators_by_tag.get(&self.tag_of(output)).map_or(&[][..], Vec::as_slice);
-        let all = numbers.iter().filter_map(|i| Some((*i, self.translators.get(*i)?)));
+        let numbers = self.translators.by_tag.get(&self.tag_of(output)).map_or(&[][..], Vec::as_slice);
+        let all = numbers.iter().filter_map(|i| Some((*i, self.translators.all.get(*i)?)));
         all.filter(move |(_, t)| {
             self.defined.is_visible(t.definition) && self.types.compatible(t.output, output)
         })
@@ -269,7 +242,7 @@ impl Checker<'_> {
             let message = format!("cannot translate from \"{}\" to \"{}\"", self.name(from), self.name(to));
             return self.fail(Tag::D_XLATE_NONE, span, message);
         };
-        let wanted = self.translators[translator].input;
+        let wanted = self.translators.all[translator].input;
         let input = if sou { input } else { Expr { ty: wanted, ..self.taken(input, wanted) } };
         Ok(self.translated(translator, pointer, input, span))
     }
@@ -283,7 +256,7 @@ impl Checker<'_> {
     pub(crate) fn translated_type(&self, e: &Expr) -> TypeId {
         match e.kind {
             ExprKind::Xlated { translator, pointer, .. } => {
-                let output = self.translators[translator].output;
+                let output = self.translators.all[translator].output;
                 if pointer { self.types.pointer(output) } else { output }
             }
             _ => e.ty,
@@ -309,7 +282,7 @@ impl Checker<'_> {
     /// A member of a translated value: the translator's expression for it.
     pub(crate) fn translated_member(&mut self, e: Expr, name: &ast::Name, span: Span) -> CheckResult<Expr> {
         let ExprKind::Xlated { translator, input, .. } = e.kind else { return Ok(e) };
-        let t = &self.translators[translator];
+        let t = &self.translators.all[translator];
         let (output, argument, file, definition) = (t.output, t.name.clone(), t.span.file, t.definition);
         let value = t.members.iter().find(|(n, _)| *n == name.text).map(|(_, v)| v.clone());
         let word = name.text.as_str();
@@ -370,7 +343,7 @@ impl Checker<'_> {
         let base = self.expr(base);
         *self.sink = outside;
         let Ok(Expr { kind: ExprKind::Xlated { translator, .. }, .. }) = base else { return None };
-        self.types.member(self.translators[translator].output, name).map(|m| m.ty)
+        self.types.member(self.translators.all[translator].output, name).map(|m| m.ty)
     }
 
     /// The value of a member's expression, converted to the member's type.
@@ -457,20 +430,20 @@ impl Checker<'_> {
             }
             _ => *input,
         };
-        match self.var_info(id).ty {
+        match self.scopes.var_info(id).ty {
             VarType::Pending => {
                 let Some(repr) = self.repr(input.ty) else {
                     self.poison(id);
                     let message = "operator = operands cannot be of dynamic type";
                     return self.fail(Tag::D_OP_DYN, span, message);
                 };
-                let var = &mut self.vars[id.0 as usize];
+                let var = &mut self.scopes.vars[id.0 as usize];
                 var.ty = VarType::Known(TypeId::DYN, repr);
                 var.translated = Some(stored.clone());
             }
             VarType::Poisoned => return Err(ErrorReported),
-            VarType::Known(old, _) if self.var_info(id).translated.as_ref() != Some(&stored) => {
-                let old = match &self.var_info(id).translated {
+            VarType::Known(old, _) if self.scopes.var_info(id).translated.as_ref() != Some(&stored) => {
+                let old = match &self.scopes.var_info(id).translated {
                     Some(stored) => self.stored_type(stored),
                     None => old,
                 };
@@ -519,7 +492,7 @@ impl Checker<'_> {
 
     /// The value of a variable or element of known type.
     pub(crate) fn read_place(&self, place: Place, id: VarId, ty: TypeId, span: Span) -> Expr {
-        if let VarType::Known(_, Repr::Bytes { .. }) = self.var_info(id).ty {
+        if let VarType::Known(_, Repr::Bytes { .. }) = self.scopes.var_info(id).ty {
             let kind = match place {
                 Place::Elem(id, keys) => ExprKind::ElemAddr(id, keys),
                 _ => ExprKind::AddrVar(id),
@@ -528,7 +501,7 @@ impl Checker<'_> {
             return Expr { kind: ExprKind::Deref { addr, user: false }, ty, span };
         }
         let read = Expr { kind: ExprKind::Read(place), ty, span };
-        match &self.var_info(id).translated {
+        match &self.scopes.var_info(id).translated {
             None => read,
             Some(stored) => {
                 let ty = if stored.object { self.types.pointer(stored.ty) } else { stored.ty };
@@ -539,13 +512,13 @@ impl Checker<'_> {
 
     /// The type of a stored translated pointer.
     pub(crate) fn stored_type(&self, stored: &StoredTranslation) -> TypeId {
-        let output = stored.chain.first().and_then(|(t, _)| self.translators.get(*t)).map(|t| t.output);
+        let output = stored.chain.first().and_then(|(t, _)| self.translators.all.get(*t)).map(|t| t.output);
         self.types.pointer(output.unwrap_or(TypeId::VOID))
     }
 
     /// Assignment of the constant 0 to a variable that holds a translated pointer.
     pub(crate) fn clear_translated(&self, place: Place, id: VarId, value: &Expr) -> Option<ExprKind> {
-        let stored = self.var_info(id).translated.clone()?;
+        let stored = self.scopes.var_info(id).translated.clone()?;
         (value.as_const() == Some(0)).then_some(())?;
         if matches!(place, Place::Elem(..)) {
             return Some(ExprKind::Delete(place));

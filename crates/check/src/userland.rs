@@ -14,7 +14,8 @@ use syntax::ast;
 use types::{TagKind, TypeId};
 
 use crate::program::{Arith, Expr, ExprKind};
-use crate::session::{CheckResult, Checker, did_you_mean};
+use crate::session::{Checker, did_you_mean};
+use crate::state::recovery::CheckResult;
 
 /// The provider of a scope that names none.
 const PROVIDER: &str = "pid";

@@ -1,7 +1,7 @@
 //! Built-in variables: what a program can ask of a firing and of the thread in which it happens.
 //!
-//! The checker gives them their names and types in D, the intermediate form and its executors their values. All
-//! take them from here.
+//! The checker gives them names and types in D, the executors of the intermediate form give them
+//! values; all take them from here.
 
 use std::fmt;
 

@@ -1,6 +1,4 @@
-//! The words that a clause uses: what is known of a clause that cannot be checked yet, since its
-//! probes come later. What it names through inlines is not among them, since no inline may name
-//! `args[]`, an action or a symbol function.
+//! The words that a clause uses, or an expression: what is known of them before they are checked.
 
 use std::collections::HashSet;
 
