@@ -7,6 +7,7 @@ use exercise::fuzz::Target;
 #[path = "fuzz_targets"]
 mod targets {
     pub(crate) mod answers;
+    pub(crate) mod calls;
     pub(crate) mod check;
     pub(crate) mod debugfiles;
     pub(crate) mod debuginfo;
@@ -22,7 +23,6 @@ mod targets {
     pub(crate) mod postmortem;
     pub(crate) mod procfs;
     pub(crate) mod programs;
-    pub(crate) mod python;
     pub(crate) mod rings;
     pub(crate) mod served;
     pub(crate) mod sideband;
@@ -35,6 +35,7 @@ mod targets {
 /// Each by its name.
 pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("answers", targets::answers::run),
+    ("calls", targets::calls::run),
     ("check", targets::check::run),
     ("debugfiles", targets::debugfiles::run),
     ("debuginfo", targets::debuginfo::run),
@@ -50,7 +51,6 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("postmortem", targets::postmortem::run),
     ("procfs", targets::procfs::run),
     ("programs", targets::programs::run),
-    ("python", targets::python::run),
     ("rings", targets::rings::run),
     ("served", targets::served::run),
     ("sideband", targets::sideband::run),

@@ -1,13 +1,14 @@
 //! `cargo xtask tidy`: the house rules that a program can check.
 //!
 //! Directions of dependencies between crates and, within a crate, between files; file length, no `unwrap` outside tests, an essay at the head of every
-//! module; error numbers and providers by name, what assumes x86-64; files of tests that no program has, promises that no stock
+//! module; error numbers, providers and language runtimes by name, what assumes x86-64; files of tests that no program has, promises that no stock
 //! kernel is asked about, flakes that are over. Prints each breach as `file:line: what`; exit status 1 when there is one.
 
 mod ambient;
 mod arch;
 mod promises;
 mod provider_names;
+mod runtime_names;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,7 @@ const CRATES: &[&str] = &[
     "types",
     "probes",
     "plane",
+    "runtimes",
     "unwind",
     "events",
     "flame",
@@ -44,8 +46,8 @@ const CRATES: &[&str] = &[
     "cli",
 ];
 
-/// The crates that depend on no other: readers of bytes, of use without the rest.
-const ALONE: &[&str] = &["text", "usdt"];
+/// The crates that depend on no other.
+const ALONE: &[&str] = &["runtimes", "text", "usdt"];
 
 /// Crates that a crate must not depend on although they are before it.
 const FORBIDDEN: &[(&str, &[&str])] = &[
@@ -205,6 +207,7 @@ fn source(file: &Path, breaches: &mut Vec<String>) -> Result<(), String> {
     let is_test = name.ends_with("tests.rs") || name.contains("/tests/") || name.ends_with("_test.rs");
     if !is_test {
         breaches.extend(provider_names::breaches(&name, &text));
+        breaches.extend(runtime_names::breaches(&name, &text));
         breaches.extend(ambient::breaches(&name, &text));
     }
     let code = text.split("#[cfg(test)]").next().unwrap_or("");

@@ -57,10 +57,11 @@
 //! emit
 //! listing
 //! routines routines/orc routines/shares routines/siphash routines/tracer_frames routines/unwind/rows routines/window routines/words
-//! routines/numbers routines/python/given
-//! routines/python/line
-//! routines/python/code
-//! routines/python routines/unwind/mappings routines/unwind/returns routines/unwind/slots
+//! routines/numbers routines/runtimes/area routines/runtimes/cpython_3_11/given routines/runtimes/names
+//! routines/runtimes/cpython_3_11/line
+//! routines/runtimes/cpython_3_11/code
+//! routines/runtimes/cpython_3_11
+//! routines/runtimes routines/unwind/mappings routines/unwind/returns routines/unwind/slots
 //! routines/unwind
 //! routines/walk
 //! routines/*

@@ -102,8 +102,8 @@ pub struct Needs {
     pub threads: bool,
     /// Stacks of processes are walked by tables.
     pub unwind: bool,
-    /// The frames of Python in them are followed. Only with `unwind`.
-    pub python: bool,
+    /// The frames of language runtimes in them are followed. Only with `unwind`.
+    pub runtimes: bool,
     /// Number of processes that the set of processes has space for; 0 when there is none.
     pub processes: u32,
     /// The clauses of END. A ring has space for all their records at once, whatever `bufsize` says.
@@ -120,7 +120,7 @@ impl Default for Needs {
             preempt_count: None,
             threads: false,
             unwind: false,
-            python: false,
+            runtimes: false,
             processes: 0,
             end: Vec::new(),
         }
@@ -322,8 +322,8 @@ pub struct Plan {
     pub threads: bool,
     /// See [`Needs::unwind`].
     pub unwind: bool,
-    /// See [`Needs::python`].
-    pub python: bool,
+    /// See [`Needs::runtimes`].
+    pub runtimes: bool,
     /// See [`Needs::processes`].
     pub processes: u32,
     /// The context level at which the program's probes fire, if there is only one: 0 (thread) to 3
@@ -361,7 +361,7 @@ impl Plan {
             preempt_count: needs.preempt_count,
             threads: needs.threads,
             unwind: needs.unwind,
-            python: needs.python,
+            runtimes: needs.runtimes,
             processes: needs.processes,
             level: 0,
         };
@@ -480,9 +480,9 @@ impl Plan {
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindUnknown, SizeOption::Fixed),
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindChunk, SizeOption::Fixed),
             (grew(|p| u32::from(p.unwind)), MapRef::UnwindChunks, SizeOption::Fixed),
-            (grew(|p| u32::from(p.python)), MapRef::PythonCodes, SizeOption::Fixed),
-            (grew(|p| u32::from(p.python)), MapRef::PythonFound, SizeOption::Fixed),
-            (grew(|p| u32::from(p.python)), MapRef::PythonStore, SizeOption::Fixed),
+            (grew(|p| u32::from(p.runtimes)), MapRef::RuntimeCodes, SizeOption::Fixed),
+            (grew(|p| u32::from(p.runtimes)), MapRef::RuntimeFound, SizeOption::Fixed),
+            (grew(|p| u32::from(p.runtimes)), MapRef::RuntimeNames, SizeOption::Fixed),
             (grew(|p| u32::from(p.processes > 0)), MapRef::Processes, SizeOption::Fixed),
         ] {
             if wanted {

@@ -10,7 +10,7 @@ use plane::control::CONTROL_SIZE;
 use plane::stacks::BlockShape;
 use plane::table::TABLE_MAX;
 use plane::thread::ThreadShape;
-use plane::{assoc, owned, processes, python};
+use plane::{assoc, calls, owned, processes};
 
 use crate::needed::{Limit, exceeded};
 
@@ -264,9 +264,9 @@ fn create(
             };
             Map::create(&MapSpec::array_of_maps("dt_unwind_rows", chunk.as_fd(), plane::unwind::CHUNKS))
         }
-        MapRef::PythonCodes => Map::create(&MapSpec::hash("dt_py_codes", python::KEY, 8, python::CODES)),
-        MapRef::PythonFound => Map::create(&MapSpec::percpu("dt_py_found", python::FOUND_BYTES)),
-        MapRef::PythonStore => Map::create(&MapSpec::mmapable("dt_py_store", python::STORE, 1)),
+        MapRef::RuntimeCodes => Map::create(&MapSpec::hash("dt_rt_codes", calls::KEY, 8, calls::CODES)),
+        MapRef::RuntimeFound => Map::create(&MapSpec::percpu("dt_rt_found", calls::FOUND_BYTES)),
+        MapRef::RuntimeNames => Map::create(&MapSpec::mmapable("dt_rt_names", calls::STORE, 1)),
         MapRef::Processes => Map::create(&MapSpec::hash(
             "dt_processes",
             processes::KEY,

@@ -13,7 +13,7 @@ use bpf_codegen::mir::MapRef;
 use bpf_codegen::plan::{Plan, SizeOption, VarPlan};
 use bpf_sys::{SysError, page_size, possible_cpus};
 use plane::control::CONTROL_SIZE;
-use plane::{processes, python, unwind};
+use plane::{calls, processes, unwind};
 
 /// The bytes that the kernel adds to an element of a hash (`struct htab_elem`, kernel/bpf/hashtab.c).
 const HASH_ELEMENT: u64 = 48;
@@ -77,9 +77,9 @@ fn bytes(plan: &Plan, map: MapRef) -> (u64, bool) {
         MapRef::UnwindUnknown => hash(unwind::FILE_KEY, unwind::UNKNOWN_FILE, unwind::UNKNOWN_FILES),
         MapRef::UnwindChunk => mapped(8 * u64::from(unwind::CHUNK_WORDS)),
         MapRef::UnwindChunks => (8 * u64::from(unwind::CHUNKS), false),
-        MapRef::PythonCodes => hash(python::KEY, 8, python::CODES),
-        MapRef::PythonFound => percpu(python::FOUND_BYTES),
-        MapRef::PythonStore => mapped(python::STORE.into()),
+        MapRef::RuntimeCodes => hash(calls::KEY, 8, calls::CODES),
+        MapRef::RuntimeFound => percpu(calls::FOUND_BYTES),
+        MapRef::RuntimeNames => mapped(calls::STORE.into()),
         MapRef::Processes => hash(processes::KEY, processes::SIZE, plan.processes),
         MapRef::SpeculationControl => mapped(plan.speculation.map_or(8, |s| s.control_size()).into()),
         _ => mapped(CONTROL_SIZE.into()),

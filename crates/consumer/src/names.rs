@@ -7,14 +7,14 @@
 //!
 //! A return address behind the start of a function has that function's name anyway. Only the others are looked up twice.
 //!
-//! Functions of an interpreter ([`plane::python`]) are frames of their own behind that of the function which runs them, the innermost
+//! Functions of an interpreter ([`plane::calls`]) are frames of their own behind that of the function which runs them, the innermost
 //! first. A stack may be shorter than what the interpreter runs. If it was cut at the frames that were asked for, so are they; if its outer
 //! frames were not found, the interpreter's are known nevertheless, and come before the frame that says so.
 
 use std::sync::Arc;
 
 use events::{AddrForm, Form, Shape, Symbol, SymbolName, Value};
-use plane::python::Call;
+use plane::calls::Call;
 use plane::stacks::Stack;
 use plane::stacks::{DIFFERS, GUEST};
 use plane::unwind::INCOMPLETE;
@@ -404,8 +404,8 @@ mod tests {
             (0x1000..0x1010).contains(&addr).then_some(inlined).into_iter().collect()
         }
 
-        fn code(&mut self, place: u32) -> Option<Arc<plane::python::Code>> {
-            let code = |file: &str, name: &str| plane::python::Code { file: file.into(), name: name.into() };
+        fn code(&mut self, place: u32) -> Option<Arc<plane::calls::Code>> {
+            let code = |file: &str, name: &str| plane::calls::Code { file: file.into(), name: name.into() };
             match place {
                 5 => Some(code("/srv/app.py", "Server.handle").into()),
                 6 => Some(code("/srv/app.py", "main").into()),

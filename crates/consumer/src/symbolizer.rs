@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use events::{AddrForm, SymbolName};
-use plane::python::{CODES, Code};
+use plane::calls::{CODES, Code};
 use proc::watcher::SharedWatcher;
 
 /// A process at a time. An address is only meaningful for one program of a process.
@@ -86,7 +86,7 @@ pub trait Symbolizer: Send {
         Vec::new()
     }
 
-    /// What a code object of an interpreter is called, by its place in the store ([`plane::python`]). `None`: nothing is known of it.
+    /// What a code object of an interpreter is called, by its place in the store ([`plane::calls`]). `None`: nothing is known of it.
     fn code(&mut self, _place: u32) -> Option<Arc<Code>> {
         None
     }
@@ -120,7 +120,7 @@ impl Symbolizer for NoSymbols {
     }
 }
 
-/// The code objects of interpreters that programs have stored ([`plane::python`]). Each is read once: a place never means another
+/// The code objects of interpreters that programs have stored ([`plane::calls`]). Each is read once: a place never means another
 /// one while the store exists.
 #[derive(Default)]
 pub struct Codes {

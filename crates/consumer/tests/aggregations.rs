@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use consumer::{Encoding, Options, Process, Symbolizer};
 use events::SymbolName;
+use plane::calls::Call;
 use plane::desc::{Action, AddrForm, AggFunc, AggId, Datum};
-use plane::python::Call;
 use plane::stacks::Stack;
 
 use crate::common::*;

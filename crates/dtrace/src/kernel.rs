@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use check::program::Clause;
 use consumer::{Codes, ProbeRow, SlotSink};
+use plane::calls::Code;
 use plane::control::{Control, DropDelta};
 use plane::deadman::Reason;
-use plane::python::Code;
 use plane::read::Batch;
 use plane::stacks::Stack;
 use probes::{Calls, Catalog, ProbeId};
@@ -327,7 +327,7 @@ impl Engine for Kernel {
     }
 
     fn take_codes(&mut self) -> Option<Codes> {
-        let memory = self.machine.take_python()?;
+        let memory = self.machine.take_names()?;
         Some(Codes::new(move |place| Code::read(memory.words(), place)))
     }
 

@@ -162,7 +162,7 @@ fn load_as(
         threads: options.flag("flowindent"),
         processes: process_set::size(assembly, options),
         unwind: unwind.is_some(),
-        python: unwind.is_some_and(|unwind| unwind.fs_base.is_some())
+        runtimes: unwind.is_some_and(|unwind| unwind.fs_base.is_some())
             && layout.stacks.user.is_some_and(|area| area.calls > 0),
         ..needs(module, assembly, &layout, system)
     };

@@ -65,8 +65,8 @@ pub(crate) struct Machine {
     unwinder: (Option<Unwinder>, u64),
     /// By what the files of processes are read.
     readers: Readers,
-    /// What code objects of Python are called ([`plane::python`]), and its memory until somebody reads it.
-    python: Option<(Map, Option<Mmap>)>,
+    /// What functions of language runtimes are called ([`plane::calls`]), and its memory until somebody reads it.
+    names: Option<(Map, Option<Mmap>)>,
     /// ERROR and its clauses.
     error: (Probe, Vec<ClauseUse>),
     /// Number of the next program's table.
@@ -121,7 +121,7 @@ impl Machine {
             stacks: (None, options.number("stacksize")),
             unwinder: (None, options.number("unwindsize")),
             readers: program.registry.readers(),
-            python: None,
+            names: None,
             error: loaded.error,
             next_table: loaded.next_table,
             shared: loaded.shared,
@@ -152,7 +152,7 @@ impl Machine {
         fds.extend(self.growth.table.as_ref().map(|t| (MapRef::Probes, t.map().as_fd().as_raw_fd())));
         fds.extend(self.stacks.0.as_ref().map(StackStore::fd));
         fds.extend(self.unwinder.0.iter().flat_map(Unwinder::fds));
-        fds.extend(self.python.as_ref().map(|(map, _)| (MapRef::PythonStore, map.as_fd().as_raw_fd())));
+        fds.extend(self.names.as_ref().map(|(map, _)| (MapRef::RuntimeNames, map.as_fd().as_raw_fd())));
         fds.extend(self.doorbell.as_ref().map(|d| (MapRef::Doorbell, d.map().as_raw_fd())));
         let (plan, error) = (self.maps.plan.clone(), self.error.clone());
         let names = self.growth.names.clone();
@@ -632,9 +632,9 @@ impl Machine {
         self.stacks.0.as_ref()?.find(id)
     }
 
-    /// The memory that says what code objects of Python are called, the first time that it is there.
-    pub(crate) fn take_python(&mut self) -> Option<Mmap> {
-        self.python.as_mut()?.1.take()
+    /// The memory that says what functions of language runtimes are called, the first time that it is there.
+    pub(crate) fn take_names(&mut self) -> Option<Mmap> {
+        self.names.as_mut()?.1.take()
     }
 
     /// The stacks that the store evicted since the last call. Call it after each drain.
@@ -652,12 +652,12 @@ impl Machine {
         if let Some(unwinder) = Unwinder::take(&mut self.maps, self.unwinder.1, &self.readers)? {
             self.unwinder.0 = Some(unwinder);
         }
-        if let Some(store) = self.maps.take(MapRef::PythonStore) {
+        if let Some(store) = self.maps.take(MapRef::RuntimeNames) {
             let memory = store.mmap(true)?;
-            if let Some(counters) = Counters::new(memory.words(), plane::python::SHARES_AT) {
+            if let Some(counters) = Counters::new(memory.words(), plane::calls::SHARES_AT) {
                 counters.set_subordinate(Owners::default().subordinate());
             }
-            self.python = Some((store, Some(memory)));
+            self.names = Some((store, Some(memory)));
         }
         Ok(())
     }

@@ -28,7 +28,7 @@
 //!                 vtime     the CPU time of a thread
 //!  stacks         stacks    stores each stack once, under its hash
 //!                 unwind    tables by which stacks of processes are walked
-//!                 python    frames of an interpreter in them
+//!                 calls     frames of a language runtime in them
 //!                 siphash   the keyed hash of stacks
 //!  tables         shares    who has how much of a table that programs fill
 //!  scratch        scratch   memory of one firing
@@ -41,7 +41,7 @@
 //!
 //! ```layers
 //! address builtin deadman format names order overwrite owned packet probe_table processes scratch shape shares siphash thread vtime
-//! python unwind
+//! calls unwind
 //! assoc control desc
 //! ring table
 //! read stacks
@@ -53,6 +53,7 @@
 pub mod address;
 pub mod assoc;
 pub mod builtin;
+pub mod calls;
 pub mod control;
 pub mod deadman;
 pub mod desc;
@@ -64,7 +65,6 @@ pub mod owned;
 pub mod packet;
 pub mod probe_table;
 pub mod processes;
-pub mod python;
 pub mod read;
 pub mod ring;
 pub mod scratch;

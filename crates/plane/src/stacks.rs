@@ -24,7 +24,7 @@
 //!    0  claimed  words ever reserved   fetch-add      +0  tgid     u32   0 for kernel stacks
 //!    8  mask     blocks of the side - 1; block 0      +4  nframes  u16, ncalls u16
 //!   64  slots    id u64, place u64                    +8  time     u64   when it was stored; 0 for kernel stacks
-//!    …  words    entries                              +16 pcs[nframes], calls[ncalls] ([`crate::python`])
+//!    …  words    entries                              +16 pcs[nframes], calls[ncalls] ([`crate::calls`])
 //!
 //!  a program:  finds id in a slot                                            ──► writes id
 //!              else reserves words ──► writes the entry ──► place: 0 -> p    ──► id: 0 -> id
@@ -187,7 +187,7 @@ pub struct Stack {
     pub time: u64,
     /// Return addresses, innermost first.
     pub pcs: Vec<u64>,
-    /// Frames of an interpreter, innermost first: [`crate::python::Call`].
+    /// Frames of an interpreter, innermost first: [`crate::calls::Call`].
     pub calls: Vec<u64>,
 }
 

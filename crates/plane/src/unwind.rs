@@ -15,7 +15,7 @@
 //!    version   how often a table was removed
 //!    shares    who has how many of the unknown files (`crate::shares`)
 //!    ranges    start, end, table (first page 32 | pages 32), delta       sorted by start; behind those of a
-//!              space one more, whose start is the address of the state of its interpreter, or 0
+//!              space one more, whose start is its language runtime: number 8 | address of the state 56, or 0
 //!
 //!  chunks (maps of CHUNK_WORDS words in a map of maps)
 //!    pages     first row 32 | rows 32        one for each 4 KiB of a file's code
@@ -245,6 +245,8 @@ pub const RANGE_END: u32 = 8;
 pub const RANGE_TABLE: u32 = 16;
 /// What is added to an address for its offset in the pages of the table.
 pub const RANGE_DELTA: u32 = 24;
+/// Position of the number of a language runtime in a word, above the address of its state.
+pub const RUNTIME_SHIFT: u32 = 56;
 
 /// The table of a range is not there yet.
 pub const PENDING: u64 = 0;
@@ -390,9 +392,11 @@ impl UnknownFile {
 pub struct Directory<'m>(&'m [AtomicU64]);
 
 impl Range {
-    /// The range behind those of an address space, whose interpreter has its state there.
-    pub fn of_interpreter(state: u64) -> Range {
-        Range { start: state, end: 0, table: NO_TABLE, delta: 0 }
+    /// The range behind those of an address space: which language runtime it runs, by its number, and the address of the state of that.
+    /// An address at which no memory of a process is counts as none.
+    pub fn of_runtime(runtime: Option<(u8, u64)>) -> Range {
+        let (number, state) = runtime.filter(|(_, state)| state >> RUNTIME_SHIFT == 0).unwrap_or_default();
+        Range { start: state | u64::from(number) << RUNTIME_SHIFT, end: 0, table: NO_TABLE, delta: 0 }
     }
 }
 
@@ -490,6 +494,13 @@ impl<'m> Directory<'m> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_has_the_runtime_and_the_address_of_its_state() {
+        assert_eq!(Range::of_runtime(Some((3, 0x7f00_1234_5678))).start, 3 << 56 | 0x7f00_1234_5678);
+        assert_eq!(Range::of_runtime(Some((3, u64::MAX))).start, 0);
+        assert_eq!(Range::of_runtime(None).start, 0);
+    }
 
     #[test]
     fn a_row_has_its_rule_and_place() {

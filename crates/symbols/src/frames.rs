@@ -1,5 +1,6 @@
 //! What the reader knows of the frames of a file's functions.
 
+use runtimes::Instance;
 use unwind::Table;
 
 /// A page of the address space.
@@ -23,8 +24,8 @@ pub struct FrameTable {
     pub table: Table,
     /// Where the file's code is.
     pub loads: Vec<CodeLoad>,
-    /// The address of the state of an interpreter that is in the file (`_PyRuntime` of CPython 3.11).
-    pub python: Option<u64>,
+    /// The language runtime that is in the file.
+    pub runtime: Option<Instance>,
 }
 
 impl FrameTable {

@@ -273,11 +273,11 @@ impl Server {
     }
 
     fn frames(&self, found: Option<FrameTable>) -> io::Result<()> {
-        let Some(FrameTable { table, loads, python }) = found else { return Ok(()) };
+        let Some(FrameTable { table, loads, runtime }) = found else { return Ok(()) };
         let loads = loads.get(..loads.len().min(wire::MAX_NUMBERS / 4)).unwrap_or_default();
         self.send(&Response::CodeLoads(loads.to_vec()), None)?;
-        if let Some(address) = python {
-            self.send(&Response::Python(address), None)?;
+        if let Some(found) = runtime {
+            self.send(&Response::Runtime(found), None)?;
         }
         for part in table.encode().chunks(wire::NAMES) {
             self.send(&Response::Frames(part.to_vec()), None)?;

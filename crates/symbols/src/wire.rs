@@ -25,6 +25,7 @@ use std::time::Duration;
 use debuginfo::SourceFrame;
 use files::open::RootKey;
 use proc::maps::{Backing, Map, MappedFile, Mapping};
+use runtimes::{Instance, Runtime};
 
 use crate::frames::CodeLoad;
 use crate::functions::FunctionQuery;
@@ -199,8 +200,8 @@ pub(crate) enum Response {
     Types(Vec<u8>),
     /// Where the code is of the file whose frames were asked for.
     CodeLoads(Vec<CodeLoad>),
-    /// The address of the state of an interpreter in it.
-    Python(u64),
+    /// The language runtime in it.
+    Runtime(Instance),
     /// The next bytes of its table.
     Frames(Vec<u8>),
     /// The next sites of probes.
@@ -485,9 +486,10 @@ impl Response {
                     [load.offset, load.size, load.addr].into_iter().for_each(|n| w.u64(n))
                 });
             }
-            Response::Python(address) => {
+            Response::Runtime(Instance { runtime, state }) => {
                 w.u8(20);
-                w.u64(*address);
+                w.u8(runtime.number());
+                w.u64(*state);
             }
             Response::Frames(part) => {
                 w.u8(15);
@@ -570,7 +572,7 @@ impl Response {
                 17 => Response::Lines(r.list(|r| r.list(Reader::source_frame))?),
                 18 => Response::Describing(r.list(Reader::u32)?),
                 19 => Response::Definitions(r.bytes()?.into()),
-                20 => Response::Python(r.u64()?),
+                20 => Response::Runtime(Instance { runtime: Runtime::of_number(r.u8()?)?, state: r.u64()? }),
                 _ => return None,
             })
         })
@@ -633,7 +635,7 @@ mod tests {
             Response::PerfMap(1),
             Response::CodeLoads(vec![CodeLoad { offset: 1, size: 2, addr: u64::MAX }]),
             Response::Frames(vec![1, 2, 3]),
-            Response::Python(u64::MAX),
+            Response::Runtime(Instance { runtime: Runtime::ALL[0], state: u64::MAX }),
             Response::Lines(vec![Vec::new(), vec![SourceFrame::default(), named]]),
             Response::Describing(vec![1, u32::MAX]),
             Response::Symbols(vec![

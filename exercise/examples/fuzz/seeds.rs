@@ -190,7 +190,7 @@ pub(crate) fn of(target: &str, root: &Path, programs: &Programs) -> Vec<Case> {
             let auxv = file(Path::new("/proc/self/auxv"));
             elfs.iter().map(|elf| group(&[elf.clone(), auxv.clone()])).collect()
         }
-        "python" => single([made::python()]),
+        "calls" => single([made::calls()]),
         "kallsyms" => single([file(Path::new("/proc/kallsyms")), made::kernel_symbols()]),
         "tracefs" => single(made::event_formats()),
         "rings" => vec![group(&[made::ring(), made::control()])],

@@ -204,7 +204,7 @@ mod tests {
     }
 
     /// Recipes, and a word that the sources have for what the recipe was followed for once.
-    const EXAMPLES: [(&str, &str); 7] = [
+    const EXAMPLES: [(&str, &str); 8] = [
         ("**A built-in variable**", "Ipl"),
         ("**A subroutine**", "Rindex"),
         ("**An action**", "Tracemem"),
@@ -212,6 +212,7 @@ mod tests {
         ("**An output format**", "Speedscope"),
         ("**An output format**", "speedscope"),
         ("**A provider**", "Cpc"),
+        ("**A runtime for `jstack()`**", "Cpython3_11"),
     ];
 
     #[test]

@@ -159,12 +159,12 @@ pub enum MapRef {
     UnwindFound,
     /// The BPF ring buffer of one page in which programs ask for tables.
     UnwindRequests,
-    /// Where code objects of Python are in the store, by their content: see [`plane::python`].
-    PythonCodes,
-    /// The frames of Python that each CPU remembers.
-    PythonFound,
-    /// What code objects of Python are called; one element, reached by address.
-    PythonStore,
+    /// Where code objects of language runtimes are in the store of names, by their content: see [`plane::calls`].
+    RuntimeCodes,
+    /// The frames of language runtimes that each CPU remembers.
+    RuntimeFound,
+    /// What code objects of language runtimes are called; one element, reached by address.
+    RuntimeNames,
     /// Counters of the program being built, a word for each CPU: see
     /// [`crate::routines::count_served`].
     Served,

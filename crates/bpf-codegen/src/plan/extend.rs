@@ -19,7 +19,7 @@ impl Plan {
         plan.preempt_count = needs.preempt_count;
         plan.vtime |= reads_vtime(module);
         plan.unwind |= needs.unwind;
-        plan.python |= needs.python;
+        plan.runtimes |= needs.runtimes;
         // A set that exists keeps its size.
         plan.processes = if self.processes > 0 { self.processes } else { needs.processes };
         plan.speculation = self.speculation.or_else(|| plan_speculation(module, options, needs.cpus));

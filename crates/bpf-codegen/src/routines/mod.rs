@@ -25,7 +25,7 @@
 //!  tracer_frames  the tracer's own frames in a stack
 //!  stack    stacks into the stack store         words      zeroing, copying, comparing memory
 //!  unwind   stacks of processes by tables       window   memory of a process, a page at a time
-//!  python   the frames of an interpreter in stacks
+//!  runtimes  the frames of language runtimes in stacks
 //!  siphash  the keyed hash of stacks            shares   who has how much of a table
 //!  path     names of files                      args       arguments of a process
 //!  packet   packets of socket buffers
@@ -49,8 +49,8 @@ mod packet;
 mod path;
 mod probes;
 mod processes;
-mod python;
 mod record;
+mod runtimes;
 mod shares;
 mod siphash;
 mod slot;

@@ -2,8 +2,8 @@
 //! [`plane::stacks`] describes the store.
 //!
 //! An entry of the store has two words before its frames. They are written over the two words before
-//! the first frame of the stack, which are own frames or unused. An entry with frames of an interpreter
-//! ([`super::python`]) is made apart: other values of the firing need the frames that these would be behind.
+//! the first frame of the stack, which are own frames or unused. An entry with frames of a language runtime
+//! ([`super::runtimes`]) is made apart: other values of the firing need the frames that these would be behind.
 
 use plane::control::DropKind;
 use plane::stacks::{
@@ -57,16 +57,16 @@ fn keep_entry(b: &mut Builder, plan: &Plan, entry: V, words: V, most: u32) -> V 
     })
 }
 
-/// How much of a stack and of the frames of an interpreter in it the area has.
+/// How much of a stack and of the frames of a language runtime in it the area has.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     /// The most frames of the stack.
     pub most: u32,
-    /// The most frames of an interpreter.
+    /// The most frames of a language runtime.
     pub calls: u32,
 }
 
-/// [`keep_stack`] with the frames of an interpreter, of a process.
+/// [`keep_stack`] with the frames of a language runtime, of a process.
 pub fn keep_calls(
     b: &mut Builder,
     plan: &Plan,

@@ -10,7 +10,7 @@
 //! ```text
 //!  area of the stack   frames, count                          see `stack`
 //!  state               program counter, stack pointer, frame pointer, status
-//!                      the state of the process's interpreter
+//!                      the language runtime of the process
 //!                      the last range: start, length, table, delta
 //!                      window: its address, where its words end, a word that was read, the next return
 //!                      that is probed, a page
@@ -35,7 +35,7 @@ use plane::unwind::{
 };
 
 use super::numbers::{Numbered, current_number};
-use super::python::{self, CallArea, Interpreter};
+use super::runtimes::{self, CallArea, Process};
 use super::window::{RETURNS, VALUE, WINDOW_SIZE, WORDS_END, read};
 use crate::arch::{self, regs};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
@@ -65,8 +65,8 @@ const ENTRY: u32 = 88;
 const TRAMPOLINE: u32 = 96;
 /// What makes the tags of this address space, as it is now, different from all others.
 const SPACE: u32 = 104;
-/// The address of the state of the process's interpreter, 0 if it has none that is known.
-const INTERPRETER: u32 = 112;
+/// The language runtime of the process and the address of its state, 0 if it has none that is known.
+const RUNTIME: u32 = 112;
 /// Bytes of an address of the process: 8, or 4.
 const WORD: u32 = 120;
 /// How often the kernel may still be asked for a mapping: one stack of many objects must not cost too much.
@@ -116,7 +116,7 @@ pub(super) struct Frames {
     pub(super) offsets: UnwindOffsets,
     /// The key of the session.
     pub(super) key: siphash::Key,
-    /// Where the frames of an interpreter come to, if they are followed.
+    /// Where the frames of a language runtime come to, if they are followed.
     pub(super) calls: Option<CallArea>,
 }
 
@@ -171,7 +171,7 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
             b.store(Size::B8, place, area.low(), value);
         }
     }
-    for zero in [BACK, START, LENGTH, FIRST, COUNT, INTERPRETER] {
+    for zero in [BACK, START, LENGTH, FIRST, COUNT, RUNTIME] {
         b.store(Size::B8, place, at(zero), 0);
     }
     let (elsewhere, behind) = (b.label(), b.load(Size::B8, saved, regs::CX));
@@ -226,7 +226,7 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
         let offset = b.shl(number, i64::from(RANGE_SHIFT));
         let range = b.add(directory, offset);
         let runtime = b.load(Size::B8, range, 0);
-        b.store(Size::B8, place, at(INTERPRETER), runtime);
+        b.store(Size::B8, place, at(RUNTIME), runtime);
     }
     b.set(space, key);
     b.bind(walk);
@@ -255,7 +255,7 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     b.br(Jmp::Eq, later, state, stable);
     b.bind(changed);
     b.store(Size::B8, place, at(STATUS), BROKEN);
-    b.store(Size::B8, place, at(INTERPRETER), 0);
+    b.store(Size::B8, place, at(RUNTIME), 0);
     b.bind(stable);
     let [whole, ask, settled] = [(); 3].map(|()| b.label());
     let status = b.load(Size::B8, place, at(STATUS));
@@ -279,13 +279,13 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     b.call_global("dt_unwind_want", &[Arg::Word(key), Arg::Word(process)], want);
     b.bind(settled);
     if let (Some(area), Some(fs_base)) = (frames.calls, offsets.fs_base) {
-        let runtime = b.load(Size::B8, place, at(INTERPRETER));
+        let runtime = b.load(Size::B8, place, at(RUNTIME));
         b.br(Jmp::Eq, runtime, 0, done);
         let thread = b.load(Size::B8, task, fs_base);
         let who = program(b, key, task, target);
         let window = frames.state + WINDOW;
-        let of = Interpreter { runtime, thread, start_stack: stack, who, window };
-        python::walk(b, plan, place, area, &of);
+        let of = Process { runtime, thread, start_stack: stack, who, window };
+        runtimes::walk(b, plan, place, area, &of);
     }
     b.bind(done);
 }

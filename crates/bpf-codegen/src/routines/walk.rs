@@ -17,7 +17,7 @@ use plane::stacks::{self, FRAMES_MAX};
 use plane::unwind::INCOMPLETE;
 
 use super::orc;
-use super::python::CallArea;
+use super::runtimes::{self, CallArea};
 use super::siphash::siphash;
 use super::tracer_frames::{FRAMES_CHECKED, own_frames};
 use super::unwind::{self, Frames};
@@ -36,7 +36,7 @@ const OWN_MASK: i64 = 0x38;
 /// The count of an area before the walk.
 const NOT_WALKED: i64 = -1;
 
-/// Bytes of the area of a stack of at most `frames` frames, and `calls` of an interpreter.
+/// Bytes of the area of a stack of at most `frames` frames, and `calls` of a language runtime.
 pub fn stack_area(frames: u32, calls: u32, user: bool) -> u32 {
     match (user, calls) {
         (false, _) => behind_frames(frames) + orc::STATE,
@@ -45,9 +45,9 @@ pub fn stack_area(frames: u32, calls: u32, user: bool) -> u32 {
     }
 }
 
-/// Where the frames of an interpreter are in the area.
+/// Where the frames of a language runtime are in the area.
 pub(super) fn call_area(frames: u32, calls: u32) -> CallArea {
-    CallArea { at: behind_frames(frames) + unwind::STATE, most: calls, frames }
+    runtimes::call_area(behind_frames(frames) + unwind::STATE, frames, calls)
 }
 
 /// Offset of the state of a walk by tables.
@@ -74,14 +74,14 @@ pub struct Walk<'a> {
     pub plan: &'a Plan,
     /// The most frames that are needed.
     pub frames: u32,
-    /// The most frames of an interpreter.
+    /// The most frames of a language runtime.
     pub calls: u32,
 }
 
 impl Walk<'_> {
-    /// Where the frames of an interpreter are, if they are followed.
+    /// Where the frames of a language runtime are, if they are followed.
     fn calls(&self) -> Option<CallArea> {
-        (self.user && self.plan.python && self.calls > 0).then(|| call_area(self.frames, self.calls))
+        (self.user && self.plan.runtimes && self.calls > 0).then(|| call_area(self.frames, self.calls))
     }
 }
 

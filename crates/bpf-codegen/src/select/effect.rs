@@ -595,7 +595,7 @@ impl Clause<'_, '_> {
                     true => (self.builtin(IntBuiltin::Pid), self.generation()),
                     false => (Operand::Imm(0), Operand::Imm(0)),
                 };
-                let area = self.env.layout.stacks.user.filter(|_| calls && self.env.plan.python);
+                let area = self.env.layout.stacks.user.filter(|_| calls && self.env.plan.runtimes);
                 match area {
                     Some(StackArea { frames: most, calls, .. }) => {
                         let area = routines::Calls { most, calls };

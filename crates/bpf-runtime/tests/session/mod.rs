@@ -302,7 +302,7 @@ pub fn plan(setup: &Setup, layout: &Layout) -> Plan {
         levels: setup.levels,
         preempt_count: setup.preempt_count,
         unwind: setup.target.unwind.is_some(),
-        python: setup.target.unwind.is_some_and(|unwind| unwind.fs_base.is_some()),
+        runtimes: setup.target.unwind.is_some_and(|unwind| unwind.fs_base.is_some()),
         ..Needs::default()
     };
     Plan::new(&setup.module, &setup.options, &needs)

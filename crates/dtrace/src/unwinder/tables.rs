@@ -115,7 +115,7 @@ struct Space {
     owner: Owner,
     /// When it was last asked for, in requests.
     used: u64,
-    /// Its ranges in the directory, with that of its interpreter.
+    /// Its ranges in the directory, with that of its language runtime.
     first: u32,
     ranges: Vec<Range>,
 }
@@ -388,7 +388,7 @@ impl Tables {
         }
         let (base, pages) = (file.table.base(), file.table.pages());
         // The rows are in the kernel.
-        let file = FrameTable { loads: file.loads, python: file.python, ..FrameTable::default() };
+        let file = FrameTable { loads: file.loads, runtime: file.runtime, ..FrameTable::default() };
         Some(Loaded { places, base, pages, file })
     }
 
@@ -570,7 +570,7 @@ impl Tables {
         let Some(space) = self.spaces.get(&key) else { return false };
         let mut ranges = self.ranges_of(space);
         let count = ranges.len() as u32;
-        ranges.push(Range::of_interpreter(self.interpreter_of(space)));
+        ranges.push(self.runtime_of(space));
         let changed = ranges != space.ranges;
         if changed {
             let Some(first) = self.take_ranges(ranges.len() as u32, key) else {
@@ -616,15 +616,16 @@ impl Tables {
         ranges
     }
 
-    /// Where the state of the interpreter of an address space is, if all its processes have that; 0 if it is not known.
-    fn interpreter_of(&self, space: &Space) -> u64 {
+    /// The range that says which language runtime an address space has, and where the state of that is, if all its processes have it.
+    fn runtime_of(&self, space: &Space) -> Range {
         let of = |code: &MappedCode| {
             let file = &self.files.get(&code.source)?.loaded.as_ref()?.file;
-            Some(code.start.wrapping_add(file.python?.wrapping_sub(file.address(code.offset)?)))
+            let distance = file.runtime?.state.wrapping_sub(file.address(code.offset)?);
+            Some((file.runtime?.runtime.number(), code.start.wrapping_add(distance)))
         };
         let mut all = space.members.values().map(|code| code.iter().find_map(of));
         let first = all.next().flatten();
-        if all.all(|other| other == first) { first.unwrap_or(0) } else { 0 }
+        Range::of_runtime(first.filter(|_| all.all(|other| other == first)))
     }
 
     fn range(&self, code: &MappedCode) -> Range {

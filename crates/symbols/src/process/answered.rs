@@ -98,9 +98,9 @@ pub fn sample_answers(functions: FileFunctions, facts: &FileFacts) -> Vec<(u8, V
     let texts = facts.probes.providers.iter().flat_map(|p| [&p.provider, "\0", &p.text, "\0"]);
     let texts: Vec<u8> = texts.flat_map(str::bytes).collect();
     let mut table = Vec::new();
-    if let Some(FrameTable { table: rows, loads, python }) = &facts.frames {
+    if let Some(FrameTable { table: rows, loads, runtime }) = &facts.frames {
         table.push(Response::CodeLoads(loads.clone()));
-        table.extend(python.map(Response::Python));
+        table.extend(runtime.map(Response::Runtime));
         table.extend(rows.encode().chunks(wire::NAMES).map(|part| Response::Frames(part.to_vec())));
     }
     let symbols = facts.symbols.iter().map(|found| Found::from(found.clone())).collect();

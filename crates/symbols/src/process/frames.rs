@@ -117,11 +117,11 @@ impl Processes {
 
 /// The table in the reader's answer. `None` if that is malformed.
 pub(super) fn table_of(responses: impl Iterator<Item = Response>) -> Option<Option<FrameTable>> {
-    let (mut loads, mut bytes, mut python) = (Vec::new(), Vec::new(), None);
+    let (mut loads, mut bytes, mut runtime) = (Vec::new(), Vec::new(), None);
     for response in responses {
         match response {
             Response::CodeLoads(list) => loads = list,
-            Response::Python(address) => python = Some(address),
+            Response::Runtime(found) => runtime = Some(found),
             Response::Frames(part) => bytes.extend_from_slice(&part),
             _ => {}
         }
@@ -130,5 +130,5 @@ pub(super) fn table_of(responses: impl Iterator<Item = Response>) -> Option<Opti
         return Some(None);
     }
     let table = Table::decode(&bytes)?;
-    Some(Some(FrameTable { table, loads, python }))
+    Some(Some(FrameTable { table, loads, runtime }))
 }

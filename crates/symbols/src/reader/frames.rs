@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::elf::Elf;
 use crate::frames::{CodeLoad, FrameTable};
+use runtimes::{Image, Instance};
 use unwind::Sections;
 
 /// The most bytes of a section, as a part of the reader's memory: rules take several times as much.
@@ -29,16 +30,23 @@ pub(super) fn table(elf: &Elf, memory: u64) -> Option<FrameTable> {
     let table = unwind::read(&sections).filter(|table| !table.is_empty())?;
     let load = |(offset, size, addr)| CodeLoad { offset, size, addr };
     let loads = elf.code_loads().into_iter().map(load).collect();
-    Some(FrameTable { table, loads, python: python(elf, memory) })
+    Some(FrameTable { table, loads, runtime: Instance::find(&OfElf(elf, memory)) })
 }
 
-/// The address of `_PyRuntime`, if the file is CPython 3.11: it has a section of its own.
-fn python(elf: &Elf, memory: u64) -> Option<u64> {
-    const VERSION: &str = "Py_Version";
-    let runtime = elf.section_address(b".PyRuntime")?;
-    let found = elf.named(&BTreeSet::from([VERSION.to_owned()]), memory / PART).ok()?;
-    let at = *found.get(VERSION)?;
-    let mut version = [0; 8];
-    elf.read_at(elf.data_offset(at).or_else(|| elf.code_offset(at))?, &mut version).ok()?;
-    (u64::from_le_bytes(version) >> 16 == 0x030b).then_some(runtime)
+/// What runtimes are found by.
+struct OfElf<'a>(&'a Elf, u64);
+
+impl Image for OfElf<'_> {
+    fn section(&self, name: &str) -> Option<u64> {
+        self.0.section_address(name.as_bytes())
+    }
+
+    fn word(&self, symbol: &str) -> Option<u64> {
+        let OfElf(elf, memory) = self;
+        let found = elf.named(&BTreeSet::from([symbol.to_owned()]), memory / PART).ok()?;
+        let at = *found.get(symbol)?;
+        let mut word = [0; 8];
+        elf.read_at(elf.data_offset(at).or_else(|| elf.code_offset(at))?, &mut word).ok()?;
+        Some(u64::from_le_bytes(word))
+    }
 }

@@ -145,7 +145,7 @@ pub(super) fn linked(supplement: &[u8]) -> Option<Vec<Vec<u8>>> {
 }
 
 /// The store of names with two code objects.
-pub(super) fn python() -> Vec<u8> {
+pub(super) fn calls() -> Vec<u8> {
     let mut out = 0u64.to_le_bytes().to_vec();
     for (file, name, width) in
         [(&b"/srv/app.py"[..], &b"Class.method"[..], 1u64), (b"a\0b\0", b"f\0g\0h\0", 2)]

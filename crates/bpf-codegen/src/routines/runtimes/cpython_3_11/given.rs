@@ -1,27 +1,8 @@
 //! What the program knows of a frame of Python, in the scratch slot: the frame, a part of its code object, its strings from their
 //! lengths on, and what is needed to find a line. Their layouts are CPython's.
 
-use crate::mir::{Builder, Helper, Jmp, Label, Size, V};
+use runtimes::cpython_3_11::{C_FIRST_LINE, C_LINES, CODE_BYTES, FRAME_BYTES};
 
-/// `_PyInterpreterFrame`, of which so many bytes are read.
-pub(super) const FRAME_BYTES: u32 = 72;
-pub(super) const F_CODE: i16 = 32;
-pub(super) const F_PREVIOUS: i16 = 48;
-pub(super) const F_INSTRUCTION: i16 = 56;
-/// True in the first frame that a call of the interpreter's function runs.
-pub(super) const F_IS_ENTRY: i16 = 68;
-
-/// `PyCodeObject`: where its instructions begin, and the part that is read.
-pub(super) const INSTRUCTIONS: i32 = 184;
-pub(super) const CODE_AT: i32 = 72;
-pub(super) const CODE_BYTES: u32 = 72;
-/// In that part: first line, file, qualified name, line table.
-pub(super) const C_FIRST_LINE: i16 = 0;
-pub(super) const C_FILE: i16 = 40;
-pub(super) const C_NAME: i16 = 56;
-pub(super) const C_LINES: i16 = 64;
-/// Where the length of an object is.
-pub(super) const LENGTH: i32 = 16;
 /// Offsets in what is known of a frame.
 pub(super) const G_FRAME: i16 = 0;
 pub(super) const G_CODE: i16 = G_FRAME + FRAME_BYTES as i16;
@@ -62,14 +43,3 @@ pub(super) const SHIFT: i16 = G_LINE + 72;
 pub(super) const FROM: i16 = G_LINE + 80;
 pub(super) const COUNT: i16 = G_LINE + 88;
 pub(super) const LINE_TEXT: i16 = G_LINE + LINE_BYTES as i16;
-
-/// A word of the process at an address and an offset. Jumps to `failed` if it cannot be read.
-pub(super) fn read_word(b: &mut Builder, base: V, offset: i32, failed: Label) -> V {
-    let word = b.stack(8);
-    b.slot_store(Size::B8, word, 0, 0);
-    let from = b.add(base, offset);
-    let (to, size) = (b.slot_addr(word, 0), b.imm(8));
-    let result = b.call(Helper::PROBE_READ_USER, &[to, size, from]);
-    b.br(Jmp::Ne, result, 0, failed);
-    b.slot_load(Size::B8, word, 0)
-}

@@ -9,11 +9,14 @@
 //!  15         there is none
 //! ```
 
+use runtimes::cpython_3_11::LENGTH;
+
 use super::given::{
-    AT, COUNT, END, FROM, G_FIRST_LINE, G_LINES, KNOWN, LENGTH, LINE, LINE_TEXT, LINE_WINDOW, READING, SHIFT,
-    SIZE, TABLE, TARGET, VALUE, read_word,
+    AT, COUNT, END, FROM, G_FIRST_LINE, G_LINES, KNOWN, LINE, LINE_TEXT, LINE_WINDOW, READING, SHIFT, SIZE,
+    TABLE, TARGET, VALUE,
 };
 use crate::mir::{Alu, Builder, Helper, Jmp, Size};
+use crate::routines::runtimes::area::read_word;
 
 /// The instruction before the first, which has the first line.
 pub(super) const BEFORE: i64 = -1;

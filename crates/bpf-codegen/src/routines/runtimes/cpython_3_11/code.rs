@@ -1,45 +1,28 @@
 //! What a frame of Python is called: the place of its code object in the store, and its line.
 //!
-//! A code object is known by its content. Its strings are read into the window of the walk, hashed with the key of the session, and stored
-//! unless they are there: so all processes that run one file share its functions, and what a process does with its memory later does not
-//! matter. That costs a microsecond and more, so each CPU remembers the words that it has made. They are looked for by a tag of everything that can
-//! differ: the program, the code object, the instruction, the addresses of the strings and of the line table, and of each string the length
-//! and the hash that the interpreter keeps of it, or its characters where it keeps none. So a code object that takes the place of another
-//! is another one. (Of the line table it is the address only: lines could be those of a function that was there with the same names.)
+//! The strings of a code object are read into the window of the walk, where an entry of the store is made of them
+//! ([`names`](super::super::names)). The tag by which a word is remembered is of the program, the code object, the instruction, the addresses of
+//! the strings and of the line table, and of each string the length and the hash that the interpreter keeps of it, or its characters where it
+//! keeps none. So a code object that takes the place of another is another one. (Of the line table it is the address only: lines could be those
+//! of a function that was there with the same names.)
 //!
 //! ```text
 //!  given   the frame, a part of its code object, its strings (from their lengths on)
 //!          what is needed to find a line                      see `line`
 //! ```
 
-use plane::control::DropKind;
-use plane::python::{
-    CODES, ENTRY_LEAST, ENTRY_MAX, FILE_SIZE_SHIFT, FIRST, FOUND, FOUND_SHIFT, FOUND_VALUE, HEAD, LINE_SHIFT,
-    NAME_MAX, NAME_SIZE_SHIFT, NAME_WIDTH_SHIFT, NO_SPACE, PLACE_SHIFT, SHARES_AT, STORE, WORDS,
+use plane::calls::{
+    FILE_SIZE_SHIFT, HEAD, LINE_SHIFT, NAME_MAX, NAME_SIZE_SHIFT, NAME_WIDTH_SHIFT, PLACE_SHIFT,
 };
-use plane::unwind::KEY_FACTOR;
+use runtimes::cpython_3_11::*;
 
 use super::given::*;
 use super::line;
-use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, MapRef, Size, StackSlot, V};
+use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, Size, V};
 use crate::plan::Plan;
-use crate::routines::shares;
-use crate::routines::siphash::siphash;
+use crate::routines::runtimes::names::{self, mix};
 use crate::routines::window::{BYTES, WINDOW_SIZE};
-use crate::routines::{count_drop, firing};
 
-/// What is behind the length of a string: its hash, its state, and from here on its characters, if it is ASCII.
-const S_HASH: i16 = 8;
-const S_STATE: i16 = 16;
-const S_TEXT: i16 = 32;
-/// In the state of a string.
-const KIND_SHIFT: i64 = 2;
-const COMPACT_BIT: i64 = 5;
-const ASCII_BIT: i64 = 6;
-/// By how much the characters of others are behind.
-const OTHERS_MORE: i64 = 24;
-/// The hash of a string that has none yet.
-const NO_HASH: i64 = -1;
 /// Bytes that are read at the end of a long string.
 const TAIL: u32 = 64;
 
@@ -72,7 +55,7 @@ pub(super) fn frame_name(b: &mut Builder, plan: &Plan) {
         b.set(instruction, line::BEFORE);
     });
     b.store(Size::B8, given, TARGET, instruction);
-    let tag = b.imm(plan.stack_key[0] as i64);
+    let tag = names::tag(b, plan);
     for word in [who, code, instruction] {
         mix(b, tag, word);
     }
@@ -85,17 +68,7 @@ pub(super) fn frame_name(b: &mut Builder, plan: &Plan) {
     for text in [FILE, NAME] {
         mix_text(b, given, text, tag, none);
     }
-    let last = b.imm((plan.stack_key[1] | 1) as i64);
-    b.update(Alu::Mul, tag, last);
-    let number = b.shr(tag, 64 - i64::from(FOUND_SHIFT));
-    let offset = b.shl(number, i64::from(FOUND.trailing_zeros()));
-    let memory = b.add(remembered, offset);
-    let value = b.load(Size::B8, memory, FOUND_VALUE as i16);
-    let mark = b.load(Size::B8, memory, 0);
-    let mark = b.xor(mark, value);
-    b.if_(Jmp::Eq, mark, tag, |b| {
-        b.exit(value);
-    });
+    let memory = names::exit_with_remembered(b, plan, remembered, tag);
     let args = [Arg::Memory(given, GIVEN_SIZE), Arg::Memory(window, WINDOW_SIZE)];
     let place = b.call_global("dt_python_code", &args, |b| place_of_code(b, plan));
     b.br(Jmp::Eq, place, 0, none);
@@ -103,9 +76,7 @@ pub(super) fn frame_name(b: &mut Builder, plan: &Plan) {
     let value = b.shl(place, i64::from(PLACE_SHIFT));
     let line = b.shl(line, i64::from(LINE_SHIFT));
     let value = b.or(value, line);
-    let mark = b.xor(tag, value);
-    b.store(Size::B8, memory, 0, mark);
-    b.store(Size::B8, memory, FOUND_VALUE as i16, value);
+    names::remember(b, memory, tag, value);
     b.exit(value);
     b.bind(none);
     b.exit(0);
@@ -127,15 +98,6 @@ fn read_code(b: &mut Builder, given: V, code: V, none: Label) {
     });
     read_text(b, given, NAME, none);
     b.store(Size::B8, given, KEPT_CODE, code);
-}
-
-/// Adds a word to a tag.
-fn mix(b: &mut Builder, tag: V, word: V) {
-    b.update(Alu::Xor, tag, word);
-    let factor = b.imm(KEY_FACTOR as i64);
-    b.update(Alu::Mul, tag, factor);
-    let high = b.shr(tag, 32);
-    b.update(Alu::Xor, tag, high);
 }
 
 /// Reads a string from its length on.
@@ -228,7 +190,7 @@ fn mix_text(b: &mut Builder, given: V, text: Text, tag: V, none: Label) {
 /// cannot be stored.
 fn place_of_code(b: &mut Builder, plan: &Plan) {
     let (given, window) = (b.param(0), b.param(1));
-    let (none, new, full, known) = (b.label(), b.label(), b.label(), b.label());
+    let none = b.label();
     let entry = b.add(window, i32::from(BYTES));
     let head = b.load(Size::B4, given, G_FIRST_LINE);
     let widths = b.copy(0);
@@ -259,51 +221,9 @@ fn place_of_code(b: &mut Builder, plan: &Plan) {
     }
     b.store(Size::B8, entry, 0, head);
     b.store(Size::B8, entry, 8, widths);
-    let id = siphash(b, plan.stack_key, entry, words, ENTRY_MAX / 8);
-    let (key, value) = (b.stack(8), b.stack(8));
-    b.slot_store(Size::B8, key, 0, id);
-    exit_with_place(b, key, new);
-
-    b.bind(new);
-    let store = b.map_value(MapRef::PythonStore, 0);
-    let taken = b.copy(words);
-    b.if_(Jmp::Lt, taken, i64::from(ENTRY_LEAST), |b| {
-        b.set(taken, i64::from(ENTRY_LEAST));
-    });
-    let counters = b.map_value(MapRef::PythonStore, SHARES_AT);
-    shares::take(b, shares::Table { counters, most: WORDS, key: plan.stack_key }, taken, full);
-    let before = b.atomic_fetch(AtomicOp::Add, Size::B8, store, 0, taken);
-    b.br(Jmp::Gt, before, i64::from((STORE - FIRST - ENTRY_MAX) / 8), full);
-    let place = b.add(before, i64::from(FIRST / 8));
-    let offset = b.shl(place, 3);
-    let to = b.add(store, offset);
-    let bytes = b.shl(words, 3);
-    b.call(Helper::PROBE_READ_KERNEL, &[to, bytes, entry]);
-    b.slot_store(Size::B8, value, 0, place);
-    const NOEXIST: i64 = 1;
-    let (map, at, to, flags) =
-        (b.map(MapRef::PythonCodes), b.slot_addr(key, 0), b.slot_addr(value, 0), b.imm(NOEXIST));
-    let failed = b.call(Helper::MAP_UPDATE_ELEM, &[map, at, to, flags]);
-    b.br(Jmp::Eq, failed, 0, known);
-    // Another program was faster: all use its place.
-    exit_with_place(b, key, known);
-    b.bind(known);
-    b.exit(place);
-    b.bind(full);
-    let firing = firing(b, plan);
-    count_drop(b, &firing, DropKind::Strings);
-    b.exit(i64::from(NO_SPACE));
+    names::exit_with_entry(b, plan, entry, words);
     b.bind(none);
     b.exit(0);
 }
 
-/// Ends the function with the place of a content that is stored. Jumps to `none` if it is not.
-fn exit_with_place(b: &mut Builder, key: StackSlot, none: Label) {
-    let (map, at) = (b.map(MapRef::PythonCodes), b.slot_addr(key, 0));
-    let found = b.call(Helper::MAP_LOOKUP_ELEM, &[map, at]);
-    b.br(Jmp::Eq, found, 0, none);
-    let place = b.load(Size::B8, found, 0);
-    b.exit(place);
-}
-
-const _: () = assert!(STORE / 8 / ENTRY_LEAST <= CODES && NAME_MAX.is_multiple_of(8));
+const _: () = assert!(NAME_MAX.is_multiple_of(8));

@@ -1,4 +1,4 @@
-//! The frames of CPython's interpreter in the stack of a process ([`plane::python`] has what is stored of them).
+//! The frames of CPython's interpreter in the stack of a process ([`plane::calls`] has what is stored of them).
 //!
 //! They are followed behind a walk by tables. Each call of the interpreter's function has a struct on the stack (`_PyCFrame`), which
 //! leads to the frames of Python that it runs. So where the struct is says which frame of the stack that call has: the walk notes where
@@ -10,12 +10,8 @@
 //! searched in the lists of threads, which others may change meanwhile.
 //!
 //! ```text
-//!  area of the stack   frames, state of the walk             see `stack`
-//!  calls     +0        count, words                          what is kept
-//!            ends      where each frame of the stack ends
-//!            state     the stack pointer; a frame of Python, its struct, the one before, the number of a frame of the stack
-//!                      a frame, its code object and strings  see `code`
-//!            joined    an entry of the store with both
+//!  state     a frame of Python, its struct, the one before, the number of a frame of the stack
+//!            a frame, its code object and strings            see `code`
 //! ```
 //!
 //! A clock may meet the interpreter between the two stores by which it enters a call. Then the struct is what was there before. It is known by
@@ -24,106 +20,44 @@
 //!
 //! ARCH(x86-64): the base of the thread-local storage, and where glibc has thread-specific values.
 //!
-//! The layouts are those of CPython 3.11 on machines of 64 bits (`Include/internal/pycore_frame.h`, `pycore_runtime.h`,
-//! `pycore_interp.h`, `Include/cpython/pystate.h`, `code.h`, `unicodeobject.h`), the same in all its releases and in its debug build. A build
-//! with `Py_TRACE_REFS` has two more words in each object, so what is read as a string is none.
+//! The layouts are those of [`runtimes::cpython_3_11`].
 
 mod code;
 mod given;
 mod line;
 
-use plane::python::FOUND_BYTES;
+use plane::calls::FOUND_BYTES;
+use runtimes::cpython_3_11::{
+    CFRAME, CURRENT, F_IS_ENTRY, F_PREVIOUS, FRAME_BYTES, INTERPRETERS, KEY_OF_THREAD, NEXT_INTERPRETER,
+    NEXT_THREAD, RUNNING, THREADS,
+};
 
-use super::window::WINDOW_SIZE;
+use super::area::{CallArea, LOW, Process, STATE_HEAD, read_word};
 use crate::mir::{Arg, Builder, Helper, Jmp, Label, MapRef, Size, V};
 use crate::plan::Plan;
+use crate::routines::window::WINDOW_SIZE;
 use code::frame_name;
-use given::{F_IS_ENTRY, F_PREVIOUS, FRAME_BYTES, G_FRAME, G_KEPT, GIVEN_SIZE, read_word};
+use given::{G_FRAME, G_KEPT, GIVEN_SIZE};
 
-/// `_PyRuntimeState`: the first interpreter, and the thread that runs.
-const INTERPRETERS: i32 = 40;
-const RUNNING: i32 = 576;
-/// The number of the thread-specific value that is the state of a thread.
-const KEY_OF_THREAD: i32 = 596;
 /// glibc's `struct pthread`, at the base of the thread-local storage: the first of the thread-specific values, 32 in all, each behind a
 /// word. It has been there in all releases for x86-64; what is found is compared with the stack, so nothing depends on it.
 const SPECIFIC: i32 = 0x310 + 8;
 const SPECIFIC_MAX: i64 = 32;
-/// `PyInterpreterState`: the next, and its first thread.
-const NEXT_INTERPRETER: i32 = 0;
-const THREADS: i32 = 16;
-/// `PyThreadState`.
-const NEXT_THREAD: i32 = 8;
-const CFRAME: i32 = 56;
-/// `_PyCFrame`: its frame, behind which is the struct before.
-const CURRENT: i32 = 8;
 /// The most steps of the search for a thread.
 const THREADS_MAX: i64 = 4096;
 
 /// Offsets in the state.
-const LOW: i16 = 0;
-const FRAME: i16 = 8;
-const STRUCT: i16 = 16;
-const OUTER: i16 = 24;
-const NUMBER: i16 = 32;
+const FRAME: i16 = STATE_HEAD as i16;
+const STRUCT: i16 = FRAME + 8;
+const OUTER: i16 = FRAME + 16;
+const NUMBER: i16 = FRAME + 24;
 /// What is known of a frame: see [`code`].
-const GIVEN: u32 = 40;
-const STATE_SIZE: u32 = GIVEN + GIVEN_SIZE;
+const GIVEN: u32 = STATE_HEAD + 32;
+/// Bytes of the state behind its head.
+pub(super) const STATE: u32 = 32 + GIVEN_SIZE;
 
-/// Where the frames of Python are in the area of a stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CallArea {
-    /// The offset of their number, behind which they are.
-    pub(super) at: u32,
-    /// The most frames of Python.
-    pub(super) most: u32,
-    /// The most frames of the stack.
-    pub(super) frames: u32,
-}
-
-impl CallArea {
-    /// The offset of where the first frame of the stack ends.
-    pub(super) fn ends(self) -> u32 {
-        self.at + 8 + 8 * self.most
-    }
-
-    fn state(self) -> u32 {
-        self.ends() + 8 * self.frames
-    }
-
-    /// The offset of the stack pointer, which the walk stores.
-    pub(super) fn low(self) -> i16 {
-        self.state() as i16 + LOW
-    }
-
-    /// The offset of an entry with both.
-    pub(super) fn joined(self) -> u32 {
-        self.state() + STATE_SIZE
-    }
-
-    /// The offset behind it.
-    pub(super) fn end(self) -> u32 {
-        self.joined() + plane::stacks::value_size(self.frames + self.most)
-    }
-}
-
-/// What is known of the process.
-pub(super) struct Interpreter {
-    /// The address of `_PyRuntime`.
-    pub(super) runtime: V,
-    /// The base of the thread-local storage of this thread.
-    pub(super) thread: V,
-    /// Where the stack of the first thread begins.
-    pub(super) start_stack: V,
-    /// What tells its program from others.
-    pub(super) who: V,
-    /// The offset of the walk's window, which nobody needs any more.
-    pub(super) window: u32,
-}
-
-/// Follows the frames of Python of the current thread, and stores them. The stack has been walked into the area at `place`, with the ends of
-/// its frames.
-pub(super) fn walk(b: &mut Builder, plan: &Plan, place: V, area: CallArea, of: &Interpreter) {
+/// Follows the frames of Python of the current thread, and stores them. `runtime`: the address of `_PyRuntime`.
+pub(super) fn walk(b: &mut Builder, plan: &Plan, place: V, area: CallArea, runtime: V, of: &Process) {
     let state = |at: i16| area.state() as i16 + at;
     let none = b.label();
     let low = b.load(Size::B8, place, state(LOW));
@@ -132,7 +66,7 @@ pub(super) fn walk(b: &mut Builder, plan: &Plan, place: V, area: CallArea, of: &
     b.if_(Jmp::Le, high, low, |b| {
         b.set(high, of.start_stack);
     });
-    let args = [Arg::Word(of.runtime), Arg::Word(of.thread), Arg::Word(low), Arg::Word(high)];
+    let args = [Arg::Word(runtime), Arg::Word(of.thread), Arg::Word(low), Arg::Word(high)];
     let cframe = b.call_global("dt_python_struct", &args, find_struct);
     b.br(Jmp::Eq, cframe, 0, none);
     let (frame, outer) = read_struct(b, cframe, none);
@@ -145,7 +79,7 @@ pub(super) fn walk(b: &mut Builder, plan: &Plan, place: V, area: CallArea, of: &
     }
     let given = b.stack(24);
     b.slot_store(Size::B8, given, 0, 0);
-    let (map, zero) = (b.map(MapRef::PythonFound), b.slot_addr(given, 0));
+    let (map, zero) = (b.map(MapRef::RuntimeFound), b.slot_addr(given, 0));
     let found = b.call(Helper::MAP_LOOKUP_ELEM, &[map, zero]);
     b.br(Jmp::Eq, found, 0, none);
     b.slot_store(Size::B8, given, 0, place);
@@ -195,12 +129,8 @@ fn step(b: &mut Builder, plan: &Plan, place: V, area: CallArea, window: u32) {
         Arg::Word(who),
     ];
     let name = b.call_global("dt_python_name", &args, |b| frame_name(b, plan));
-    let offset = b.shl(calls, 3);
-    let there = b.add(place, offset);
     let word = b.or(name, number);
-    b.store(Size::B8, there, area.at as i16 + 8, word);
-    let calls = b.add(calls, 1);
-    b.store(Size::B8, place, area.at as i16, calls);
+    let calls = area.push(b, place, calls, word);
     let previous = b.load(Size::B8, given, G_FRAME + F_PREVIOUS);
     b.store(Size::B8, place, state(FRAME), previous);
     let is_entry = b.load(Size::B1, given, G_FRAME + F_IS_ENTRY);
@@ -216,11 +146,7 @@ fn step(b: &mut Builder, plan: &Plan, place: V, area: CallArea, window: u32) {
     b.exit(0);
     b.bind(torn);
     b.br(Jmp::Ge, calls, i64::from(area.most), stop);
-    let offset = b.shl(calls, 3);
-    let there = b.add(place, offset);
-    b.store(Size::B8, there, area.at as i16 + 8, number);
-    let calls = b.add(calls, 1);
-    b.store(Size::B8, place, area.at as i16, calls);
+    area.push(b, place, calls, number);
     b.bind(stop);
     b.exit(1);
 }

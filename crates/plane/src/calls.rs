@@ -1,7 +1,7 @@
-//! The frames of CPython's interpreter in a stack of a process, and what its code objects are called.
+//! The frames of a language runtime in a stack of a process, and what its code objects are called: the same for every runtime.
 //!
-//! A function of Python has no frame on the stack of the processor: one call of the interpreter runs many of them. So behind a walk
-//! by tables ([`crate::unwind`]) a program follows the interpreter's own list of frames, and stores a word for each:
+//! A function that an interpreter runs has no frame on the stack of the processor: one call of the interpreter runs many of them. So behind
+//! a walk by tables ([`crate::unwind`]) a program follows the interpreter's own list of frames, and stores a word for each:
 //!
 //! ```text
 //!  word    frame   8 bits   the number of the frame of the stack whose function runs it
@@ -136,7 +136,7 @@ impl Code {
     }
 }
 
-/// The characters of a string of Python, each of `width` bytes. A process may have written anything there.
+/// The characters of a name, each of `width` bytes: Latin-1, or the numbers of characters. A process may have written anything there.
 fn text(bytes: &[u8], width: u8) -> String {
     let char_of = |code: u32| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
     match width {

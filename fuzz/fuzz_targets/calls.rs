@@ -1,9 +1,9 @@
-//! The store of the names of Python's functions, of any bytes, and frames in it: a name of bounded length or none.
+//! The store of the names of a language runtime's functions, of any bytes, and frames in it: a name of bounded length or none.
 #![no_main]
 
 use std::sync::atomic::AtomicU64;
 
-use plane::python::{Call, Code, NAME_MAX};
+use plane::calls::{Call, Code, NAME_MAX};
 
 libfuzzer_sys::fuzz_target!(|input: (&[u8], u32)| {
     let (bytes, place) = input;
