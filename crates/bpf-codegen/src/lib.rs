@@ -49,7 +49,9 @@
 //! Lowest first; a file imports only from lines before its own (`cargo xtask tidy` checks that).
 //!
 //! ```layers
-//! arch error mir
+//! arch/machine error mir
+//! arch/aarch64 arch/x86_64
+//! arch
 //! mir/build target
 //! context liveness plan
 //! plan/extend plan/share simplify frame

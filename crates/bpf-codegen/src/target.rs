@@ -1,11 +1,14 @@
 //! The target of code generation: what the running kernel offers, as plain data.
 
+use crate::arch::Machine;
 use crate::mir::KsymId;
 
 /// What the running kernel offers to generated code, and where the tracer runs. Plain data, so that
 /// tests need no kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
+    /// The machine.
+    pub machine: &'static Machine,
     /// Offsets for paths of files. Without them, paths are not available.
     pub path: Option<PathOffsets>,
     /// Offsets in a packet's `struct sk_buff`. Without them, packets cannot be recorded.

@@ -20,6 +20,7 @@
 
 use std::path::Path;
 
+use bpf_codegen::arch::{AARCH64, Machine, X86_64};
 use bpf_codegen::context::ProbeSet;
 use bpf_codegen::plan::Options;
 use bpf_codegen::target::{GenerationOffsets, PidNamespace, PidOffsets, Target, TaskOffsets};
@@ -57,13 +58,13 @@ fn numbers(own: u32) -> PidOffsets {
     PidOffsets { thread: 80, signal: 88, process: 24, level: 4, own, number, nr: 0, ns: 8, inum: 16 }
 }
 
-fn compiled(text: &str) -> String {
+fn compiled(text: &str, machine: &'static Machine) -> String {
     let mut module = dif::text::parse(text).unwrap();
     dif::verify::verify(&module).unwrap();
     dif::opt::optimize(&mut module);
     let clause = |name: &str| module.clauses.iter().position(|c| c.func.name == name).unwrap();
     let mut setup = Setup::new(module.clone());
-    setup.target = synthetic();
+    setup.target = Target { machine, ..synthetic() };
     setup.cpus = 4;
     setup.options = Options::default();
     for line in text.lines().filter_map(|l| l.strip_prefix(";! ")) {
@@ -103,5 +104,22 @@ fn compiled(text: &str) -> String {
 #[test]
 fn each_module_compiles_to_its_expected_code() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    testing::golden::compare(&dir, "dif", "bpf", |_, text| compiled(text));
+    testing::golden::compare(&dir, "dif", "bpf", |_, text| compiled(text, &X86_64));
+}
+
+/// Modules whose code is another one on each machine, in a folder of their own: `*.bpf` is the code for x86-64, `*.aarch64` that for arm64.
+#[test]
+fn each_module_that_reads_registers_compiles_for_each_machine() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/machines");
+    testing::golden::compare(&dir, "dif", "bpf", |_, text| compiled(text, &X86_64));
+    testing::golden::compare(&dir, "dif", "aarch64", |_, text| compiled(text, &AARCH64));
+}
+
+#[test]
+fn other_modules_have_the_same_code_on_each_machine() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for input in testing::golden::inputs(&dir, "dif") {
+        let text = std::fs::read_to_string(&input).unwrap();
+        assert_eq!(compiled(&text, &X86_64), compiled(&text, &AARCH64), "{}", input.display());
+    }
 }

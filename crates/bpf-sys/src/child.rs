@@ -7,12 +7,11 @@
 //!
 //! [`detached`] is for what happens at the end of the tracer and beyond it; [`Maker`] for what we
 //! wait for.
-//!
-//! ARCH(x86-64): the instruction of a system call (the one of aarch64 is there too).
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
+use crate::arch::raw;
 use crate::syscall::last_errno;
 
 /// Forks a child, twice, so that nobody has to wait for it (its parent is the system's first
@@ -251,46 +250,6 @@ extern "C" fn make(work: *mut libc::c_void) -> libc::c_int {
         raw(libc::SYS_exit_group, 0, 0, 0);
     }
     0
-}
-
-/// A system call without `errno`: its result, or the negated error.
-///
-/// # Safety
-/// As the system call.
-#[cfg(target_arch = "x86_64")]
-unsafe fn raw(number: libc::c_long, a: i64, b: i64, c: i64) -> i64 {
-    let result;
-    // SAFETY: the caller vouches for the arguments; the instruction changes rcx and r11 besides.
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            inlateout("rax") number => result,
-            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") 0, in("r8") 0, in("r9") 0,
-            lateout("rcx") _, lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
-
-/// A system call without `errno`: its result, or the negated error.
-///
-/// # Safety
-/// As the system call.
-#[cfg(target_arch = "aarch64")]
-unsafe fn raw(number: libc::c_long, a: i64, b: i64, c: i64) -> i64 {
-    let result;
-    // SAFETY: the caller vouches for the arguments.
-    unsafe {
-        std::arch::asm!(
-            "svc 0",
-            in("x8") number,
-            inlateout("x0") a => result,
-            in("x1") b, in("x2") c, in("x3") 0, in("x4") 0, in("x5") 0,
-            options(nostack),
-        );
-    }
-    result
 }
 
 /// Two ends of a connection that keeps the borders of packets.

@@ -68,8 +68,8 @@
 //! Lowest first; a file imports only from lines before its own (`cargo xtask tidy` checks that).
 //!
 //! ```layers
-//! errno fd_limit helpers nested syscall system time tracefs
-//! error insn
+//! arch/aarch64 arch/x86_64 errno fd_limit helpers nested syscall system time tracefs
+//! arch error insn
 //! child disasm ids mmap modules perf
 //! btf map
 //! doorbell prog
@@ -80,6 +80,7 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+mod arch;
 mod background_close;
 pub mod btf;
 mod child;

@@ -12,7 +12,7 @@
 //!  secure     a command with more privileges than who started it
 //!  run        list, compile only, or trace
 //!  interrupt  SIGINT and SIGTERM as a readable descriptor
-//!  bytes      copying and comparing memory, where the C library is musl
+//!  arch       copying and comparing memory, where the C library is musl
 //!  memory     the allocator, and the reserve with which a session ends
 //!  output     where results go
 //!  panic      what is printed at a fault of the command itself
@@ -25,8 +25,8 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! bin/dtrace bytes flags interrupt memory panic secure status
-//! about command completions manual
+//! arch/x86_64 bin/dtrace flags interrupt memory panic secure status
+//! about arch command completions manual
 //! drawing
 //! output
 //! definitions postmortem
@@ -36,7 +36,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod about;
-mod bytes;
+mod arch;
 mod command;
 mod completions;
 mod definitions;

@@ -34,7 +34,8 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! agg agg/value json/write message options pad pcapng raw symbolizer text/time
+//! arch/x86_64
+//! agg agg/value arch json/write message options pad pcapng raw symbolizer text/time
 //! agg/store capture json/value names outlet source suppressions text/histogram text/net text/view
 //! output stacks text/datum text/pretty
 //! record text/csv text/packed text/printf text/table
@@ -47,6 +48,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod agg;
+mod arch;
 mod capture;
 pub mod consumer;
 mod delivery;

@@ -9,9 +9,8 @@
 
 use gimli::{AttributeValue, DwTag, constants as dw};
 
+use crate::arch::{Convention, GoConvention, Rules};
 use crate::blob::{self, Kind, MAX_PARTS, Member};
-use crate::convention::{Convention, Rules};
-use crate::go::GoConvention;
 use crate::graph::Graph;
 use crate::index::Index;
 use crate::query::{Answer, Error, MAX_CANDIDATES, NameKind, Place, Query, in_order};

@@ -33,7 +33,9 @@
 //! blob query
 //! bytes ctf/one graph shapes split
 //! ctf/dict rust_layout
-//! convention go
+//! arch/x86_64/convention arch/x86_64/go
+//! arch/x86_64
+//! arch
 //! ctf/archive ctf/symbols lines programs units+index
 //! ctf+ctf/convert parameters spots
 //! convert
@@ -41,12 +43,11 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+mod arch;
 mod blob;
 mod bytes;
-mod convention;
 mod convert;
 mod ctf;
-mod go;
 mod graph;
 mod index;
 mod lines;

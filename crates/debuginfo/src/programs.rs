@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
+use crate::arch::{Convention, Rules};
 use crate::bytes::{malformed, number, text};
-use crate::convention::{Convention, Rules};
 use crate::query::{Answer, Error, NameKind, Place, Query};
 use crate::shapes::{MAX_DEPTH, MAX_MEMBERS, Part, Shape, Shapes};
 

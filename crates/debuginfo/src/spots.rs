@@ -2,7 +2,7 @@
 
 use gimli::{AttributeValue, Expression, Operation, constants as dw};
 
-use crate::go::Spot;
+use crate::arch::Spot;
 use crate::units::{Entry, InFile, Slice, Units};
 
 /// The most ranges of addresses that are looked at for one value.

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dtrace::options::Options;
-use dtrace::provider::arch::FUNCTION_ARGS;
 use dtrace::provider::bpf_sys::{AttachType, Link, PerfEvent, Prog, ProgKind};
 use dtrace::provider::context::{Context, Index};
 use dtrace::provider::method::CustomAttach;
@@ -69,7 +68,7 @@ struct Arguments;
 
 impl Context for Arguments {
     fn arg(&self, b: &mut Builder, ctx: V, _: Index, n: u8) -> V {
-        match FUNCTION_ARGS.get(usize::from(n)) {
+        match b.machine().args.get(usize::from(n)) {
             Some(at) => b.load(Size::B8, ctx, *at),
             None => b.imm(0),
         }

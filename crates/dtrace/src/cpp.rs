@@ -3,8 +3,6 @@
 //! The preprocessor is a program of the system, never a library of ours; where there is none, the
 //! message says which package brings it. Its line markers (`# 12 "file"`) bring positions back to
 //! the script.
-//!
-//! ARCH(x86-64): the macro of the machine that the preprocessor predefines.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -25,11 +23,10 @@ const VERSION: Version = Version::new(1, 13);
 
 /// Names that D defines (reference: predefined macros with `-C`).
 fn predefined(options: &Options) -> Vec<String> {
-    let machine = if cfg!(target_arch = "x86_64") { "__amd64" } else { "__aarch64" };
     let version = Version::parse(&options.text("version")).unwrap_or(VERSION).number();
     let mut names =
         vec!["__SUNW_D=1".to_string(), format!("__SUNW_D_VERSION={version:#010x}"), "__SUNW_D_64".into()];
-    names.extend(["__unix", "__SVR4", "__linux", machine, "__Linux"].map(String::from));
+    names.extend(["__unix", "__SVR4", "__linux", system::arch::MACRO, "__Linux"].map(String::from));
     names
 }
 

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
+use bpf_codegen::arch::Machine;
 use bpf_codegen::mir::KsymId;
 use bpf_codegen::target::PreemptCount;
 use bpf_codegen::target::{
@@ -97,7 +98,7 @@ pub(crate) fn target(
             format!("copyout( ) and copyoutstr( ): this kernel lets no program write user memory ({why})");
         return Err(Error::Codegen(CodegenError { span: inst.span, message }));
     }
-    let of_thread = uses(module, registers(bpf_codegen::arch::UREGS_SAVED.len() as u8));
+    let of_thread = uses(module, registers(Machine::own().uregs.len() as u8));
     let thread = of_thread.then(|| thread_offsets(system.kernel)).flatten();
     let reads_vtime = |i: &&InstData| i.op == Op::Builtin(IntBuiltin::Vtimestamp);
     let runtime = insts(module).find(reads_vtime).map(|inst| {
@@ -124,6 +125,7 @@ pub(crate) fn target(
         false => BTreeSet::new(),
     };
     Ok(Target {
+        machine: Machine::own(),
         runtime,
         task,
         generation,

@@ -9,7 +9,7 @@
 //! place of the kernel that a program can be attached to is passed by mappings alone. The price is that of a `syscall:::` probe: every system call of
 //! the machine takes the slow way while a session has targets whose descriptions can mean such probes, and in no other session.
 
-use bpf_codegen::arch::{SYSCALL_ARGS, regs};
+use bpf_codegen::arch::Machine;
 use bpf_sys::helpers::Helper;
 use bpf_sys::insn::{Alu, Insn, Jmp, Reg, Size};
 use bpf_sys::{AttachType, Link, Prog, ProgKind, ProgSpec};
@@ -22,8 +22,7 @@ use crate::process_ids::Numbers;
 const PREFIX: &[u8; 8] = b"\0dtrace:";
 const IN_MEMORY: &[u8; 8] = b"\0\0memfd:";
 
-/// The number of `mmap`, and its argument that says what the memory is for. ARCH(x86-64): the numbers of system calls.
-const MMAP: i32 = 9;
+/// The bit of `mmap`'s argument that says what the memory is for.
 const FOR_EXECUTION: i32 = 4;
 
 /// The program, as long as it is attached.
@@ -55,7 +54,8 @@ impl FileStops {
 fn code(own: u32, offset: &dyn Fn(&str) -> Option<i32>) -> Option<Vec<Insn>> {
     const WORD: i16 = -8;
     let (saved, result, at, fd, word) = (Reg::R6, Reg::R7, Reg::R8, Reg::R9, Reg::R1);
-    let [_, _, protection, _, descriptor, _] = SYSCALL_ARGS;
+    let machine = Machine::own();
+    let [_, _, protection, _, descriptor, _] = machine.call_args;
     // Reads a number or an address behind an address. A name is eight bytes, which are there whether or not it has ended before.
     let load = |size: Size, bytes: i32, from: Reg, offset: i32, into: Reg| {
         let mut code = read(WORD, bytes, from, offset);
@@ -68,9 +68,9 @@ fn code(own: u32, offset: &dyn Fn(&str) -> Option<i32>) -> Option<Vec<Insn>> {
     let mut code = vec![
         Insn::ldx(Size::B8, result, Reg::R1, 8),
         Insn::ldx(Size::B8, saved, Reg::R1, 0),
-        Insn::ldx(Size::B8, word, saved, regs::ORIG_AX),
+        Insn::ldx(Size::B4, word, saved, machine.call),
     ];
-    code.extend(unless(Insn::jmp_imm(Jmp::Eq, word, MMAP, 2)));
+    code.extend(unless(Insn::jmp_imm(Jmp::Eq, word, machine.mmap, 2)));
     code.push(Insn::ldx(Size::B8, word, saved, protection));
     code.extend(unless(Insn::jmp_imm(Jmp::Set, word, FOR_EXECUTION, 2)));
     // An error is one of the 4,095 last numbers.

@@ -1,7 +1,5 @@
 //! Addresses at which a new process can be stopped, found in its memory and in the file that it runs.
 //!
-//! ARCH(x86-64): the instructions of `_start`.
-//!
 //! ```text
 //!  /proc/PID/auxv ── AT_BASE ──► dynamic section of the dynamic linker ──► _dl_debug_state, _r_debug
 //!         │
@@ -25,6 +23,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::Caller;
+use crate::arch::{Main, start_passes};
 
 const AT_BASE: u64 = 7;
 const AT_ENTRY: u64 = 9;
@@ -157,15 +156,6 @@ enum Debug {
     /// glibc: the address.
     At(u64),
     /// musl: the address of a pointer.
-    Behind(u64),
-}
-
-/// The function `main`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Main {
-    /// Its address.
-    At(u64),
-    /// The address is in this word, once the program has been relocated.
     Behind(u64),
 }
 
@@ -425,56 +415,6 @@ fn function_named_main(
         done += wanted as u64;
     }
     Ok(None)
-}
-
-/// Decodes `_start` of glibc (`address` is that of the first byte of `code`): what is in `%rdi`
-/// when `__libc_start_main` is called.
-fn start_passes(code: &[u8], address: u64) -> Option<Main> {
-    let mut at = 0;
-    let mut main = None;
-    while let Some(rest) = code.get(at..) {
-        let near = |from: usize, length: usize| {
-            let distance = number(rest, from, 4)? as u32 as i32;
-            Some(address.wrapping_add((at + length) as u64).wrapping_add(i64::from(distance) as u64))
-        };
-        at += match rest {
-            [0xf3, 0x0f, 0x1e, 0xfa, ..] => 4,                    // endbr64
-            [0x31, 0xed | 0xc9, ..] => 2,                         // xor %ebp,%ebp; xor %ecx,%ecx
-            [0x49, 0x89, 0xd1, ..] => 3,                          // mov %rdx,%r9
-            [0x5e | 0x50 | 0x54, ..] => 1,                        // pop %rsi; push %rax; push %rsp
-            [0x48, 0x89, 0xe2, ..] => 3,                          // mov %rsp,%rdx
-            [0x48, 0x83, 0xe4, 0xf0, ..] => 4,                    // and $-16,%rsp
-            [0x45, 0x31, 0xc0, ..] => 3,                          // xor %r8d,%r8d
-            [0x49, 0xc7, 0xc0, ..] | [0x48, 0xc7, 0xc1, ..] => 7, // mov $x,%r8; mov $x,%rcx
-            [0x4c, 0x8d, 0x05, ..] | [0x48, 0x8d, 0x0d, ..] => 7, // lea x(%rip),%r8; lea x(%rip),%rcx
-            [0x4c, 0x8b, 0x05, ..] | [0x48, 0x8b, 0x0d, ..] => 7, // mov x(%rip),%r8; mov x(%rip),%rcx
-            [0x48, 0xc7, 0xc7, ..] => {
-                // mov $main,%rdi
-                let value = number(rest, 3, 4)? as u32 as i32;
-                main = Some(Main::At(i64::from(value) as u64));
-                7
-            }
-            [0xbf, ..] => {
-                // mov $main,%edi
-                main = Some(Main::At(number(rest, 1, 4)?));
-                5
-            }
-            [0x48, 0x8d, 0x3d, ..] => {
-                // lea main(%rip),%rdi
-                main = Some(Main::At(near(3, 7)?));
-                7
-            }
-            [0x48, 0x8b, 0x3d, ..] => {
-                // mov main@GOTPCREL(%rip),%rdi
-                main = Some(Main::Behind(near(3, 7)?));
-                7
-            }
-            // call
-            [0xff, 0x15, ..] | [0xe8, ..] | [0x67, 0xe8, ..] => return main,
-            _ => return None,
-        };
-    }
-    None
 }
 
 #[cfg(test)]

@@ -18,9 +18,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use crate::arch::{Registers, SYSCALL};
 use crate::exec::check;
 use crate::grab::{Request, ptrace};
-use crate::machine::{Registers, SYSCALL};
 use crate::maps::{self, Backing};
 use crate::start::is_stop;
 

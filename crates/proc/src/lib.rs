@@ -28,10 +28,11 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! caller exec maps memory namespace phase poll refusal stat watcher/record
+//! arch/start caller exec maps memory namespace phase poll refusal stat watcher/record
 //! survivor
-//! image machine/other machine/x86_64 selection watcher/file watcher/ring
-//! machine
+//! arch/other arch/x86_64 selection watcher/file watcher/ring
+//! arch
+//! image
 //! share start watcher/changes
 //! grab
 //! inject
@@ -45,12 +46,12 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+mod arch;
 mod caller;
 mod exec;
 mod grab;
 mod image;
 mod inject;
-mod machine;
 pub mod maps;
 pub mod memory;
 mod namespace;

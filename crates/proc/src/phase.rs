@@ -1,6 +1,4 @@
 //! The state of a target, which its handle shares with the tracing thread.
-//!
-//! ARCH(x86-64): the numbers of signals.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

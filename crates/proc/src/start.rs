@@ -14,8 +14,8 @@
 //! interrupted, and the signal of the breakpoint is suppressed: it stops once more, before it
 //! executes an instruction, in an event stop, from which a process may be detached at any time.
 
-use crate::image::{Hook, Image, Linking, Main, limited};
-use crate::machine::{clear, reached, set};
+use crate::arch::{Main, clear, reached, set};
+use crate::image::{Hook, Image, Linking, limited};
 
 /// A moment at the start of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

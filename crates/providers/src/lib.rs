@@ -17,6 +17,10 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
+//! arch/calls arch/functions arch/aarch64/functions arch/x86_64/functions
+//! arch/aarch64/syscalls arch/x86_64/syscalls
+//! arch/aarch64 arch/x86_64
+//! arch
 //! lib contract contract/changes contract/manual contract/method contract/method/process contract/source
 //! contract/method/custom contract/method/functions contract/method/perf contract/method/tracepoint
 //! contract/method/uprobes contract/env
@@ -26,7 +30,7 @@
 //! process/lists+process/object trace/bare trace/event
 //! process/read trace trace/mapped
 //! trace/source trace/raw
-//! cpc/events fbt/args fbt/context fbt/functions pid/context syscall/table usdt/context usdt/fair
+//! cpc/events fbt/args fbt/context fbt/functions pid/context usdt/context usdt/fair
 //! fbt/entries fbt/list pid/known syscall/names usdt/definitions usdt/names usdt/sites
 //! fbt/method pid/matching pid/types syscall/args syscall/context usdt/shared
 //! pid/follow
@@ -42,7 +46,10 @@
 //! bio cpc dtrace fbt pid profile rawtp sdt syscall usdt
 //! ```
 
+mod arch;
 mod bio;
+#[cfg(test)]
+mod context_tests;
 mod contract;
 mod cpc;
 mod dtrace;

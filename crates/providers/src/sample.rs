@@ -1,6 +1,6 @@
 //! How the program of a clock finds its probe and its arguments: for all providers whose probes are perf events.
 
-use bpf_codegen::arch::regs;
+use bpf_codegen::arch::Mark;
 use bpf_codegen::context::{Context, Index, StackStart};
 use bpf_codegen::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
 use bpf_codegen::routines;
@@ -91,15 +91,28 @@ impl Context for Sample {
             2 => return self.late(b, ctx),
             _ => return b.imm(0),
         }
-        // Kernel code runs at privilege level 0. arg0 is the program counter there, arg1 that of user code; the other one is 0.
+        // arg0 is the program counter of the kernel's code, arg1 that of user code; the other one is 0.
         let done = b.label();
         let value = b.copy(0);
-        let cs = b.load(Size::B8, ctx, regs::CS);
-        let level = b.alu(Alu::And, cs, 3);
-        b.br(if n == 0 { Jmp::Ne } else { Jmp::Eq }, level, 0, done);
-        let ip = b.load(Size::B8, ctx, regs::IP);
+        let Mark { at, mask, value: user } = b.machine().user;
+        let saved = b.load(Size::B8, ctx, at);
+        let level = b.alu(Alu::And, saved, mask);
+        // The kernel's level is 0 where that of processes is not.
+        b.br(if (n == 0) == (user == 0) { Jmp::Eq } else { Jmp::Ne }, level, 0, done);
+        let ip = b.load(Size::B8, ctx, b.machine().ip);
         b.set(value, ip);
         b.bind(done);
         value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context_tests::compare;
+
+    #[test]
+    fn what_was_interrupted_is_found_on_each_machine() {
+        compare("sample", &Sample { late: None, slow: None, counted: None }, &[0, 1]);
     }
 }

@@ -37,7 +37,9 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! kernel/table name sys
+//! arch/x86_64 name sys
+//! arch
+//! kernel/table
 //! frames functions kernel sources usdt
 //! wire/codec
 //! wire/functions wire/lines wire/types
@@ -67,6 +69,7 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+mod arch;
 mod client;
 mod entry;
 mod frames;

@@ -20,7 +20,8 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! blob wire
+//! arch/aarch64 arch/x86_64 blob wire
+//! arch
 //! kallsyms
 //! record
 //! live
@@ -28,6 +29,7 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod arch;
 mod blob;
 mod kallsyms;
 mod live;

@@ -1,6 +1,4 @@
 //! Reading the running machine. Only [`System::live`](crate::System::live) uses it.
-//!
-//! ARCH(x86-64): the name of the floating-point unit.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -125,7 +123,7 @@ pub(crate) fn facts() -> Facts {
         tick: bpf_sys::tick_ns(),
         pid_namespace: pid_namespace().map_or(0, |ns| ns.ino as u32),
         cpus: cpus.collect(),
-        fputypes: if cfg!(target_arch = "x86_64") { "i387 compatible" } else { "" }.into(),
+        fputypes: crate::arch::FPU_TYPES.into(),
     }
 }
 

@@ -42,37 +42,27 @@
 //! **A jump through a table has unknown targets.** Their number and place need the bounds of the table, which is
 //! data. So in such a function the entry probe stays at the first instruction.
 //!
-//! ARCH(x86-64): everything.
+//! **The code of a machine is a folder of `arch`.** x86-64 is the only one so far; the rest is about no machine.
 //!
 //! # Files
 //!
 //! Lowest first; a file imports only from lines before its own (`cargo xtask tidy` checks that).
 //!
 //! ```layers
-//! condition encoding references refusal
-//! uprobe
-//! function resolver
-//! entry returns
-//! go
+//! refusal
+//! arch/x86_64/condition arch/x86_64/encoding arch/x86_64/references
+//! arch/x86_64/uprobe
+//! arch/x86_64/function arch/x86_64/resolver
+//! arch/x86_64/entry arch/x86_64/returns
+//! arch/x86_64/go
+//! arch/x86_64
+//! arch
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
-mod condition;
-mod encoding;
-pub mod entry;
-mod function;
-mod go;
-pub mod references;
+mod arch;
 mod refusal;
-pub mod resolver;
-pub mod returns;
-pub mod uprobe;
 
-pub use condition::Condition;
-pub use entry::{EntryProbe, Uses};
-pub use function::{Flow, Function, Instruction, LONGEST};
-pub use references::{Reference, references};
+pub use arch::*;
 pub use refusal::{PlaceRefusal, Refusal};
-pub use returns::{Departure, ReturnSite};
-pub use uprobe::{Kernel, Step};

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!  sections ──► entries ──► rules: start, end, how to find the caller ──► pages of rows ──► chunks of the kernel
-//!               read           rule: what eight bytes can express           table
+//!               read           arch: what eight bytes can express           table
 //! ```
 //!
 //! The decision that shapes the crate: *it reads bytes and nothing else.* The sections come from a file
@@ -16,20 +16,21 @@
 //! and never a guess.
 //!
 //! `gimli` decodes the sections. Of what it gives, three shapes of rules need expressions, and are known by
-//! their bytes ([`rule`](mod@rule)): entries of procedure linkage tables, functions that align their stack, and
+//! their bytes (`arch`): entries of procedure linkage tables, functions that align their stack, and
 //! the frames of signal handlers.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! rule table
+//! arch/x86_64 table
+//! arch
 //! read
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+mod arch;
 mod read;
-mod rule;
 mod table;
 
 pub use read::{MAX_RULES, Sections, read};

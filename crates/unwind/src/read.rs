@@ -9,7 +9,7 @@ use gimli::{
 
 use plane::unwind::Rule;
 
-use crate::rule::{Bytes, Machine, rule};
+use crate::arch::{Bytes, Machine, rule};
 use crate::table::{Builder, Table};
 
 /// The most rules of a file: five times those of the largest programs.

@@ -15,20 +15,19 @@
 //! that is described is lost because a part of it is not understood. An operand that cannot be read is an [`Argument`] that
 //! says so ([`Source::Unreadable`]).
 //!
-//! ARCH(x86-64): the module of its operands, beside that of another machine.
-//!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
 //! argument name note sum
-//! arm64 definition dof port x86_64
+//! arch/aarch64 arch/x86_64 definition dof port
+//! arch
 //! machine
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+mod arch;
 mod argument;
-mod arm64;
 mod definition;
 mod dof;
 mod machine;
@@ -36,12 +35,11 @@ mod name;
 mod note;
 mod port;
 mod sum;
-mod x86_64;
 
+pub use arch::Machine;
 pub use argument::{Address, Argument, MAX_ARGUMENTS, Register, Source};
 pub use definition::{Definition, definitions};
 pub use dof::DofSite;
-pub use machine::Machine;
 pub use name::{MAX_NAME, MAX_PROVIDER, probe_name, provider_name};
 pub use note::{Note, Notes};
 pub use port::{port_definitions, port_notes};

@@ -6,57 +6,13 @@
 //!  %rax             └ without a size (the oldest notes), that of the register, else 8
 //! ```
 
+use crate::arch::Machine;
 use crate::argument::{Argument, MAX_ARGUMENTS, Source};
-use crate::dof::{DofSite, dof_sites};
-use crate::{arm64, x86_64};
-
-/// The machine for which operands are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Machine {
-    /// `EM_X86_64`. ARCH(x86-64): this and the module of its operands.
-    X86_64,
-    /// `EM_AARCH64`.
-    Arm64,
-}
 
 /// Characters of an operand in a message.
 const SHOWN: usize = 48;
 
 impl Machine {
-    /// The machine of an ELF file.
-    pub fn of_elf(machine: u64) -> Option<Machine> {
-        match machine {
-            62 => Some(Machine::X86_64),
-            183 => Some(Machine::Arm64),
-            _ => None,
-        }
-    }
-
-    /// The machine that runs this.
-    pub fn own() -> Machine {
-        if cfg!(target_arch = "aarch64") { Machine::Arm64 } else { Machine::X86_64 }
-    }
-
-    /// The name of a register.
-    pub fn register_name(self, number: u8) -> Option<String> {
-        match self {
-            Machine::X86_64 => x86_64::name(number).map(str::to_owned),
-            Machine::Arm64 => arm64::name(number),
-        }
-    }
-
-    /// The sites of the probes in DOF: their arguments are those of a call. ARCH(x86-64): the registers of a call.
-    pub fn dof_sites(self, bytes: &[u8]) -> Vec<DofSite<'_>> {
-        match self {
-            Machine::X86_64 => {
-                dof_sites(bytes, &["%rdi", "%rsi", "%rdx", "%rcx", "%r8", "%r9"], ("", "(%rsp)"))
-            }
-            Machine::Arm64 => {
-                dof_sites(bytes, &["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"], ("[sp, ", "]"))
-            }
-        }
-    }
-
     /// Reads the arguments of a note. What is not understood is unreadable; more than [`MAX_ARGUMENTS`] are ignored.
     pub fn arguments(self, text: &str) -> Vec<Argument> {
         operands(text).take(MAX_ARGUMENTS).map(|operand| self.argument(operand)).collect()
@@ -90,10 +46,7 @@ impl Machine {
             );
         }
         let source = match operand.chars().all(|c| c.is_ascii_graphic() || c == ' ') {
-            true if operand.len() <= MAX_OPERAND => match self {
-                Machine::X86_64 => x86_64::operand(operand),
-                Machine::Arm64 => arm64::operand(operand),
-            },
+            true if operand.len() <= MAX_OPERAND => self.operand(operand),
             _ => Err("its operand is no text".into()),
         };
         let source = source.unwrap_or_else(|why| Source::Unreadable(shortened(&why)));

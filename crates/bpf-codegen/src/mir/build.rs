@@ -8,6 +8,7 @@ use super::{
     Alu, Arg, AtomicOp, Const, Func, Helper, Inst, Jmp, KsymId, Label, MapRef, Operand, Param, Size,
     StackSlot, V,
 };
+use crate::arch::Machine;
 
 type Code = Vec<(Inst, Option<Span>)>;
 
@@ -18,6 +19,7 @@ pub struct Builder {
     cold: Vec<Code>,
     span: Option<Span>,
     subs: BTreeMap<String, Option<Func>>,
+    machine: &'static Machine,
 }
 
 impl Builder {
@@ -31,6 +33,16 @@ impl Builder {
             ..Func::default()
         };
         Self { func, ..Self::default() }
+    }
+
+    /// The function is for this machine, and not for the one that runs this.
+    pub fn for_machine(self, machine: &'static Machine) -> Self {
+        Self { machine, ..self }
+    }
+
+    /// The machine that the function is for.
+    pub fn machine(&self) -> &'static Machine {
+        self.machine
     }
 
     /// The `n`th parameter.
@@ -421,7 +433,7 @@ impl Builder {
             return None;
         }
         self.subs.insert(name.to_owned(), None);
-        let mut sub = Builder::new(name, param_types.len() as u32);
+        let mut sub = Builder::new(name, param_types.len() as u32).for_machine(self.machine);
         sub.func.global = global;
         sub.func.param_types = param_types.to_vec();
         sub.subs = std::mem::take(&mut self.subs);

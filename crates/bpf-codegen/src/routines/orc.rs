@@ -35,7 +35,7 @@
 //!
 //! Sources: arch/x86/kernel/unwind_orc.c, arch/x86/include/asm/orc_types.h.
 
-use crate::arch::regs;
+use crate::arch::x86_64::{FLAGS_FIXED, regs};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Size, V};
 use crate::target::{DirectLoad, KernelTables, ModuleTables};
 use plane::unwind::INCOMPLETE;
@@ -178,8 +178,12 @@ pub(super) fn begin_at_caller(b: &mut Builder, frames: &Frames<'_>, trampoline: 
     b.store(Size::B8, place, at(BACK), 1);
 }
 
-/// Begins at the registers that `ctx` has.
-pub(super) fn begin_at_registers(b: &mut Builder, frames: &Frames<'_>, ctx: V) {
+/// Begins at the registers that `ctx` has. Goes to `other` where the kernel has not saved all of them.
+pub(super) fn begin_at_registers(b: &mut Builder, frames: &Frames<'_>, ctx: V, other: Label) {
+    // There, the bit is not set.
+    let flags = b.load(Size::B8, ctx, regs::FLAGS);
+    let fixed = b.and(flags, FLAGS_FIXED);
+    b.br(Jmp::Eq, fixed, 0, other);
     for (register, to) in [(regs::IP, IP), (regs::SP, SP), (regs::BP, BP), (regs::R10, R10)] {
         let value = b.load(Size::B8, ctx, register);
         b.store(Size::B8, frames.place, frames.at(to), value);

@@ -37,7 +37,7 @@ use plane::unwind::{
 use super::numbers::{Numbered, current_number};
 use super::runtimes::{self, CallArea, Process};
 use super::window::{RETURNS, VALUE, WINDOW_SIZE, WORDS_END, read};
-use crate::arch::{self, regs};
+use crate::arch::x86_64::{self, regs};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::plan::Plan;
 use crate::target::{ReturnOffsets, Target, UnwindOffsets};
@@ -159,8 +159,8 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     let saved = b.call(Helper::TASK_PT_REGS, &[task]);
     let code = b.load(Size::B2, saved, regs::CS);
     let word = b.copy(8);
-    b.if_(Jmp::Ne, code, arch::USER_CS, |b| {
-        b.br(Jmp::Ne, code, arch::USER32_CS, other);
+    b.if_(Jmp::Ne, code, x86_64::USER_CS, |b| {
+        b.br(Jmp::Ne, code, x86_64::USER32_CS, other);
         b.set(word, 4);
     });
     b.store(Size::B8, place, at(WORD), word);

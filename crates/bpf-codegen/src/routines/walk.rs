@@ -21,7 +21,7 @@ use super::runtimes::{self, CallArea};
 use super::siphash::siphash;
 use super::tracer_frames::{FRAMES_CHECKED, own_frames};
 use super::unwind::{self, Frames};
-use crate::arch::{self, regs};
+use crate::arch::{self, Mark};
 use crate::context::{Context, StackStart};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, Size, V};
 use crate::plan::Plan;
@@ -93,7 +93,7 @@ pub fn walk(b: &mut Builder, place: V, what: &Walk<'_>) {
     if !what.user {
         return walk_kernel(b, place, what);
     }
-    let Some(offsets) = what.target.unwind.filter(|_| what.plan.unwind) else {
+    let Some(offsets) = what.target.unwind.filter(|_| what.plan.unwind && b.machine().walks) else {
         return walk_by_kernel(b, place, what);
     };
     let (other, done) = (b.label(), b.label());
@@ -119,7 +119,7 @@ pub fn walk(b: &mut Builder, place: V, what: &Walk<'_>) {
 fn walk_kernel(b: &mut Builder, place: V, what: &Walk<'_>) {
     let (other, done) = (b.label(), b.label());
     let start = what.context.stack_start();
-    if let Some(own) = what.target.kernel_walk.filter(|_| start != StackStart::Unknown) {
+    if let Some(own) = what.target.kernel_walk.filter(|_| start != StackStart::Unknown && b.machine().walks) {
         own_walk(b, place, what, &own, (other, done));
         b.jmp(done);
     }
@@ -156,11 +156,7 @@ fn own_walk(b: &mut Builder, place: V, what: &Walk<'_>, own: &KernelWalk, (other
             if start == StackStart::Interrupted {
                 require_kernel(b, place, what, ctx, (other, none));
             }
-            // In registers of a function that the kernel has not all saved, the bit is not set.
-            let flags = b.load(Size::B8, ctx, regs::FLAGS);
-            let fixed = b.and(flags, arch::FLAGS_FIXED);
-            b.br(Jmp::Eq, fixed, 0, other);
-            orc::begin_at_registers(b, &frames, ctx);
+            orc::begin_at_registers(b, &frames, ctx, other);
         }
         StackStart::Trampoline => orc::begin_at_caller(b, &frames, true),
         StackStart::Caller | StackStart::Unknown => {
@@ -231,13 +227,21 @@ fn skip_own(b: &mut Builder, place: V, what: &Walk<'_>, count: V, (skipped, none
 fn require_kernel(b: &mut Builder, place: V, what: &Walk<'_>, ctx: V, (other, none): (Label, Label)) {
     b.store(Size::B8, place, OWN, 0);
     b.store(Size::B8, place, 0, 0);
-    let level = b.load(Size::B8, ctx, regs::CS);
-    let level = b.and(level, 3);
-    b.br(Jmp::Ne, level, 0, none);
+    to_if_user(b, ctx, none);
     if let Some(flags) = what.target.guest {
         let runs_guest = runs_guest(b, flags);
         b.br(Jmp::Ne, runs_guest, 0, other);
     }
+}
+
+/// Goes to `user` where these registers are those of a process.
+fn to_if_user(b: &mut Builder, ctx: V, user: Label) {
+    let Mark { at, mask, value } = b.machine().user;
+    let level = b.load(Size::B8, ctx, at);
+    let level = b.and(level, mask);
+    // The kernel's level is 0 where that of processes is not.
+    let (jump, of) = if value == 0 { (Jmp::Eq, value) } else { (Jmp::Ne, 0) };
+    b.br(jump, level, i64::from(of), user);
 }
 
 /// Not 0 where the current task runs a guest or has just left it. `flags`: the offset in the task.
@@ -252,9 +256,7 @@ fn name_guest(b: &mut Builder, place: V, what: &Walk<'_>, flags: i16, done: Labe
     let count = b.load(Size::B8, place, 0);
     b.br(Jmp::Ne, count, 0, done);
     let ctx = what.context.program(b, what.ctx);
-    let level = b.load(Size::B8, ctx, regs::CS);
-    let level = b.and(level, 3);
-    b.br(Jmp::Ne, level, 0, done);
+    to_if_user(b, ctx, done);
     let runs_guest = runs_guest(b, flags);
     b.br(Jmp::Eq, runs_guest, 0, done);
     b.store(Size::B8, place, FRAMES as i16, stacks::GUEST);

@@ -301,13 +301,11 @@ impl Clause<'_, '_> {
     /// `uregs[n]`, under the condition of [`IntBuiltin::UserThread`].
     fn user_register(&mut self, n: u8) -> V {
         let task = self.task();
-        if let Some(saved) = arch::UREGS_SAVED.get(usize::from(n)) {
+        let machine = self.b.machine();
+        if let Some((saved, bytes)) = machine.uregs.get(usize::from(n)) {
             let regs = self.b.call(Helper::TASK_PT_REGS, &[task]);
-            // On kernels with FRED, the word of a segment register has other members in its upper
-            // bits.
-            let segment = matches!(*saved, arch::regs::CS | arch::regs::SS);
-            let value = self.b.load(if segment { Size::B2 } else { Size::B8 }, regs, *saved);
-            return match *saved == arch::regs::IP {
+            let value = self.b.load(if *bytes == 2 { Size::B2 } else { Size::B8 }, regs, *saved);
+            return match *saved == machine.ip {
                 true => match self.firing.context.moved_by(self.b, self.firing.ctx) {
                     Some(moved) => self.b.sub(value, moved),
                     None => value,
@@ -316,7 +314,7 @@ impl Clause<'_, '_> {
             };
         }
         let Some(at) = self.env.target.thread else { return self.b.imm(0) };
-        let (size, at) = match usize::from(n) - arch::UREGS_SAVED.len() {
+        let (size, at) = match usize::from(n) - machine.uregs.len() {
             0 => (Size::B2, at.ds),
             1 => (Size::B2, at.es),
             2 => (Size::B2, at.fs),

@@ -25,7 +25,7 @@ const MAPS_MAX: usize = 64;
 
 /// Compiles a program.
 pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled> {
-    let mut b = Builder::new("main", 1);
+    let mut b = Builder::new("main", 1).for_machine(session.target.machine);
     let mut table = Table::default();
     let (out, idle) = (b.label(), b.label());
     let own_stack = must_avoid_private_stack(spec.kind, spec.attach);

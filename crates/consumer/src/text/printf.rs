@@ -3,8 +3,6 @@
 //! The format was parsed and checked against the types of its arguments at compile time. A
 //! conversion that the checker accepts but that does not fit the value (a `%d` on a symbol key)
 //! prints the default form of the argument.
-//!
-//! ARCH(x86-64): the 80 bits of a `long double`.
 
 use std::borrow::Cow;
 
@@ -13,6 +11,7 @@ use events::{AggValue, Amount, Argument, Conversion, ConversionArg, Format, Int,
 
 use super::view::{View, symbol};
 use super::{datum, histogram, net, time};
+use crate::arch::extended;
 use crate::pad::{Base, Field, WIDEST_TRACED, float, signed, string, unsigned, up_to};
 use crate::raw::text as until_nul;
 
@@ -180,23 +179,6 @@ fn convert(out: &mut Vec<u8>, conversion: &Conversion, field: Field, value: &Val
         }
         (_, value) => datum::traced(out, value, view),
     }
-}
-
-/// A `long double` of x86 as the nearest `double`.
-fn extended(bytes: &[u8]) -> f64 {
-    let word = |at: usize, len: usize| -> u64 {
-        bytes.iter().skip(at).take(len).rev().fold(0, |word, b| word << 8 | u64::from(*b))
-    };
-    let (mantissa, top) = (word(0, 8), word(8, 2));
-    let (exponent, sign) = ((top & 0x7fff) as i32, if top & 0x8000 == 0 { 1.0 } else { -1.0 });
-    let value = match exponent {
-        0x7fff if mantissa << 1 == 0 => f64::INFINITY,
-        0x7fff => f64::NAN,
-        // In two steps: 2 to the whole exponent may exceed the range of a double although the
-        // product does not.
-        _ => mantissa as f64 * f64::powi(2.0, -63) * f64::powi(2.0, (exponent - 16383).clamp(-1073, 1023)),
-    };
-    sign * value
 }
 
 fn words(out: &mut Vec<u8>, conversion: &Conversion, field: Field, text: &[u8], view: View<'_>) {

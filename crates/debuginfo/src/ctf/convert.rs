@@ -3,9 +3,9 @@
 use super::dict::{Field, Type, kind};
 use super::one::One;
 use super::{Ctf, dict_of, named};
+use crate::arch::{Convention, Rules};
 use crate::blob::{self, Kind, Member};
 use crate::bytes::malformed;
-use crate::convention::{Convention, Rules};
 use crate::graph::Graph;
 use crate::query::{Answer, Error, NameKind, Place, Query, in_order};
 use crate::shapes::{MAX_DEPTH, MAX_MEMBERS, Part, Shape, Shapes};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dtrace::options::Options;
-use dtrace::provider::arch::FUNCTION_ARGS;
 use dtrace::provider::context::{Context, Index};
 use dtrace::provider::mir::{Builder, Label, Size, V};
 use dtrace::provider::{
@@ -69,7 +68,7 @@ struct First;
 
 impl Context for First {
     fn index(&self, b: &mut Builder, ctx: V, _: Label) -> Index {
-        Index::V(b.load(Size::B8, ctx, FUNCTION_ARGS[0]))
+        Index::V(b.load(Size::B8, ctx, b.machine().args[0]))
     }
 }
 

@@ -239,7 +239,7 @@ impl Context for Registers {
     }
 
     fn arg(&self, b: &mut Builder, ctx: V, _: Index, n: u8) -> V {
-        match bpf_codegen::arch::FUNCTION_ARGS.get(usize::from(n)) {
+        match b.machine().args.get(usize::from(n)) {
             Some(at) => b.load(Size::B8, ctx, *at),
             None => b.imm(0),
         }

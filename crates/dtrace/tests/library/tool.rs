@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use dtrace::events::{DropKind, Event, NoticeKind, SinkError};
 use dtrace::options::Options;
-use dtrace::provider::arch::FUNCTION_ARGS;
 use dtrace::provider::bpf_sys::{AttachType, Link, PerfEvent, Prog, ProgKind};
 use dtrace::provider::context::{Context, Index};
 use dtrace::provider::method::CustomAttach;
@@ -218,7 +217,7 @@ struct Arguments;
 
 impl Context for Arguments {
     fn arg(&self, b: &mut Builder, ctx: V, _: Index, n: u8) -> V {
-        match FUNCTION_ARGS.get(usize::from(n)) {
+        match b.machine().args.get(usize::from(n)) {
             Some(at) => b.load(Size::B8, ctx, *at),
             None => b.imm(0),
         }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dtrace::options::Options;
-use dtrace::provider::arch::FUNCTION_ARGS;
 use dtrace::provider::context::{Context, Index};
 use dtrace::provider::mir::{Builder, Label, Size, V};
 use dtrace::provider::{
@@ -79,7 +78,7 @@ struct Second;
 
 impl Context for Second {
     fn index(&self, b: &mut Builder, ctx: V, _: Label) -> Index {
-        Index::V(b.load(Size::B8, ctx, FUNCTION_ARGS[1]))
+        Index::V(b.load(Size::B8, ctx, b.machine().args[1]))
     }
 }
 

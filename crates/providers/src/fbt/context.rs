@@ -1,6 +1,5 @@
 //! The contexts of programs at kernel functions: how a firing finds its probe, its arguments and its result.
 
-use bpf_codegen::arch::{FUNCTION_ARGS, regs};
 use bpf_codegen::context::{Context, Index, StackStart};
 use bpf_codegen::mir::{Builder, Helper, Label, Size, V};
 
@@ -14,13 +13,14 @@ pub(super) struct ByRegisters {
 /// The size of a word of the stack in bytes.
 const WORD: i64 = 8;
 
-/// Argument `n`, which is on the stack. The first such argument stands after the return address.
+/// Argument `n`, which is on the stack. Some machines have the return address before the first such argument.
 fn on_stack(b: &mut Builder, sp: V, n: usize) -> V {
     let to = b.stack(8);
     b.slot_store(Size::B8, to, 0, 0);
     let dst = b.slot_addr(to, 0);
     let size = b.imm(8);
-    let from = b.add(sp, WORD * (1 + (n - FUNCTION_ARGS.len()) as i64));
+    let machine = b.machine();
+    let from = b.add(sp, machine.stack_args + WORD * (n - machine.args.len()) as i64);
     b.call(Helper::PROBE_READ_KERNEL, &[dst, size, from]);
     b.slot_load(Size::B8, to, 0)
 }
@@ -97,15 +97,28 @@ impl Context for ByRegisters {
     /// At the return, `arg0` is 0: no kernel facility tells the offset of the return instruction.
     fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {
         match (self.on_return, n) {
-            (true, 1) => b.load(Size::B8, ctx, regs::AX),
+            (true, 1) => b.load(Size::B8, ctx, b.machine().result),
             (true, _) => b.imm(0),
-            (false, n) => match FUNCTION_ARGS.get(usize::from(n)) {
+            (false, n) => match b.machine().args.get(usize::from(n)) {
                 Some(at) => b.load(Size::B8, ctx, *at),
                 None => {
-                    let sp = b.load(Size::B8, ctx, regs::SP);
+                    let sp = b.load(Size::B8, ctx, b.machine().sp);
                     on_stack(b, sp, usize::from(n))
                 }
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context_tests::compare;
+
+    #[test]
+    fn arguments_and_results_are_found_on_each_machine() {
+        let of = |on_return| ByRegisters { on_return, single: true };
+        compare("fbt-entry", &of(false), &[0, 3, 5, 6, 8, 9]);
+        compare("fbt-return", &of(true), &[0, 1]);
     }
 }

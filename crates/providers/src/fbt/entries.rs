@@ -4,8 +4,6 @@
 //! instruction that the kernel patches; on machines with branch protection an `endbr64` stands before it. So the kernel's code is
 //! read to see whether there is one ([`bpf_sys::kernel_read`]), which is much faster than reading the symbols. If the code cannot be read,
 //! the symbols decide. On kernels before 6.5 the list has no addresses: there a symbol gives the address if its name is unique.
-//!
-//! ARCH(x86-64): `endbr64` before the instruction that the kernel patches.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -14,33 +12,19 @@ use std::collections::HashMap;
 use system::System;
 
 use super::functions::Function;
-
-/// Length of `endbr64`.
-const ENDBR: u64 = 4;
+use crate::arch::{MARK, is_mark};
 
 /// The address of each function; 0 if the kernel does not tell.
 pub(super) fn of(functions: &[Function<'_>], system: &System) -> Vec<u64> {
-    if system.is_live() && cfg!(target_arch = "x86_64") && functions.iter().all(|f| f.site != 0) {
-        let before: Vec<u64> = functions.iter().map(|f| f.site - ENDBR).collect();
+    if system.is_live() && MARK > 0 && functions.iter().all(|f| f.site != 0) {
+        let before: Vec<u64> = functions.iter().map(|f| f.site - MARK).collect();
         if let Ok(words) = bpf_sys::kernel_read::words(&before) {
-            let entry =
-                |(f, word): (&Function<'_>, u32)| if is_endbr(word) { f.site - ENDBR } else { f.site };
+            let entry = |(f, word): (&Function<'_>, u32)| if is_mark(word) { f.site - MARK } else { f.site };
             return functions.iter().zip(words).map(entry).collect();
         }
     }
     let mut kernel = system.symbols();
     resolve(functions, kernel.symbols().map(|s| (s.addr, s.name, s.module)))
-}
-
-/// True for `endbr64`, `endbr32`, and the instructions that the kernel puts in their place.
-fn is_endbr(word: u32) -> bool {
-    const ENDBRS: [[u8; 4]; 4] = [
-        [0xf3, 0x0f, 0x1e, 0xfa],
-        [0xf3, 0x0f, 0x1e, 0xfb],
-        [0x66, 0x0f, 0x1f, 0x00],
-        [0x0f, 0x1f, 0x40, 0xd6],
-    ];
-    ENDBRS.contains(&word.to_le_bytes())
 }
 
 fn resolve<'k>(
@@ -51,7 +35,7 @@ fn resolve<'k>(
         let mut starts: Vec<u64> = symbols.map(|(address, ..)| address).collect();
         starts.sort_unstable();
         let entry = |f: &Function<'_>| {
-            let places = [f.site, f.site.wrapping_sub(ENDBR)];
+            let places = [f.site, f.site.wrapping_sub(MARK)];
             places.into_iter().find(|at| starts.binary_search(at).is_ok()).unwrap_or(0)
         };
         return functions.iter().map(entry).collect();
@@ -87,8 +71,8 @@ mod tests {
     #[test]
     fn branch_targets_are_recognized() {
         let word = |bytes| u32::from_le_bytes(bytes);
-        assert!(is_endbr(word([0xf3, 0x0f, 0x1e, 0xfa])) && is_endbr(word([0x66, 0x0f, 0x1f, 0x00])));
-        assert!(!is_endbr(word([0x90; 4])) && !is_endbr(word([0xcc; 4])) && !is_endbr(0));
+        assert!(is_mark(word([0xf3, 0x0f, 0x1e, 0xfa])) && is_mark(word([0x66, 0x0f, 0x1f, 0x00])));
+        assert!(!is_mark(word([0x90; 4])) && !is_mark(word([0xcc; 4])) && !is_mark(0));
     }
 
     #[test]

@@ -11,9 +11,9 @@
 //!       61      the function is one of Go
 //! ```
 //!
-//! ARCH(x86-64): the registers of arguments and of results, and the flags.
+//! ARCH(x86-64): the flags, and the numbers of the conditions.
 
-use bpf_codegen::arch::{self, regs};
+use bpf_codegen::arch::x86_64::regs::FLAGS;
 use bpf_codegen::context::{Context, Index};
 use bpf_codegen::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
 use text::Condition;
@@ -134,26 +134,28 @@ impl Context for Place {
 
     /// Where the probes of clauses that take stacks are, the stack pointer is that of the entry.
     fn return_address(&self, b: &mut Builder, ctx: V) -> Option<V> {
-        (self.when == When::Entry).then(|| b.load(Size::B8, ctx, regs::SP))
+        (self.when == When::Entry).then(|| b.load(Size::B8, ctx, b.machine().sp))
     }
 }
 
 impl Place {
     fn arg_of_c(&self, b: &mut Builder, ctx: V, n: u8) -> V {
+        let args = b.machine().args;
         match (self.when, n) {
-            (When::Entry | When::Instruction, n) => register_or_stack(b, ctx, &arch::FUNCTION_ARGS, n),
+            (When::Entry | When::Instruction, n) => register_or_stack(b, ctx, args, n),
             (When::Leaving, 0) => offset(b, ctx),
-            (When::Leaving | When::Returned, 1) => b.load(Size::B8, ctx, regs::AX),
+            (When::Leaving | When::Returned, 1) => b.load(Size::B8, ctx, b.machine().result),
             _ => b.imm(0),
         }
     }
 
     /// Results are in the registers of arguments, behind the place of the return.
     fn arg_of_go(&self, b: &mut Builder, ctx: V, n: u8) -> V {
+        let args = b.machine().go_args;
         match (self.when, n) {
-            (When::Entry | When::Instruction, n) => register_or_stack(b, ctx, &arch::GO_ARGS, n),
+            (When::Entry | When::Instruction, n) => register_or_stack(b, ctx, args, n),
             (When::Leaving, 0) => offset(b, ctx),
-            (When::Leaving, n) => register_or_stack(b, ctx, &arch::GO_ARGS, n - 1),
+            (When::Leaving, n) => register_or_stack(b, ctx, args, n - 1),
             // No return of Go is probed so.
             (When::Returned, _) => b.imm(0),
         }
@@ -168,14 +170,14 @@ fn offset(b: &mut Builder, ctx: V) -> V {
     b.alu(Alu::Arsh, top, above)
 }
 
-/// A value in one of these registers, or in the words on the stack that follow them: behind the return address.
+/// A value in one of these registers, or in the words on the stack that follow them.
 fn register_or_stack(b: &mut Builder, ctx: V, registers: &[i16], n: u8) -> V {
     if let Some(register) = registers.get(usize::from(n)) {
         return b.load(Size::B8, ctx, *register);
     }
-    let sp = b.load(Size::B8, ctx, regs::SP);
-    let behind = usize::from(n).saturating_sub(registers.len()) + 1;
-    let from = b.add(sp, 8 * behind as i64);
+    let sp = b.load(Size::B8, ctx, b.machine().sp);
+    let behind = usize::from(n).saturating_sub(registers.len());
+    let from = b.add(sp, b.machine().stack_args + 8 * behind as i64);
     let to = b.stack(8);
     b.slot_store(Size::B8, to, 0, 0);
     let (address, size) = (b.slot_addr(to, 0), b.imm(8));
@@ -191,7 +193,7 @@ fn jump_unless_it_holds(b: &mut Builder, ctx: V, bits: V, miss: Label) {
     let holds = b.label();
     let conditional = b.and(bits, i64::from(CONDITIONAL));
     b.br(Jmp::Eq, conditional, 0, holds);
-    let flags = b.load(Size::B8, ctx, regs::FLAGS);
+    let flags = b.load(Size::B8, ctx, FLAGS);
     let bit = |b: &mut Builder, at: u32| {
         let shifted = b.shr(flags, i64::from(at));
         b.and(shifted, 1)
@@ -217,4 +219,26 @@ fn jump_unless_it_holds(b: &mut Builder, ctx: V, bits: V, miss: Label) {
     let taken = b.and(taken, 1);
     b.br(Jmp::Eq, taken, 0, miss);
     b.bind(holds);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context_tests::compare;
+
+    #[test]
+    fn arguments_and_results_are_found_on_each_machine() {
+        let of = |when, callings| Place {
+            when,
+            moved: false,
+            conditional: false,
+            callings,
+            sets: None,
+            several: false,
+        };
+        let c = Callings { c: true, go: false };
+        compare("pid-entry", &of(When::Entry, c), &[0, 5, 6, 7, 8]);
+        compare("pid-return", &of(When::Returned, c), &[1]);
+        compare("pid-go", &of(When::Entry, Callings { c: false, go: true }), &[0, 8, 9, 16]);
+    }
 }

@@ -4,8 +4,6 @@
 //! that implements the call (`__do_sys_NAME`), if the compiler did not inline it. (`__x64_sys_NAME` has only a pointer to
 //! registers.) A few calls, most of them for 32-bit programs only, have neither: their types are in [`UNTYPED`]. Every pointer argument
 //! points into the process.
-//!
-//! ARCH(x86-64): `__x64_sys_NAME` takes only a pointer to the registers.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 

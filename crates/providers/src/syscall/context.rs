@@ -1,12 +1,10 @@
 //! The contexts of programs at system calls: how a firing finds its probe, its arguments and its result.
-//!
-//! ARCH(x86-64): how a 32-bit caller is recognized; where `struct pt_regs` has the arguments.
 
-use bpf_codegen::arch::{self, regs};
+use bpf_codegen::arch::{FastEntry, Mark};
 use bpf_codegen::context::{Context, Index, StackStart};
 use bpf_codegen::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
 
-use super::names::{IA32_BASE, SPACE};
+use super::names::{NARROW_BASE, SPACE};
 
 /// How the saved registers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +21,7 @@ pub(super) enum CompatTest {
     /// By `thread_info.status`, at this offset of `task_struct`, unless the registers already show it.
     Status(i16),
     /// By the caller's code segment, on kernels without BTF. A 64-bit program that uses `int 0x80` counts as a 64-bit caller.
-    CodeSegment,
+    Registers,
 }
 
 /// The context of `sys_enter(regs, id)` and `sys_exit(regs, ret)`.
@@ -60,14 +58,17 @@ fn read(b: &mut Builder, how: Regs, base: V, off: i16) -> V {
 /// with return thunks); these loads cost nothing measurable. After `int 0x80`, cx and r11 are the caller's own. They equal the next
 /// address and the flags only if the caller arranges it.
 fn entered_by_syscall(b: &mut Builder, saved: V, unknown: Label) {
-    for (at_entry, copy) in [(regs::IP, regs::CX), (regs::FLAGS, regs::R11)] {
+    let Some(FastEntry { copies, segment: (at, value) }) = b.machine().fast_entry else {
+        return b.jmp(unknown);
+    };
+    for (at_entry, copy) in copies {
         let at_entry = b.load(Size::B8, saved, at_entry);
         let copy = b.load(Size::B8, saved, copy);
         b.br(Jmp::Ne, at_entry, copy, unknown);
     }
     // Two bytes, because kernels with FRED have another member in the rest of the word.
-    let cs = b.load(Size::B2, saved, regs::CS);
-    b.br(Jmp::Ne, cs, i64::from(arch::USER_CS), unknown);
+    let segment = b.load(Size::B2, saved, at);
+    b.br(Jmp::Ne, segment, i64::from(value), unknown);
 }
 
 impl CompatTest {
@@ -83,13 +84,14 @@ impl CompatTest {
                 b.bind(ask);
                 let task = b.call(Helper::GET_CURRENT_TASK_BTF, &[]);
                 let status = b.load(Size::B4, task, offset);
-                b.br(Jmp::Set, status, i64::from(arch::TS_COMPAT), yes);
+                b.br(Jmp::Set, status, i64::from(b.machine().narrow_status), yes);
                 b.bind(wide);
             }
-            CompatTest::CodeSegment => {
-                let cs = read(b, how, saved, regs::CS);
-                let cs = b.alu(Alu::And, cs, 0xffff);
-                b.br(Jmp::Eq, cs, i64::from(arch::USER32_CS), yes);
+            CompatTest::Registers => {
+                let Mark { at, mask, value } = b.machine().narrow;
+                let word = read(b, how, saved, at);
+                let word = b.alu(Alu::And, word, mask);
+                b.br(Jmp::Eq, word, i64::from(value), yes);
             }
         }
     }
@@ -98,10 +100,10 @@ impl CompatTest {
 impl Context for ByTracepoint {
     fn index(&self, b: &mut Builder, ctx: V, out: Label) -> Index {
         let saved = b.load(Size::B8, ctx, 0);
-        let nr =
-            if self.on_return { read(b, self.regs, saved, regs::ORIG_AX) } else { b.load(Size::B8, ctx, 8) };
+        let call = b.machine().call;
+        let nr = if self.on_return { read(b, self.regs, saved, call) } else { b.load(Size::B8, ctx, 8) };
         // x32 calls share the 64-bit numbers below 512. A value that is no call number (-1 after sigreturn) leaves here.
-        let nr = b.alu32(Alu::And, nr, i64::from(!arch::X32_BIT));
+        let nr = b.alu32(Alu::And, nr, i64::from(!b.machine().call_bits));
         if !self.only.is_empty() {
             let probed = b.label();
             for number in &self.only {
@@ -110,7 +112,7 @@ impl Context for ByTracepoint {
             b.jmp(out);
             b.bind(probed);
         }
-        b.br(Jmp::Ge, nr, i64::from(IA32_BASE), out);
+        b.br(Jmp::Ge, nr, i64::from(NARROW_BASE), out);
         let (compat, done) = (b.label(), b.label());
         let index = b.copy(nr);
         self.compat.branch(b, self.regs, saved, compat);
@@ -120,7 +122,7 @@ impl Context for ByTracepoint {
         b.jmp(done);
         b.bind(compat);
         if self.narrow {
-            b.update(Alu::Add, index, i64::from(IA32_BASE));
+            b.update(Alu::Add, index, i64::from(NARROW_BASE));
         } else {
             b.jmp(out);
         }
@@ -134,8 +136,9 @@ impl Context for ByTracepoint {
         if self.on_return {
             return if n < 2 { result(b, ctx, Returned::Tracepoint) } else { b.imm(0) };
         }
+        let machine = b.machine();
         let (Some(wide), Some(narrow)) =
-            (arch::SYSCALL_ARGS.get(usize::from(n)), arch::SYSCALL_ARGS_32.get(usize::from(n)))
+            (machine.call_args.get(usize::from(n)), machine.narrow_call_args.get(usize::from(n)))
         else {
             return b.imm(0);
         };
@@ -144,7 +147,7 @@ impl Context for ByTracepoint {
         let value = b.copy(value);
         if let (Index::V(index), true) = (index, self.narrow) {
             let done = b.label();
-            b.br(Jmp::Lt, index, i64::from(IA32_BASE), done);
+            b.br(Jmp::Lt, index, i64::from(NARROW_BASE), done);
             let short = read(b, self.regs, saved, *narrow);
             let short = b.low32(short);
             b.set(value, short);
@@ -191,13 +194,14 @@ impl Context for ByFunction {
         if self.on_return {
             return if n < 2 { result(b, ctx, Returned::Function) } else { b.imm(0) };
         }
+        let machine = b.machine();
         let (Some(wide), Some(narrow)) =
-            (arch::SYSCALL_ARGS.get(usize::from(n)), arch::SYSCALL_ARGS_32.get(usize::from(n)))
+            (machine.call_args.get(usize::from(n)), machine.narrow_call_args.get(usize::from(n)))
         else {
             return b.imm(0);
         };
         // The first argument of the function points to the caller's saved registers.
-        let saved = b.load(Size::B8, ctx, arch::FUNCTION_ARGS[0]);
+        let saved = b.load(Size::B8, ctx, machine.args[0]);
         let value = read(b, Regs::Checked, saved, *wide);
         let value = b.copy(value);
         let (compat, done) = (b.label(), b.label());
@@ -236,7 +240,7 @@ enum Returned {
 fn raw_result(b: &mut Builder, ctx: V, at: Returned) -> V {
     match at {
         Returned::Tracepoint => b.load(Size::B8, ctx, 8),
-        Returned::Function => b.load(Size::B8, ctx, regs::AX),
+        Returned::Function => b.load(Size::B8, ctx, b.machine().result),
     }
 }
 
@@ -267,4 +271,29 @@ fn errno(b: &mut Builder, ctx: V, at: Returned) -> V {
     b.set(value, 4);
     b.bind(done);
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context_tests::compare;
+
+    #[test]
+    fn calls_are_found_on_each_machine() {
+        let tracepoint = |on_return, regs, compat| ByTracepoint {
+            on_return,
+            regs,
+            compat,
+            wide: true,
+            narrow: true,
+            only: Vec::new(),
+        };
+        let typed = tracepoint(false, Regs::Direct, CompatTest::Status(16));
+        compare("syscall-typed-entry", &typed, &[0, 3, 5, 6]);
+        let untyped = tracepoint(true, Regs::Checked, CompatTest::Registers);
+        compare("syscall-return", &untyped, &[0, 2]);
+        let function = |on_return| ByFunction { on_return, compat: CompatTest::Registers, single: false };
+        compare("syscall-function-entry", &function(false), &[0, 5]);
+        compare("syscall-function-return", &function(true), &[1]);
+    }
 }

@@ -7,13 +7,10 @@
 //!   for at most [`CALLS_BY_FUNCTION`] calls, each of which has the same firings by function ([`names::functions`]).
 //!
 //! With both, a failed call has -1 in `arg0` and `arg1` and its error in `errno`. The kernel's restart codes are EINTR.
-//!
-//! ARCH(x86-64): the functions of system calls, `__x64_sys_NAME`.
 
 mod args;
 mod context;
 mod names;
-mod table;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -80,7 +77,7 @@ impl CallFunctions {
         let btf = self.btf()?;
         let all = || {
             let own = btf.with_prefix(BtfKind::Func, "__").map(|(name, _)| name);
-            own.filter(|n| names::PREFIXES.iter().any(|p| n.starts_with(p))).map(String::from).collect()
+            own.filter(|n| names::is_function(n)).map(String::from).collect()
         };
         let functions = self.names.get_or_init(all);
         Some(|name: &str| functions.contains(name))
@@ -203,7 +200,7 @@ impl Syscall {
 
     fn compat_test(&self) -> CompatTest {
         let status = self.functions.btf().and_then(|b| b.field("task_struct.thread_info.status"));
-        status.map_or(CompatTest::CodeSegment, |f| CompatTest::Status(f.offset() as i16))
+        status.map_or(CompatTest::Registers, |f| CompatTest::Status(f.offset() as i16))
     }
 
     fn tracepoint_unit(
@@ -219,7 +216,7 @@ impl Syscall {
             let (nr, nr32) = names::numbers(&probe.desc.function);
             wide |= nr.is_some();
             narrow |= nr32.is_some();
-            let nr32 = nr32.map(|n| n + names::IA32_BASE);
+            let nr32 = nr32.map(|n| n + names::NARROW_BASE);
             indexed.extend(nr.into_iter().chain(nr32).map(|index| (index, (*probe).clone())));
         }
         let typed = self
@@ -239,7 +236,7 @@ impl Syscall {
             }
         };
         // A raw tracepoint is chosen if the types are missing or cannot be used.
-        let compat = if typed.is_some() { self.compat_test() } else { CompatTest::CodeSegment };
+        let compat = if typed.is_some() { self.compat_test() } else { CompatTest::Registers };
         let context = ByTracepoint { on_return, regs, compat, wide, narrow, only: few_numbers(&indexed) };
         Ok(Unit {
             name: format!("syscall_{}", if on_return { "return" } else { "entry" }),
@@ -255,7 +252,7 @@ impl Syscall {
 
 /// The call numbers of the indexes, for an early test; empty if they are many.
 fn few_numbers(indexed: &[(u32, EnabledProbe)]) -> Vec<u32> {
-    let mut numbers: Vec<u32> = indexed.iter().map(|(i, _)| i % names::IA32_BASE).collect();
+    let mut numbers: Vec<u32> = indexed.iter().map(|(i, _)| i % names::NARROW_BASE).collect();
     numbers.sort_unstable();
     numbers.dedup();
     if numbers.len() <= 4 { numbers } else { Vec::new() }

@@ -2,19 +2,10 @@
 //!
 //! All sites of a program have the same operands of the arguments that its clauses use, so an argument is one load of a saved
 //! register, one read of the process's memory, or a constant.
-//!
-//! ARCH(x86-64): the registers.
 
-use bpf_codegen::arch::{FUNCTION_ARGS, regs};
 use bpf_codegen::context::{Context, Index};
 use bpf_codegen::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};
 use usdt::{Address, Argument, Register, Source};
-
-/// Offsets in `struct pt_regs` of the registers, in the order of their numbers: ax bx cx dx si di bp sp r8 to r15.
-const REGISTERS: [i16; 16] = {
-    let [di, si, dx, cx, r8, r9] = FUNCTION_ARGS;
-    [regs::AX, 40, cx, dx, si, di, 32, regs::SP, r8, r9, 56, regs::R11, 24, 16, 8, 0]
-};
 
 /// The arguments that the clauses of a program use, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,9 +61,10 @@ impl Context for Operands {
     }
 }
 
-/// A register of the process. The context has no others than those of [`REGISTERS`].
+/// A register of the process. Operands name no others than those of the machine.
 fn register(b: &mut Builder, ctx: V, number: u8) -> V {
-    let offset = REGISTERS.get(usize::from(number)).copied().unwrap_or(regs::AX);
+    let machine = b.machine();
+    let offset = machine.operands.get(usize::from(number)).copied().unwrap_or(machine.result);
     b.load(Size::B8, ctx, offset)
 }
 
@@ -106,7 +98,7 @@ fn sum(b: &mut Builder, ctx: V, address: &Address) -> V {
         b.update(Alu::Add, all, scaled);
     }
     if address.from_site {
-        let site = b.load(Size::B8, ctx, regs::IP);
+        let site = b.load(Size::B8, ctx, b.machine().ip);
         b.update(Alu::Add, all, site);
     }
     all
@@ -126,4 +118,23 @@ fn read(b: &mut Builder, argument: &Argument, at: V, bad: Label) -> V {
     b.br(Jmp::Ne, failed, 0, bad);
     let value = b.slot_load(width, to, 0);
     if argument.signed { extended(b, value, argument.size, true) } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context_tests::compare;
+
+    #[test]
+    fn operands_are_found_on_each_machine() {
+        let argument = |source| Argument { size: 4, signed: true, source };
+        let register = |number| Source::Register(Register { number, first: 0, bytes: 8 });
+        let memory =
+            Address { offset: -24, base: Some(6), index: Some((1, 4)), from_site: false, symbol: None };
+        let at_site = Address { base: None, index: None, from_site: true, ..memory.clone() };
+        let sources =
+            [register(0), register(5), register(15), Source::Memory(memory), Source::Memory(at_site)];
+        let operands = Operands((0..).zip(sources.map(argument)).collect());
+        compare("usdt", &operands, &[0, 1, 2, 3, 4]);
+    }
 }

@@ -3,12 +3,12 @@
 //! The file has 200,000 lines, so a line may cost some tens of nanoseconds. The parser examines
 //! eight bytes at a time, and first tries the usual format (a fixed-length prefix, no module or the
 //! module of the line before).
-//!
-//! ARCH(x86-64): `__ia32_sys_NAME` is another name of `__x64_sys_NAME`.
 
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+
+use crate::arch::NARROW_CALLS;
 
 /// Start of kernel addresses. Lower ones are user addresses, or offsets of per-CPU symbols.
 pub(super) const KERNEL_START: u64 = 1 << 63;
@@ -321,7 +321,7 @@ fn rank(kind: u8, name: &[u8]) -> u8 {
                 || name.starts_with(b"__end_"));
     // A system call without arguments has one function for both tables. Users expect the 64-bit
     // name.
-    let narrow = name.starts_with(b"__ia32_sys_") || name.starts_with(b"__pfx___ia32_sys_");
+    let narrow = NARROW_CALLS.iter().any(|prefix| name.starts_with(prefix));
     class + 8 * u8::from(marker) + 5 * u8::from(narrow)
 }
 

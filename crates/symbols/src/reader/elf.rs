@@ -15,6 +15,7 @@ use std::rc::Rc;
 
 use diagnostics::control;
 
+use crate::arch;
 use crate::wire::MAX_NAME;
 use files::open::Contents;
 
@@ -239,14 +240,12 @@ impl Elf {
 
     /// True if the machine code is that of this processor, in 64 bits.
     pub(crate) fn is_native(&self) -> bool {
-        // ARCH(x86-64): EM_X86_64.
-        self.is_64 && self.machine == 62
+        self.is_64 && self.machine == arch::EM
     }
 
     /// The same, of a process of 32 bits.
     pub(crate) fn is_native_32(&self) -> bool {
-        // ARCH(x86-64): EM_386.
-        !self.is_64 && self.machine == 3
+        !self.is_64 && self.machine == arch::EM_32
     }
 
     pub(super) fn section_named(&self, name: &[u8]) -> Option<&Section> {

@@ -1,6 +1,4 @@
 //! Queries of a blob: types by name, members by path, functions, variables.
-//!
-//! ARCH(x86-64): the prefix of the functions of system calls.
 
 use std::sync::atomic::Ordering;
 

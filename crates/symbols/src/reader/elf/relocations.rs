@@ -1,11 +1,11 @@
 //! Which functions the dynamic linker has chosen, and where functions begin by the tables of unwinders.
 //!
 //! A symbol of an indirect function (`STT_GNU_IFUNC`) has the address of a resolver. A file that calls its own indirect functions has
-//! a slot for each, and a relocation (`R_X86_64_IRELATIVE`) that names slot and resolver. In a running process the slot has the address of
+//! a slot for each, and a relocation ([`IRELATIVE`]) that names slot and resolver. In a running process the slot has the address of
 //! the implementation. A process can write anything there, so an address counts only if a function begins at it: by a symbol, or
 //! by the table in `.eh_frame_hdr`.
-//!
-//! ARCH(x86-64): the number of the relocation.
+
+use crate::arch::IRELATIVE;
 
 use super::{Elf, Fields, SHT_NOBITS, Section, read};
 
@@ -19,7 +19,6 @@ const USUAL: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 impl Elf {
     /// The slots of resolvers: the resolver's address, and that of the slot.
     pub(crate) fn slots(&self) -> Vec<(u64, u64)> {
-        const IRELATIVE: u64 = 37;
         const ENTRY: usize = 24;
         if !self.is_native() {
             return Vec::new();

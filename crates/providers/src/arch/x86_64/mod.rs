@@ -1,0 +1,7 @@
+//! x86-64.
+
+mod functions;
+mod syscalls;
+
+pub(crate) use functions::{MARK, is_mark};
+pub(crate) use syscalls::CALLS;
