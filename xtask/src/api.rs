@@ -5,7 +5,7 @@
 //! lister walks what is public from the root, follows `pub use` (into other crates of the workspace
 //! too), and prints signatures with the public fields, variants, methods and implemented traits. A
 //! path is resolved by what its module defines and imports, as far as public interfaces here need
-//! it. What a macro makes is listed as the macro's invocation.
+//! it. What a macro makes is listed as the macro's invocation, or as the items that it is given.
 //!
 //! A type of the workspace that a public signature mentions must be listed too: whoever uses the
 //! library could not name it otherwise. A crate that has a list of its own is not listed again.
@@ -105,6 +105,14 @@ impl Workspace {
                     names(&u.tree, &[], &mut found);
                     let public = is_public(&u.vis);
                     module.imports.extend(found.into_iter().map(|(name, path)| (name, path, public)));
+                }
+                // Items with more than Rust knows, which the macro makes.
+                Item::Macro(made)
+                    if made.ident.is_none()
+                        && let Ok(made) = syn::parse2::<syn::File>(made.mac.tokens.clone())
+                        && !made.items.is_empty() =>
+                {
+                    module.items.extend(made.items);
                 }
                 other => module.items.push(other),
             }
@@ -552,7 +560,7 @@ fn bounds_numbers_associated_types_and_macros_are_part_of_an_interface() {
         "pub struct S<T>(T) where T: Copy; #[non_exhaustive] pub enum E { A = 3 }
          impl S<u8> { pub fn only(&self) {} } impl<T: Send> Iterator for S<T> { type Item = u8; }
          pub trait T {} impl<X: T> T for &X {} impl T for (u8, u8) {}
-         made! { S u8 }",
+         made! { S u8 } items! { pub struct M { #[row(1)] pub field: u8 } } impl M { pub fn of(self) {} }",
     );
     for line in [
         "struct sample::S<T> where T: Copy",
@@ -564,6 +572,8 @@ fn bounds_numbers_associated_types_and_macros_are_part_of_an_interface() {
         "impl<X: T> sample::T for &X",
         "impl sample::T for (u8, u8)",
         "macro sample made! { S u8 }",
+        "field sample::M.field: u8",
+        "fn sample::M::of(self)",
     ] {
         assert!(lines.lines().any(|l| l == line), "no line {line}\n{lines}");
     }

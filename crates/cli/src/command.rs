@@ -341,15 +341,15 @@ mod tests {
         assert_eq!(c.programs, [Named::Text(Field::Name, "BEGIN".into()), Named::File("x.d".into())]);
         assert_eq!(c.targets, [Wanted::Pid(12), Wanted::Run("ls".into())]);
         assert_eq!(c.operands, ["one", "two"]);
-        assert!(c.options.flag("quiet") && c.options.flag("destructive"));
-        assert_eq!(c.options.number("bufsize"), 1 << 20);
+        assert!(c.options.quiet && c.options.destructive);
+        assert_eq!(c.options.bufsize.0, 1 << 20);
     }
 
     #[test]
     fn drawn_stacks_are_whole_unless_the_user_limits_them() {
         let frames = |text: &str| {
             let options = parse(&words(text)).unwrap().options;
-            ["stackframes", "ustackframes", "jstackframes"].map(|name| options.number(name))
+            [options.kernel_frames(), options.user_frames(), options.jstackframes]
         };
         assert_eq!(frames("-n BEGIN"), [20, 20, 50]);
         assert_eq!(frames("-x ustackframes=7 -n BEGIN --flame x.svg"), [127, 7, 127]);

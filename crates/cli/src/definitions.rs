@@ -68,7 +68,7 @@ fn written(command: &Command, scripts: &[&Named], output: &Path) -> Result<(), V
     });
     let file = if is_stdout { of_script.unwrap_or_else(|| "stdout.h".into()) } else { output.into() };
     let definitions = ProviderDefinitions::read(&sources, &macros, &command.options)
-        .map_err(|e| e.messages(command.options.flag("errtags")))?;
+        .map_err(|e| e.messages(command.options.errtags))?;
     let shown = match is_stdout {
         true => "the standard output".to_string(),
         false => control::name_text(&output.to_string_lossy()).into_owned(),

@@ -44,12 +44,10 @@ impl Drawing {
             Some(file) => Some(Baseline::Profile(Box::new(read(file)?))),
         };
         let options = &command.options;
-        let named = options.flag("stacksymbols") && !options.flag("noresolve");
+        let named = options.stacksymbols && !options.noresolve;
         let unnamed = if named { Unnamed::Unknown } else { Unnamed::Address };
         let mut flame = Flame::new(unnamed, baseline);
-        flame.set_most_frames(
-            ["stackframes", "ustackframes", "jstackframes"].map(|name| options.number(name)),
-        );
+        flame.set_most_frames([options.kernel_frames(), options.user_frames(), options.jstackframes]);
         let (files, before) = (command.flames.clone(), command.flame_diff.clone());
         Ok(Some(Drawing { flame, files, before, printed: false, written: None }))
     }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dtrace::diagnostics::control;
 use dtrace::events::{Event, NoticeKind, SinkError};
+use dtrace::options::OutputFormat;
 use dtrace::{Json, Message, MessageKind, Sink, Text};
 
 use crate::drawing::Drawing;
@@ -125,21 +126,21 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    pub(crate) fn new(format: &str, out: Output, drawing: Option<Drawing>) -> Results {
+    pub(crate) fn new(format: OutputFormat, out: Output, drawing: Option<Drawing>) -> Results {
         let printed = match format {
-            "json" => Printed::Json(Json::new(out)),
-            "csv" => Printed::Text(Text::csv(out)),
-            _ => Printed::Text(Text::new(out)),
+            OutputFormat::Json => Printed::Json(Json::new(out)),
+            OutputFormat::Csv => Printed::Text(Text::csv(out)),
+            OutputFormat::Text => Printed::Text(Text::new(out)),
         };
         Results { printed, drawing }
     }
 
     /// For events that were stored: nothing is performed.
-    pub(crate) fn of_stored_events(format: &str, out: Output) -> Results {
+    pub(crate) fn of_stored_events(format: OutputFormat, out: Output) -> Results {
         let printed = match format {
-            "json" => Printed::Json(Json::of_stored_events(out)),
-            "csv" => Printed::Text(Text::csv_of_stored_events(out)),
-            _ => Printed::Text(Text::of_stored_events(out)),
+            OutputFormat::Json => Printed::Json(Json::of_stored_events(out)),
+            OutputFormat::Csv => Printed::Text(Text::csv_of_stored_events(out)),
+            OutputFormat::Text => Printed::Text(Text::of_stored_events(out)),
         };
         Results { printed, drawing: None }
     }

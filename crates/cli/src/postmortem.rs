@@ -21,7 +21,7 @@ fn complain(text: impl std::fmt::Display) {
 
 /// Says why a core file could not be read, or not as a whole.
 fn refuse(command: &Command, path: &str, error: &CoreError) -> u8 {
-    let tag = match command.options.flag("errtags") {
+    let tag = match command.options.errtags {
         true => format!("[{}] ", error.tag()),
         false => String::new(),
     };
@@ -43,7 +43,7 @@ pub(crate) fn print(command: &Command, path: &str, mut out: Output) -> io::Resul
         Ok(found) => found,
         Err(e) => return Ok(refuse(command, path, &e)),
     };
-    let quiet = command.options.flag("quiet");
+    let quiet = command.options.quiet;
     let head = &found.head;
     if !quiet {
         let signal = dtrace::signal_name(head.signal as i32);
@@ -57,7 +57,7 @@ pub(crate) fn print(command: &Command, path: &str, mut out: Output) -> io::Resul
         ));
     }
     out.shown = Shown { quiet, verbose: command.verbose, resize: false };
-    let mut sink = Results::of_stored_events(&command.options.text("oformat"), out);
+    let mut sink = Results::of_stored_events(command.options.oformat, out);
     let mut wrong = found.wrong;
     let mut reader = Reader::with_limit(&found.events[..], found.events.len());
     loop {

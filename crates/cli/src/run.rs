@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dtrace::events::{Event, Sink, SinkError};
-use dtrace::options::Options;
+use dtrace::options::{Options, OutputFormat};
 use dtrace::{Error, Field, Macros, Program, Progress, Provider, Session, Source, Status, System, Target};
 
 use crate::about;
@@ -178,7 +178,7 @@ fn compile(
         true => dtrace::compile_with(system, sources, macros, options, providers),
         false => dtrace::compile_only(system, sources, macros, options),
     };
-    program.map_err(|error| complain_all(error.messages(options.flag("errtags"))))
+    program.map_err(|error| complain_all(error.messages(options.errtags)))
 }
 
 fn list(command: Command, system: &System, out: Output) -> u8 {
@@ -232,14 +232,14 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
     }
     let options = &command.options;
     let traces = command.mode == Mode::Trace && !command.compile_only;
-    let memory = options.maybe_number("postmortem").filter(|_| traces);
+    let memory = options.postmortem.map(|size| size.0).filter(|_| traces);
     let mut environment = options.environment();
     secure::restore(&mut environment);
     // What reads the format from standard output reads nothing else.
-    environment.output_to_stderr = options.text("oformat") != "text" && command.output.is_none();
+    environment.output_to_stderr = options.oformat != OutputFormat::Text && command.output.is_none();
     let make = |wanted: &Wanted| match wanted {
         Wanted::Run(text) => {
-            Target::create_with_memory(raw::bytes(text), &environment, options.evaltime(), memory)
+            Target::create_with_memory(raw::bytes(text), &environment, options.evaltime, memory)
         }
         Wanted::Pid(pid) => Target::grab(*pid),
     };
@@ -261,7 +261,7 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
 
 /// Where there are targets and nothing else is selected, `pid*` means them.
 fn mean_targets(options: &mut Options, targets: &[Target]) {
-    if options.texts("processes").is_empty() {
+    if options.processes.is_empty() {
         for target in targets {
             // A number is a selection.
             let _ = options.set("processes", Some(&target.pid().to_string()));
@@ -302,20 +302,20 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
         Err(code) => return code,
     };
     to_stderr(program.tree.clone());
-    if options.flag("verbose") {
+    if options.verbose {
         to_stderr(program.listing());
     }
-    let (quiet, tags, bpflog) = (options.flag("quiet"), options.flag("errtags"), options.flag("bpflog"));
+    let (quiet, tags, bpflog) = (options.quiet, options.errtags, options.bpflog);
     let verbose = command.verbose;
-    out.shown = Shown { quiet, verbose, resize: !options.flag("quietresize") };
+    out.shown = Shown { quiet, verbose, resize: !options.quietresize };
     // Nothing is traced with -e.
-    let format = if command.compile_only { String::new() } else { options.text("oformat") };
+    let format = if command.compile_only { OutputFormat::Text } else { options.oformat };
     let drawing = match command.compile_only {
         true => Ok(None),
         false => Drawing::of(&command),
     };
     let mut sink = match drawing {
-        Ok(drawing) => Results::new(&format, out, drawing),
+        Ok(drawing) => Results::new(format, out, drawing),
         Err(e) => return complain_all(vec![e]),
     };
     if let Err(e) = introduce(&command, &program, quiet, &mut sink) {
@@ -327,17 +327,17 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
             Err(e) => failed(&e, &program, tags),
         };
     }
-    if program.titles.iter().enumerate().all(|(n, _)| program.matched(n) == 0) && !options.flag("zdefs") {
+    if program.titles.iter().enumerate().all(|(n, _)| program.matched(n) == 0) && !options.zdefs {
         complain("no probes matched");
         return 1;
     }
-    if options.flag("destructive") && secure::is_secure() {
+    if options.destructive && secure::is_secure() {
         complain(
             "destructive actions are for who has the privileges, not for who may execute a dtrace that has them (-w)",
         );
         return 1;
     }
-    if options.flag("destructive") && !quiet {
+    if options.destructive && !quiet {
         complain("allowing destructive actions");
     }
     let mut told_at = Instant::now();

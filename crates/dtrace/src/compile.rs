@@ -24,7 +24,7 @@ use crate::error::{CompileError, Error};
 use crate::families;
 use crate::libraries;
 use crate::lookup::{KernelSymbols, TypedefNames};
-use crate::options::Options;
+use crate::options::{Options, OutputFormat};
 use crate::visibility::{Later, NewBases, NewProbes, Visibility, Visible};
 use pragma::set_pragma;
 pub use source::{Field, Source};
@@ -85,8 +85,8 @@ pub(crate) fn macro_env(macros: &Macros, options: &Options, name: &str, is_scrip
         pgid: id.pgid,
         sid: id.sid,
         target: macros.target,
-        default_args: options.flag("defaultargs"),
-        probe_spec_first: options.flag("pspec"),
+        default_args: options.defaultargs,
+        probe_spec_first: options.pspec,
     }
 }
 
@@ -187,7 +187,7 @@ fn compile_for(
 
 /// The processes that `pid*` means.
 fn selection(options: &Options) -> Result<proc::Selection, String> {
-    let texts = options.texts("processes");
+    let texts = &options.processes;
     let text = texts.join(",");
     // Of a list that a command has made, and that is empty, nobody expects every process of the machine.
     if !texts.is_empty() && text.split(',').all(|term| term.trim().is_empty()) {
@@ -198,7 +198,7 @@ fn selection(options: &Options) -> Result<proc::Selection, String> {
 
 /// The loaded modules, if descriptions can match probes of later ones.
 fn modules_now(options: &Options, system: &System) -> Option<Arc<BTreeSet<String>>> {
-    let zdefs = options.flag("zdefs");
+    let zdefs = options.zdefs;
     zdefs.then(|| Arc::new(system.loaded_modules()))
 }
 
@@ -421,7 +421,7 @@ impl Frontend {
         for source in sources {
             let (kind, name, text, mode) = match source {
                 Source::Script(name, text) => {
-                    let text = match options.flag("cpp") {
+                    let text = match options.cpp {
                         true => crate::cpp::preprocess(name, text, options).map_err(Error::Setting)?,
                         false => text.clone(),
                     };
@@ -557,23 +557,23 @@ impl Frontend {
             libraries: &self.libraries,
             definitions: &self.definitions,
             options: check::Options {
-                strsize: options.number("strsize") as u32,
-                zdefs: options.flag("zdefs"),
-                empty: options.flag("empty"),
-                stackframes: options.number("stackframes") as u32,
-                ustackframes: options.number("ustackframes") as u32,
-                jstackframes: options.number("jstackframes") as u32,
-                jstackstrsize: options.number("jstackstrsize") as u32,
-                pcapsize: options.number("pcapsize") as u32,
+                strsize: options.strsize.0 as u32,
+                zdefs: options.zdefs,
+                empty: options.empty,
+                stackframes: options.kernel_frames() as u32,
+                ustackframes: options.user_frames() as u32,
+                jstackframes: options.jstackframes as u32,
+                jstackstrsize: options.jstackstrsize.0 as u32,
+                pcapsize: options.pcapsize.0 as u32,
                 operands: macros.args.clone(),
                 target: macros.target != 0,
                 target_pid: macros.target as u32,
-                argref: options.flag("argref") || base.reenables,
+                argref: options.argref || base.reenables,
                 facts: crate::facts::reader(&base.system),
-                cpu: options.maybe_number("cpu"),
-                process_ids: options.flag("processids") || options.text("oformat") == "json",
-                amin: probes::Attributes::parse(&options.text("amin")),
-                version: probes::Version::parse(&options.text("version")),
+                cpu: options.cpu,
+                process_ids: options.processids || options.oformat == OutputFormat::Json,
+                amin: options.amin,
+                version: options.version,
             },
         };
         let later = Later::Range(base.registry.later_ids());
@@ -585,7 +585,7 @@ impl Frontend {
             record: base.running.map(|p| &p.checked.record),
         };
         let mut checked = check::check_more(&self.trees, first, &visible, &context, &mut self.sink);
-        if let Some(least) = probes::Attributes::parse(&options.text("amin")) {
+        if let Some(least) = options.amin {
             crate::stability::check_least(&checked.clauses, &base.registry, least, &mut self.sink);
         }
         if !self.sink.is_empty() {
@@ -599,12 +599,12 @@ impl Frontend {
             Ok(module) => module,
             Err(e) => return Err((self.map, Error::Internal(e.to_string()))),
         };
-        module.scratchsize = (options.number("scratchsize") as u32).next_multiple_of(8);
+        module.scratchsize = (options.scratchsize.0 as u32).next_multiple_of(8);
         dif::opt::optimize(&mut module);
         if let Err(e) = bpf_runtime::limits::check(&module) {
             return Err((self.map, Error::Codegen(e)));
         }
-        let mask = options.number("tree");
+        let mask = options.tree;
         let mut tree = String::new();
         if mask & 7 != 0 {
             self.trees.iter().for_each(|t| tree.push_str(&t.dump()));

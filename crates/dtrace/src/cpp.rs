@@ -16,14 +16,14 @@ use std::process::{Command, Stdio};
 use diagnostics::{control, raw};
 use probes::Version;
 
-use crate::options::Options;
+use crate::options::{Conformance, Options};
 
 /// The newest version of D; `-xversion` asks for an older one.
 const VERSION: Version = Version::new(1, 13);
 
 /// Names that D defines (reference: predefined macros with `-C`).
 fn predefined(options: &Options) -> Vec<String> {
-    let version = Version::parse(&options.text("version")).unwrap_or(VERSION).number();
+    let version = options.version.unwrap_or(VERSION).number();
     let mut names =
         vec!["__SUNW_D=1".to_string(), format!("__SUNW_D_VERSION={version:#010x}"), "__SUNW_D_64".into()];
     names.extend(["__unix", "__SVR4", "__linux", system::arch::MACRO, "__Linux"].map(String::from));
@@ -71,37 +71,37 @@ fn directory(script: &str) -> OsString {
 
 /// Runs a script through the preprocessor.
 pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<String, String> {
-    let named = options.text("cpppath");
-    let program = control::name_text(&named);
+    let named = &options.cpppath;
+    let program = control::name_text(named);
     let missing = || {
         format!(
             "Preprocessor not found: {program} (Debian's package cpp has it; -xcpppath names another one)"
         )
     };
-    let mut command = Command::new(find(&raw::bytes(&named)).ok_or_else(missing)?);
-    match options.text("stdc").as_str() {
-        "s" => command.arg("-traditional-cpp"),
+    let mut command = Command::new(find(&raw::bytes(named)).ok_or_else(missing)?);
+    match options.stdc {
+        Conformance::S => command.arg("-traditional-cpp"),
         _ => &mut command,
     };
     command.arg("-U__GNUC__");
     for define in PLAIN {
         command.arg("-D").arg(define);
     }
-    for define in predefined(options).iter().chain(&options.texts("define")) {
+    for define in predefined(options).iter().chain(&options.define) {
         command.arg("-D").arg(define);
     }
-    for undef in options.texts("undef") {
+    for undef in &options.undef {
         command.arg("-U").arg(undef);
     }
-    for dir in options.texts("incdir") {
+    for dir in &options.incdir {
         command.arg("-I").arg(dir);
     }
     command.arg("-iquote").arg(directory(name));
-    let headers = options.flag("cpphdrs");
+    let headers = options.cpphdrs;
     if headers {
         command.arg("-H");
     }
-    command.args(options.texts("cppargs"));
+    command.args(&options.cppargs);
     // The user sees the list of headers. Other messages are printed after a failure.
     let errors = if headers { Stdio::inherit() } else { Stdio::piped() };
     // Of a file that is called "-", the preprocessor takes the current directory for its directory.

@@ -22,14 +22,14 @@ use bpf_sys::{Mmap, enable_run_stats};
 use plane::control::Control;
 use plane::deadman::{Limits, Reason};
 
-use crate::options::Options;
+use crate::options::{Options, nanoseconds};
 
 /// The limits of the options; `None` if the deadman is off.
 pub(crate) fn limits(options: &Options) -> Option<Limits> {
     let limits = Limits {
-        interval: options.number("deadmaninterval"),
-        late: options.number("deadmantimeout"),
-        silent: options.number("deadmanuser"),
+        interval: nanoseconds(options.deadmaninterval),
+        late: nanoseconds(options.deadmantimeout),
+        silent: nanoseconds(options.deadmanuser),
     };
     (!limits.is_off()).then_some(limits)
 }
@@ -179,7 +179,7 @@ impl OverloadMonitor {
     pub(crate) fn new(options: &Options) -> Option<OverloadMonitor> {
         Some(OverloadMonitor {
             limits: limits(options)?,
-            share: options.number("deadmanshare"),
+            share: options.deadmanshare,
             window: None,
             quiet_until: None,
         })

@@ -47,7 +47,7 @@ impl ProviderDefinitions {
         let mut system = System { libraries, providers };
         for source in sources {
             let Source::Script(name, text) = source else { continue };
-            let text = match options.flag("cpp") {
+            let text = match options.cpp {
                 true => match crate::cpp::preprocess(name, text, options) {
                     Ok(text) => text,
                     Err(e) => return Err((map, Error::Setting(e)).into()),

@@ -2,27 +2,27 @@
 
 use bpf_runtime::needed::Limit;
 use bpf_sys::features::Features;
+use providers::Env;
 use providers::method::FunctionMethod;
-use providers::{Env, Follow, Returns};
 
-use crate::options::Options;
+use crate::options::{FbtMeans, Options};
 
 /// The environment for the plans of providers.
 pub(crate) fn env<'a>(options: &Options, features: &'a Features, cpus: &'a [u32]) -> Env<'a> {
-    let method = match options.text("fbtmeans").as_str() {
-        "multi" => Some(FunctionMethod::Multi),
-        "fentry" => Some(FunctionMethod::Fentry),
-        "kprobe" => Some(FunctionMethod::Kprobe),
-        _ => None,
+    let method = match options.fbtmeans {
+        FbtMeans::Auto => None,
+        FbtMeans::Multi => Some(FunctionMethod::Multi),
+        FbtMeans::Fentry => Some(FunctionMethod::Fentry),
+        FbtMeans::Kprobe => Some(FunctionMethod::Kprobe),
     };
     Env {
         features,
         cpus,
-        only_cpu: options.maybe_number("cpu").map(|c| c as u32),
+        only_cpu: options.cpu.map(|c| c as u32),
         method,
-        single_attach_limit: options.number("fbtmax") as usize,
-        returns: Returns::named(&options.text("pidreturn")),
-        follow: Follow::named(&options.text("follow")),
+        single_attach_limit: options.fbtmax as usize,
+        returns: options.pidreturn,
+        follow: options.follow,
         first: 0,
     }
 }
@@ -30,14 +30,14 @@ pub(crate) fn env<'a>(options: &Options, features: &'a Features, cpus: &'a [u32]
 /// The sizes of a new session's maps, and its random key.
 pub(crate) fn sizes(options: &Options) -> bpf_codegen::plan::Options {
     bpf_codegen::plan::Options {
-        bufsize: options.number("bufsize"),
-        bufpolicy: crate::options::policy(options),
-        aggsize: options.number("aggsize"),
-        dynvarsize: options.number("dynvarsize"),
-        stacksize: options.number("stacksize"),
+        bufsize: options.bufsize.0,
+        bufpolicy: options.bufpolicy,
+        aggsize: options.aggsize.0,
+        dynvarsize: options.dynvarsize.0,
+        stacksize: options.stacksize.0,
         stack_key: crate::stack_store::random_key(),
-        nspec: options.number("nspec"),
-        specsize: options.number("specsize"),
+        nspec: options.nspec,
+        specsize: options.specsize.0,
     }
 }
 

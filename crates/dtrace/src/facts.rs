@@ -238,7 +238,7 @@ pub(crate) fn unwind_offsets(
     options: &Options,
     system: &SystemContext<'_>,
 ) -> Option<UnwindOffsets> {
-    layout.stacks.user.filter(|_| options.number("unwindsize") > 0)?;
+    layout.stacks.user.filter(|_| options.unwindsize.0 > 0)?;
     let btf = system.kernel.vmlinux().ok().filter(|_| system.features.has(Facility::TaskBtf))?;
     let offset = |path: &str| offset_of(btf, path);
     Some(UnwindOffsets {

@@ -28,7 +28,7 @@ use crate::facts::SystemContext;
 use crate::growth::{LeftOut, NewProbe, NewSite, UnitArrival};
 use crate::load::{LoadedPrograms, load};
 use crate::machine::Machine;
-use crate::options::{Options, size_text};
+use crate::options::{Bytes, Options};
 use crate::session::Notice;
 use crate::speculation::SpeculativeBuffers;
 use crate::stop::Stopper;
@@ -423,8 +423,7 @@ fn slow_release(assembly: &Assembly) -> Vec<Notice> {
 
 /// Notices of the sizes that were lowered until the kernel had the memory.
 fn lowered(all: &[bpf_runtime::maps::Lowered]) -> Vec<Notice> {
-    let notice = |l: &bpf_runtime::maps::Lowered| {
-        Notice::Lowered(format!("{} lowered to {}", l.what, size_text(l.bytes)))
-    };
+    let notice =
+        |l: &bpf_runtime::maps::Lowered| Notice::Lowered(format!("{} lowered to {}", l.what, Bytes(l.bytes)));
     all.iter().map(notice).collect()
 }

@@ -16,7 +16,7 @@ use crate::assemble::Assembly;
 use crate::error::Error;
 use crate::facts::{SystemContext, direct_load, read_only, uses};
 use crate::load::RunningSession;
-use crate::options::Options;
+use crate::options::{self, Options};
 
 /// The kernel's tables by which programs walk its stack, or why they do not: for all programs of a session the same.
 pub(crate) type KernelRows = Result<KernelTables, String>;
@@ -75,13 +75,13 @@ pub(crate) fn prepare(
     if programs.starts().all(|start| start == StackStart::Unknown) {
         return Ok(None);
     }
-    let mode = match options.text("kstackwalk").as_str() {
-        "helper" => {
+    let mode = match options.kstackwalk {
+        options::KernelWalk::Helper => {
             return Ok(Some("stacks of the kernel are walked by its helper: -x kstackwalk=helper".into()));
         }
-        "orc" => WalkMode::Own,
-        "check" => WalkMode::Check,
-        _ => WalkMode::Auto,
+        options::KernelWalk::Orc => WalkMode::Own,
+        options::KernelWalk::Check => WalkMode::Check,
+        options::KernelWalk::Auto => WalkMode::Auto,
     };
     Ok(Some(match rows.get_or_insert_with(|| kernel_rows(system)) {
         Ok(tables) => {

@@ -45,7 +45,10 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! clocks error families interpreter/firing interpreter/probes interpreter/symbols linear_map linker lookup options probe_set process_ids provider reference session/host snapshots stability stable stop unwinder/aside unwinder/file_map unwinder/memory visibility
+//! clocks error families interpreter/firing interpreter/probes interpreter/symbols linear_map linker lookup options/kinds probe_set process_ids provider reference session/host snapshots stability stable stop unwinder/aside unwinder/file_map unwinder/memory visibility
+//! options/value
+//! options/table
+//! options
 //! attach bank compile/pragma compile/source compile/unchanged cpp deadman described facts file_stops interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store unwinder/tables
 //! compile detach growth/late session/notice unwinder
 //! growth
@@ -119,6 +122,7 @@ pub use flame;
 
 pub use consumer::{Effects, Json, Merged, Message, MessageKind, Output, Text, render};
 pub use events::{Event, Sink};
+pub use options::{Bytes, Options};
 
 pub use attach::Progress;
 pub use bpf_codegen::CodegenError;

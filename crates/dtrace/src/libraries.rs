@@ -18,18 +18,18 @@ use crate::options::Options;
 /// The libraries of a session: ours with those that are installed beside the executable, or those of
 /// `-xsyslibdir`; then those of `-L`, which are always looked at whole.
 pub(crate) fn find(options: &Options) -> Result<Libraries, String> {
-    if options.flag("nolibs") {
+    if options.nolibs {
         return Ok(Libraries::default());
     }
-    let system = options.text("syslibdir");
+    let system = options.syslibdir.as_deref().unwrap_or_default();
     let mut out = if system.is_empty() { Libraries::embedded() } else { Libraries::default() };
     match std::env::current_exe() {
-        _ if !system.is_empty() => add(&mut out, &system, false)?,
+        _ if !system.is_empty() => add(&mut out, system, false)?,
         Ok(executable) => add_installed(&mut out, &executable)?,
         Err(_) => {}
     }
-    for dir in options.texts("libdir") {
-        add(&mut out, &dir, true)?;
+    for dir in &options.libdir {
+        add(&mut out, dir, true)?;
     }
     Ok(out)
 }

@@ -36,7 +36,7 @@ use crate::facts::{SystemContext, read_only, target};
 use crate::growth::{LeftOut, LoadedGrowing, UnitArrival};
 use crate::kernel_stack::{self, KernelRows, Programs};
 use crate::names::{NameTable, strings};
-use crate::options::Options;
+use crate::options::{BufResize, KernelWalk, Options};
 use crate::prefault::Prefault;
 use crate::probe_table::ProbeTable;
 use crate::process_set;
@@ -123,7 +123,7 @@ pub(crate) fn load(
         Err(e) => usize::from(matches!(e, Error::Load(_))),
     };
     let refused = refusals(&loaded);
-    let Some(rows) = walks.filter(|_| refused > 0 && options.text("kstackwalk") == "auto") else {
+    let Some(rows) = walks.filter(|_| refused > 0 && options.kstackwalk == KernelWalk::Auto) else {
         return loaded;
     };
     // Perhaps it is the walk of the kernel's stack that this kernel's verifier does not accept. If not, it refuses the
@@ -159,15 +159,15 @@ fn load_as(
     let layout = Layout::new(module, &error_numbers);
     let unwind = crate::facts::unwind_offsets(&layout, options, system);
     let needs = Needs {
-        threads: options.flag("flowindent"),
+        threads: options.flowindent,
         processes: process_set::size(assembly, options),
         unwind: unwind.is_some(),
         runtimes: unwind.is_some_and(|unwind| unwind.fs_base.is_some())
             && layout.stacks.user.is_some_and(|area| area.calls > 0),
         ..needs(module, assembly, &layout, system)
     };
-    bpf_runtime::limits::check_buffer(module, options.number("bufsize"))?;
-    let auto = options.text("bufresize") == "auto";
+    bpf_runtime::limits::check_buffer(module, options.bufsize.0)?;
+    let auto = options.bufresize == BufResize::Auto;
     let limits = crate::environment::memory_limits();
     let mut maps = match running {
         None => {
@@ -262,7 +262,7 @@ fn load_as(
         && methods.any(|method| method.can_overload())
         && let Some(limits) = crate::deadman::limits(options)
     {
-        let kills = !options.flag("destructive");
+        let kills = !options.destructive;
         let compiled =
             bpf_runtime::program::heartbeat(ProgKind::PerfEvent, &loaded.maps.plan, limits, kills)?;
         let prog = loader.load_compiled(&compiled, &loaded.maps)?;
@@ -695,6 +695,6 @@ impl ProgramLoader<'_> {
     }
 
     fn log_level(&self) -> u32 {
-        u32::from(self.options.flag("bpflog"))
+        u32::from(self.options.bpflog)
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn size(assembly: &Assembly, options: &Options) -> u32 {
     let sets = &assembly.sets;
     let count: usize = sets.iter().map(|set| set.processes.len()).sum();
     let more = match sets.is_empty() {
-        _ if sets.iter().any(|set| set.heirs) => options.number("followmax"),
+        _ if sets.iter().any(|set| set.heirs) => options.followmax,
         true => 0,
         false => LATER,
     };
@@ -99,7 +99,7 @@ impl Programs {
         Programs {
             leaves: !leaves && !assembly.sets.is_empty(),
             inherits: !inherits && assembly.sets.iter().any(|set| set.heirs),
-            follow: Follow::named(&options.text("follow")),
+            follow: options.follow,
         }
     }
 

@@ -47,7 +47,7 @@ use crate::file_stops::FileStops;
 use crate::interpreter::{Interpreter, InterpreterEngine};
 use crate::kernel::Kernel;
 use crate::linker::LinkerStops;
-use crate::options::{OptionError, Options};
+use crate::options::{FaultLines, OptionError, Options, UserAddresses, nanoseconds};
 use crate::processes::ProcessChanges;
 use crate::stop::Stopper;
 use enable::{Registered, register};
@@ -175,43 +175,39 @@ fn set_dynamic(options: &mut Options, name: &str, value: Option<&str>) -> Result
     options.set(name, value).map(|_| ())
 }
 
-/// The interval of an option. The least is a millisecond, because a lower one would keep a CPU busy.
-/// The shortest interval of a rate.
+/// The shortest interval of a rate: a lower one would keep a CPU busy.
 const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 
-fn interval(options: &Options, name: &str) -> Duration {
-    Duration::from_nanos(options.number(name)).max(LEAST_INTERVAL)
+/// The interval of an option.
+fn interval(rate: Duration) -> Duration {
+    rate.max(LEAST_INTERVAL)
 }
 
 /// The rates that are lower than what was asked for, in the original's words.
 fn reduced_rates(options: &Options) -> impl Iterator<Item = Notice> {
-    let all = [("cleanrate", "cleaning rate"), ("statusrate", "status rate")].into_iter();
-    let reduced = all.filter(|(option, _)| Duration::from_nanos(options.number(option)) < LEAST_INTERVAL);
+    let all = [(options.cleanrate, "cleaning rate"), (options.statusrate, "status rate")].into_iter();
+    let reduced = all.filter(|(rate, _)| *rate < LEAST_INTERVAL);
     let hz = Duration::from_secs(1).as_nanos() / LEAST_INTERVAL.as_nanos();
     reduced.map(move |(_, words)| Notice::Lowered(format!("{words} reduced to {hz} hz")))
 }
 
 fn consumer_options(options: &Options, target: Option<u32>) -> consumer::Options {
-    let n = |name: &str| options.number(name) as usize;
     consumer::Options {
-        quiet: options.flag("quiet"),
-        flowindent: options.flag("flowindent"),
-        rawbytes: options.flag("rawbytes"),
-        stackindent: n("stackindent").min(consumer::Options::STACKINDENT_MAX),
-        aggsortkey: options.flag("aggsortkey"),
-        aggsortrev: options.flag("aggsortrev"),
-        aggsortkeypos: n("aggsortkeypos"),
-        aggsortpos: n("aggsortpos"),
-        aggzoom: options.flag("aggzoom"),
-        agghist: options.flag("agghist"),
-        aggpercpu: options.flag("aggpercpu"),
-        aggpack: options.flag("aggpack"),
-        encoding: match options.text("encoding").as_str() {
-            "utf8" => consumer::Encoding::Utf8,
-            _ => consumer::Encoding::Ascii,
-        },
-        droptags: options.flag("droptags"),
-        all_faults: options.text("faultlines") == "all",
+        quiet: options.quiet,
+        flowindent: options.flowindent,
+        rawbytes: options.rawbytes,
+        stackindent: (options.stackindent as usize).min(consumer::Options::STACKINDENT_MAX),
+        aggsortkey: options.aggsortkey,
+        aggsortrev: options.aggsortrev,
+        aggsortkeypos: options.aggsortkeypos as usize,
+        aggsortpos: options.aggsortpos as usize,
+        aggzoom: options.aggzoom,
+        agghist: options.agghist,
+        aggpercpu: options.aggpercpu,
+        aggpack: options.aggpack,
+        encoding: options.encoding,
+        droptags: options.droptags,
+        all_faults: options.faultlines == FaultLines::All,
         target,
     }
 }
@@ -276,12 +272,12 @@ impl<S: Sink> Session<S> {
         let (engine, enabled, kernel) = Kernel::load(program, &options, &cpus, &*interrupted)?;
         let processes = symbols::Processes::new(&program.registry.readers());
         let mut symbols = SystemSymbols { kernel, processes, ..SystemSymbols::default() };
-        symbols.processes.set_work_limits(targets::symtimeout(&options), options.number("symmem"));
+        symbols.processes.set_work_limits(targets::symtimeout(&options), options.symmem.0);
         symbols.processes.set_interrupted(Some(interrupted.clone()));
-        (symbols.inlines, symbols.source_lines) = (options.flag("inlines"), options.flag("srclines"));
-        symbols.addresses = options.text("uaddrs") == "address";
+        (symbols.inlines, symbols.source_lines) = (options.inlines, options.srclines);
+        symbols.addresses = options.uaddrs == UserAddresses::Address;
         symbols.processes.set_sources(symbols.inlines || symbols.source_lines);
-        let symbols: Box<dyn Symbolizer> = match options.flag("noresolve") {
+        let symbols: Box<dyn Symbolizer> = match options.noresolve {
             true => Box::new(KernelSymbols(symbols)),
             false => Box::new(symbols),
         };
@@ -334,11 +330,11 @@ impl<S: Sink> Session<S> {
         let settings = consumer_options(&options, target);
         let mut consumer = Consumer::new(Recorded::new(sink, &options), symbols, settings);
         engine.take_codes().into_iter().for_each(|codes| consumer.set_codes(codes));
-        consumer.name_stacks(options.flag("stacksymbols"));
+        consumer.name_stacks(options.stacksymbols);
         consumer.start(start);
         register(&mut consumer, program, &enabled, Registered::default())?;
         consumer.advise(advice(engine.firings(), program, &enabled));
-        if program.may_name_addresses(options.flag("stacksymbols")) {
+        if program.may_name_addresses(options.stacksymbols) {
             consumer.expect_user_addresses();
         }
         // Before a probe fires, so that every process that it can fire in is known.
@@ -367,12 +363,12 @@ impl<S: Sink> Session<S> {
         engine.activate();
         let now = Instant::now();
         let next = Deadlines {
-            switch: now + interval(&options, "switchrate"),
-            aggregate: now + interval(&options, "aggrate"),
-            status: now + interval(&options, "statusrate"),
-            clean: now + interval(&options, "cleanrate"),
+            switch: now + interval(options.switchrate),
+            aggregate: now + interval(options.aggrate),
+            status: now + interval(options.statusrate),
+            clean: now + interval(options.cleanrate),
             snapshot: now,
-            given_status: engine.now().saturating_add(options.number("statusrate")),
+            given_status: engine.now().saturating_add(nanoseconds(options.statusrate)),
         };
         Ok(Session {
             program: program.clone(),
@@ -401,10 +397,6 @@ impl<S: Sink> Session<S> {
             ending: Ending::None,
             interrupted,
         })
-    }
-
-    fn interval(&self, option: &str) -> Duration {
-        interval(&self.options, option)
     }
 
     /// Waits for at most `limit` until there is work, and does it. The call returns early when
@@ -481,19 +473,19 @@ impl<S: Sink> Session<S> {
         let is_given = self.engine.firings() == Firings::Ready;
         let mut is_due = rung.contains(&true) || is_given || now >= self.next.switch;
         if self.engine.speculates() && now >= self.next.clean {
-            self.next.clean = now + self.interval("cleanrate");
+            self.next.clean = now + interval(self.options.cleanrate);
             is_due |= self.engine.has_ended_speculations();
         }
         if is_due {
             self.drain(false)?;
-            self.next.switch = now + self.engine.drain_interval(self.interval("switchrate"));
+            self.next.switch = now + self.engine.drain_interval(interval(self.options.switchrate));
         }
         self.serve_postmortem()?;
         self.follow_targets()?;
         self.follow_changes()?;
         let is_due = now >= self.next.aggregate;
         if is_due {
-            self.next.aggregate = now + self.interval("aggrate");
+            self.next.aggregate = now + interval(self.options.aggrate);
         }
         if is_due || self.engine.wants_snapshot() {
             self.engine.begin_snapshot();
@@ -506,9 +498,9 @@ impl<S: Sink> Session<S> {
         };
         if is_due {
             self.status(now.saturating_duration_since(self.next.status))?;
-            self.next.given_status = self.engine.now().saturating_add(self.options.number("statusrate"));
+            self.next.given_status = self.engine.now().saturating_add(nanoseconds(self.options.statusrate));
             let measuring = self.monitor.as_ref().is_some_and(OverloadMonitor::is_measuring);
-            self.next.status = now + if measuring { WINDOW } else { self.interval("statusrate") };
+            self.next.status = now + if measuring { WINDOW } else { interval(self.options.statusrate) };
         }
         self.release_removed();
         self.follow_processes(now);
@@ -553,7 +545,7 @@ impl<S: Sink> Session<S> {
             None => None,
         };
         if own.is_some()
-            && !self.options.flag("destructive")
+            && !self.options.destructive
             && let Some(control) = self.engine.control()
         {
             control.become_state(Activity::Killed);

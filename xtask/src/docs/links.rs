@@ -208,7 +208,7 @@ mod tests {
         ("**A built-in variable**", "Ipl"),
         ("**A subroutine**", "Rindex"),
         ("**An action**", "Tracemem"),
-        ("**An option**", "\"faultlines\""),
+        ("**An option**", "FaultLines"),
         ("**An output format**", "Speedscope"),
         ("**An output format**", "speedscope"),
         ("**A provider**", "Cpc"),

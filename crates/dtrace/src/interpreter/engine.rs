@@ -165,8 +165,8 @@ impl InterpreterEngine {
         interpreter: Interpreter,
     ) -> Result<(InterpreterEngine, Enabled), Error> {
         let Interpreter { firings, tracer, cpus, .. } = interpreter;
-        let policy = crate::options::policy(options);
-        let ring_size = ring_size(options.number("bufsize")).max(least_ring(program, policy));
+        let policy = options.bufpolicy;
+        let ring_size = ring_size(options.bufsize.0).max(least_ring(program, policy));
         let mut engine = InterpreterEngine {
             module: program.module.clone(),
             registry: program.registry.clone(),
@@ -187,13 +187,13 @@ impl InterpreterEngine {
             quiescent: false,
             reader: RingReader::default(),
             speculations: None,
-            speculation_options: (options.number("nspec"), options.number("specsize")),
+            speculation_options: (options.nspec, options.specsize.0),
             tracker: DropTracker::default(),
             aggregations: BTreeMap::new(),
             snapshots: (0, 0),
             stacks: BTreeMap::new(),
             random: 1,
-            threads: options.flag("flowindent"),
+            threads: options.flowindent,
             undrained: false,
         };
         let enabled = engine.enable(program, 1)?;

@@ -1,11 +1,16 @@
 //! Options: their table, and what each takes.
 
+use std::time::Duration;
+
+use super::value::{rate, size};
 use super::*;
 
 #[test]
 fn the_table_is_sorted_and_its_defaults_parse() {
     for row in TABLE {
-        assert!(row.default.is_empty() || parse(row.shape, Some(row.default)).is_some(), "{}", row.name);
+        // Of a list and of a text each default would do.
+        let mut options = Options::default();
+        assert!(row.default.is_empty() || options.set(row.name, Some(row.default)).is_ok(), "{}", row.name);
         assert!(!row.help.is_empty());
     }
     for pair in TABLE.windows(2) {
@@ -47,18 +52,18 @@ fn sizes_and_rates_are_parsed_with_their_units() {
 fn each_type_of_option_accepts_its_values_only() {
     let mut o = Options::default();
     assert!(o.set("quiet", None).is_ok_and(|r| r.name == "quiet"));
-    assert!(o.flag("quiet"));
+    assert!(o.quiet);
     assert!(o.set("quiet", Some("no")).is_ok());
-    assert!(!o.flag("quiet"));
+    assert!(!o.quiet);
     assert_eq!(o.set("nosuch", None).err(), Some(OptionError::Name));
     assert_eq!(o.set("bufpolicy", Some("funny")).err(), Some(OptionError::Value));
     assert_eq!(o.set("bufsize", None).err(), Some(OptionError::Value));
     assert!(o.set("define", Some("A=1")).is_ok());
     assert!(o.set("define", Some("B")).is_ok());
-    assert_eq!(o.texts("define"), ["A=1", "B"]);
-    assert_eq!(o.number("bufsize"), 4 << 20);
-    assert_eq!(o.text("bufpolicy"), "switch");
-    assert_eq!(o.maybe_number("cpu"), None);
+    assert_eq!(o.define, ["A=1", "B"]);
+    assert_eq!(o.bufsize, Bytes::mib(4));
+    assert_eq!((o.bufpolicy, o.text("bufpolicy").as_str()), (Policy::Switch, "switch"));
+    assert_eq!((o.cpu, o.text("cpu").as_str()), (None, ""));
     for (name, right, wrong) in [
         ("setenv", "A=", "A"),
         ("setenv", "A=b=c", "=b"),
@@ -92,7 +97,7 @@ fn values_out_of_range_are_rejected_with_a_hint() {
     assert!(o.set("strsize", Some("1")).is_ok() && o.set("strsize", Some("4k")).is_ok());
     assert!(o.set("ustackframes", Some("0x200")).is_ok());
     assert!(o.set("amin", Some("evolving/stable/isa")).is_ok());
-    assert!(o.set("quiet", Some("OFF")).is_ok() && !o.flag("quiet"));
+    assert!(o.set("quiet", Some("OFF")).is_ok() && !o.quiet);
     let say = |name, e| advice(name, e).unwrap();
     assert_eq!(say("bufsiz", OptionError::Name), "did you mean bufsize?");
     assert_eq!(say("bufpolicy", OptionError::Value), "it takes switch or fill or ring");
@@ -104,10 +109,94 @@ fn values_out_of_range_are_rejected_with_a_hint() {
 
 #[test]
 fn maxframes_is_what_stackframes_and_ustackframes_are_unless_they_are_set() {
-    let names = ["stackframes", "ustackframes", "jstackframes"];
-    let mut o = Options::default();
-    o.set("maxframes", Some("7")).unwrap();
-    assert_eq!(names.map(|name| o.number(name)), [7, 7, 50]);
+    let frames = |o: &Options| [o.kernel_frames(), o.user_frames(), o.jstackframes];
+    assert_eq!(frames(&Options::default()), [20, 20, 50]);
+    let mut o = Options { maxframes: Some(7), ..Options::default() };
+    assert_eq!(frames(&o), [7, 7, 50]);
     o.set("ustackframes", Some("3")).unwrap();
-    assert_eq!(names.map(|name| o.number(name)), [7, 3, 50]);
+    assert_eq!(frames(&o), [7, 3, 50]);
+}
+
+#[test]
+fn fields_and_texts_are_the_same_options() {
+    let typed = Options {
+        quiet: true,
+        bufsize: Bytes::mib(16),
+        switchrate: Duration::from_millis(100),
+        bufpolicy: Policy::Ring,
+        stackframes: Some(9),
+        libdir: vec!["a".into(), "b".into()],
+        cpppath: "gcc".into(),
+        amin: Some(Attributes::EVOLVING),
+        version: Some(Version::new(1, 6)),
+        pidreturn: Returns::Instructions,
+        ..Options::default()
+    };
+    let mut texts = Options::default();
+    for (name, value) in [
+        ("quiet", None),
+        ("bufsize", Some("16m")),
+        ("switchrate", Some("10hz")),
+        ("bufpolicy", Some("ring")),
+        ("stackframes", Some("9")),
+        ("libdir", Some("a")),
+        ("libdir", Some("b")),
+        ("cpppath", Some("gcc")),
+        ("amin", Some("Evolving/Evolving/Common")),
+        ("version", Some("1.6")),
+        ("pidreturn", Some("ret")),
+    ] {
+        texts.set(name, value).unwrap();
+    }
+    assert_eq!(typed, texts);
+    // Each value as its text is the same value again.
+    let mut again = Options::default();
+    for row in TABLE {
+        for text in (row.texts)(&typed) {
+            again.set(row.name, Some(&text)).unwrap();
+        }
+    }
+    assert_eq!(typed, again);
+}
+
+#[test]
+fn each_word_is_a_value_and_each_value_its_word() {
+    for row in TABLE {
+        let Shape::Word(words) = row.shape else { continue };
+        let mut seen = Vec::new();
+        for word in words {
+            let mut options = Options::default();
+            options.set(row.name, Some(word)).unwrap();
+            assert_eq!(options.text(row.name), *word);
+            assert!(!seen.contains(&options), "{}={word}", row.name);
+            seen.push(options);
+        }
+        assert_eq!(Options::default().text(row.name), row.default);
+    }
+}
+
+#[test]
+fn a_field_with_a_value_that_no_text_has_is_an_error_with_its_name() {
+    assert_eq!(Options::default().check(), Ok(()));
+    let wrong = [
+        (
+            Options { strsize: Bytes::mib(1024), ..Options::default() },
+            "failed to set strsize=1g: Invalid value for specified option (it takes a size from 1 to 32k)",
+        ),
+        (
+            Options { nspec: 4000, ..Options::default() },
+            "failed to set nspec=4000: Invalid value for specified option (it takes a number from 0 to 1024)",
+        ),
+        (
+            Options { setenv: vec!["A=1".into(), "B".into()], ..Options::default() },
+            "failed to set setenv=A=1 B: Invalid value for specified option (it takes a variable with its value, as in NAME=value)",
+        ),
+        (
+            Options { temporal: false, ..Options::default() },
+            "failed to set temporal=no: Invalid value for specified option (it takes yes: records are always in the order of time)",
+        ),
+    ];
+    for (options, message) in wrong {
+        assert_eq!(options.check().unwrap_err(), message);
+    }
 }

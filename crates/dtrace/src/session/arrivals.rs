@@ -22,7 +22,7 @@ use events::Sink;
 use plane::control::Activity;
 use probes::{Catalog, ProbeDesc, ProbeInfo};
 use providers::method::Detached;
-use providers::{Change, Follow, ProbesChanged};
+use providers::{Change, ProbesChanged};
 
 use super::enable::layouts;
 use super::shapes::{Group, Kind, Lowered, Matched, NameAndArgs, Shape, ShapeClause, lowered};
@@ -72,7 +72,7 @@ impl<S: Sink> Session<S> {
         }
         match self.watch_promptly() {
             Ok(watcher) => {
-                let follow = Follow::named(&self.options.text("follow"));
+                let follow = self.options.follow;
                 self.processes = Some(ProcessChanges::new(watcher, follow));
             }
             Err(why) => self.report(&Notice::Unavailable(format!(
@@ -173,7 +173,7 @@ impl<S: Sink> Session<S> {
     }
 
     fn not_enabled(&self, subject: &str, (map, error): &Failure) -> String {
-        let why = error.messages(map, self.options.flag("errtags")).join("\n");
+        let why = error.messages(map, self.options.errtags).join("\n");
         // A provider's probes are the subject themselves.
         let of = if subject.starts_with("probes of ") { "" } else { "probes of " };
         format!("{of}{subject} are not enabled: {why}")

@@ -96,7 +96,7 @@ pub(super) fn drain<S: Sink>(
     all: bool,
 ) -> Result<(), Error> {
     engine.clear_doorbell();
-    let hold = (!all).then(|| Duration::from_nanos(options.number("ordertimeout")));
+    let hold = (!all).then(|| options.ordertimeout);
     let batch = engine.drain(hold)?;
     if !batch.is_empty() {
         let (number, (begun, _)) = (held.read, engine.snapshots());

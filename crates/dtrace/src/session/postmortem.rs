@@ -14,7 +14,7 @@ use postmortem::{Head, Log, Totals, blank};
 
 use super::{Notice, Session};
 use crate::error::Error;
-use crate::options::Options;
+use crate::options::{Options, Policy};
 
 /// The sink of a session, and the log of its last events.
 pub(super) struct Recorded<S> {
@@ -26,7 +26,7 @@ pub(super) struct Recorded<S> {
 
 impl<S: Sink> Recorded<S> {
     pub(super) fn new(sink: S, options: &Options) -> Recorded<S> {
-        Recorded { sink, log: options.maybe_number("postmortem").map(Log::new), totals: None }
+        Recorded { sink, log: options.postmortem.map(|size| size.0).map(Log::new), totals: None }
     }
 }
 
@@ -55,7 +55,7 @@ impl<S: Sink> Sink for Recorded<S> {
 
 /// Rejects the option where no memory can be had.
 pub(super) fn check(options: &Options, targets: &[proc::Target]) -> Result<(), Error> {
-    if options.maybe_number("postmortem").is_none() {
+    if options.postmortem.map(|size| size.0).is_none() {
         return Ok(());
     }
     let refused = |why: &str| Err(Error::Setting(format!("failed to set option 'postmortem': {why}")));
@@ -68,7 +68,7 @@ pub(super) fn check(options: &Options, targets: &[proc::Target]) -> Result<(), E
             "pid {pid} runs already, and no memory is made in a process that dtrace did not start: use -c"
         ));
     }
-    if options.text("bufpolicy") != "switch" {
+    if options.bufpolicy != Policy::Switch {
         return refused("records must be read while tracing, which bufpolicy=fill and ring do not");
     }
     Ok(())
@@ -109,7 +109,7 @@ fn now() -> u64 {
 impl<S: Sink> Session<S> {
     /// Prepares the memory that the targets have, before they are released. True if they are to be held at signals.
     pub(super) fn begin_postmortem(&mut self) -> Result<bool, Error> {
-        let Some(size) = self.options.maybe_number("postmortem") else { return Ok(false) };
+        let Some(size) = self.options.postmortem.map(|size| size.0) else { return Ok(false) };
         let mut notices = Vec::new();
         for target in &mut self.targets {
             let pid = target.pid();
@@ -135,7 +135,7 @@ impl<S: Sink> Session<S> {
 
     /// Writes the last events to targets that a signal is about to end, and delivers the signals.
     pub(super) fn serve_postmortem(&mut self) -> Result<(), Error> {
-        if self.options.maybe_number("postmortem").is_none() {
+        if self.options.postmortem.map(|size| size.0).is_none() {
             return Ok(());
         }
         for at in 0..self.targets.len() {

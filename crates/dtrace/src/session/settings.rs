@@ -1,16 +1,16 @@
 //! Settings that a session rejects, because ignoring them would give wrong results.
 
 use crate::error::Error;
-use crate::options::Options;
+use crate::options::{BufResize, Options};
 
 /// Rejects option values that are not supported.
 pub(crate) fn check_options(options: &Options, cpus: &[u32]) -> Result<(), Error> {
-    let cpu = options.maybe_number("cpu");
-    if let Some(cpu) = cpu.filter(|cpu| !cpus.iter().any(|c| u64::from(*c) == *cpu)) {
+    options.check().map_err(Error::Setting)?;
+    if let Some(cpu) = options.cpu.filter(|cpu| !cpus.iter().any(|c| u64::from(*c) == *cpu)) {
         return Err(Error::Setting(format!("failed to set option 'cpu': there is no CPU {cpu} online")));
     }
-    let (size, most) = (options.number("bufsize"), u64::from(plane::ring::RING_MAX));
-    if size > most && options.text("bufresize") == "manual" {
+    let (size, most) = (options.bufsize.0, u64::from(plane::ring::RING_MAX));
+    if size > most && options.bufresize == BufResize::Manual {
         return Err(Error::Setting(format!(
             "failed to set option 'bufsize': a buffer has {}m at most (bufresize is manual)",
             most >> 20
@@ -22,7 +22,7 @@ pub(crate) fn check_options(options: &Options, cpus: &[u32]) -> Result<(), Error
 /// As [`check_options`]; also rejects a destructive program without `-w`.
 pub(crate) fn check(options: &Options, is_destructive: bool, cpus: &[u32]) -> Result<(), Error> {
     check_options(options, cpus)?;
-    if is_destructive && !options.flag("destructive") {
+    if is_destructive && !options.destructive {
         return Err(Error::Setting("could not enable tracing: Destructive actions not allowed".into()));
     }
     Ok(())
@@ -34,9 +34,12 @@ const MAX_SERVERS: usize = 4096;
 /// The servers of debug files that the user has named.
 pub(crate) fn debug_servers(options: &Options) -> Result<String, String> {
     let mut all: Vec<String> = Vec::new();
-    for text in options.texts("debuginfod") {
-        let text = if text == "env" { std::env::var("DEBUGINFOD_URLS").unwrap_or_default() } else { text };
-        all.extend(text.split_ascii_whitespace().map(String::from));
+    for text in &options.debuginfod {
+        let urls = match text.as_str() {
+            "env" => std::env::var("DEBUGINFOD_URLS").unwrap_or_default(),
+            url => url.to_owned(),
+        };
+        all.extend(urls.split_ascii_whitespace().map(String::from));
     }
     match all.iter().find(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
         Some(url) => Err(format!("\"{url}\": a server has an address with https:// or http://")),

@@ -20,7 +20,6 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use events::Sink;
-use providers::Follow;
 use providers::method::Detached;
 
 use super::{Notice, Session};
@@ -37,7 +36,7 @@ const PREPARE_TIMES: u32 = 10;
 
 /// The CPU time for reading about one process or file.
 pub(super) fn symtimeout(options: &Options) -> Duration {
-    Duration::from_nanos(options.number("symtimeout")).max(Duration::from_millis(1))
+    options.symtimeout.max(Duration::from_millis(1))
 }
 
 /// What tells the program that a process runs from others: device, inode, size and time of change.
@@ -52,8 +51,8 @@ impl<S: Sink> Session<S> {
     /// Releases the targets. If their addresses are symbolized, each is held at its exit.
     pub(super) fn release_targets(&mut self) -> Result<(), Error> {
         let fatal = self.begin_postmortem()?;
-        let names = self.consumer.names_user_addresses() && !self.options.flag("noresolve");
-        self.hold_exits = names && self.options.flag("exithold");
+        let names = self.consumer.names_user_addresses() && !self.options.noresolve;
+        self.hold_exits = names && self.options.exithold;
         // The limit matters when the session is blocked, for example by an output that is not read.
         let limit = symbols::wait_for(symtimeout(&self.options)) + HOLD;
         if self.hold_exits {
@@ -77,7 +76,7 @@ impl<S: Sink> Session<S> {
             }
         }
         // A program that gives privileges gets them only where its tracer may trace all.
-        let forks = Follow::named(&self.options.text("follow")).programs() && proc::may_trace_all();
+        let forks = self.options.follow.programs() && proc::may_trace_all();
         for target in &mut self.targets {
             let changes = followed.contains(&(target.pid() as u32));
             target.release_with(proc::Hold {
@@ -101,7 +100,7 @@ impl<S: Sink> Session<S> {
 
     /// The targets whose functions have probes, if targets are held.
     fn targets_with_probes(&self) -> BTreeSet<u32> {
-        if self.processes.is_none() || !self.options.flag("exithold") {
+        if self.processes.is_none() || !self.options.exithold {
             return BTreeSet::new();
         }
         let (registry, patterns) = (&self.program.registry, self.program.later_patterns());

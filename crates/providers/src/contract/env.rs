@@ -39,17 +39,6 @@ pub enum Returns {
     Instructions,
 }
 
-impl Returns {
-    /// The value of the option.
-    pub fn named(name: &str) -> Returns {
-        match name {
-            "uretprobe" => Returns::Uretprobe,
-            "ret" => Returns::Instructions,
-            _ => Returns::Auto,
-        }
-    }
-}
-
 /// What is traced with processes: what they start (`-x follow`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Follow {
@@ -65,16 +54,6 @@ pub enum Follow {
 }
 
 impl Follow {
-    /// The value of the option.
-    pub fn named(name: &str) -> Follow {
-        match name {
-            "fork" => Follow::Fork,
-            "exec" => Follow::Exec,
-            "all" => Follow::All,
-            _ => Follow::None,
-        }
-    }
-
     /// True if processes are followed.
     pub fn any(self) -> bool {
         self != Follow::None
