@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use dtrace::diagnostics::control;
 use dtrace::events::{Event, NoticeKind, SinkError};
 use dtrace::options::OutputFormat;
-use dtrace::{Json, Message, MessageKind, Sink, Text};
+use dtrace::{Json, Message, MessageKind, Needs, Sink, Text};
 
 use crate::drawing::Drawing;
 use crate::interrupt;
@@ -117,6 +117,14 @@ impl dtrace::Output for Output {
 enum Printed {
     Text(Text<Output>),
     Json(Json<Output>),
+}
+
+/// What a format needs of records. A drawing needs nothing more than what it draws.
+pub(crate) fn needs(format: OutputFormat) -> Needs {
+    match format {
+        OutputFormat::Json => Json::<Output>::NEEDS,
+        OutputFormat::Text | OutputFormat::Csv => Needs::default(),
+    }
 }
 
 /// The sink of a session: what is printed, and what is drawn.

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use dtrace::events::{Event, Sink, SinkError};
 use dtrace::options::{Options, OutputFormat};
-use dtrace::{Error, Field, Macros, Program, Progress, Provider, Session, Source, Status, System, Target};
+use dtrace::{
+    Error, Field, Macros, Program, Progress, Provider, Session, Setup, Source, Status, System, Target,
+};
 
 use crate::about;
 use crate::command::{Command, Mode, Wanted, file_of};
@@ -18,7 +20,7 @@ use crate::interrupt::{self, Interrupts};
 use crate::memory;
 use dtrace::diagnostics::{control, raw, system_text};
 
-use crate::output::{Output, Results, Shown};
+use crate::output::{self, Output, Results, Shown};
 use crate::secure;
 use crate::{Engine, status, to_stderr, to_stdout};
 
@@ -173,11 +175,9 @@ fn compile(
     options: &mut Options,
     (system, providers): (&System, Vec<Box<dyn Provider>>),
 ) -> Result<Program, u8> {
-    let runs = command.mode == Mode::Trace && !command.compile_only;
-    let program = match runs {
-        true => dtrace::compile_with(system, sources, macros, options, providers),
-        false => dtrace::compile_only(system, sources, macros, options),
-    };
+    let shown_only = command.mode != Mode::Trace || command.compile_only;
+    let setup = Setup { providers, needs: |options| output::needs(options.oformat), shown_only };
+    let program = dtrace::compile_as(system, sources, macros, options, setup);
     program.map_err(|error| complain_all(error.messages(options.errtags)))
 }
 
@@ -190,8 +190,7 @@ fn list(command: Command, system: &System, out: Output) -> u8 {
         }
         let mut options = command.options.clone();
         // `list` reports descriptions that match nothing in its own words.
-        let _ = options.set("zdefs", None);
-        let _ = options.set("argref", None);
+        (options.zdefs, options.argref) = (true, true);
         let sources = match sources(&command) {
             Ok(sources) => sources,
             Err(code) => return Ok(code),
@@ -201,7 +200,7 @@ fn list(command: Command, system: &System, out: Output) -> u8 {
             Ok(targets) => targets,
             Err(code) => return Ok(code),
         };
-        mean_targets(&mut options, &targets);
+        options.select(&targets);
         let target = targets.first().map_or(0, |t| t.pid() as u64);
         let machine = (system, Vec::new());
         let program = match compile(&command, &sources, &macros(&command, target), &mut options, machine) {
@@ -259,16 +258,6 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
     Ok(targets)
 }
 
-/// Where there are targets and nothing else is selected, `pid*` means them.
-fn mean_targets(options: &mut Options, targets: &[Target]) {
-    if options.processes.is_empty() {
-        for target in targets {
-            // A number is a selection.
-            let _ = options.set("processes", Some(&target.pid().to_string()));
-        }
-    }
-}
-
 fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> u8 {
     if command.programs.is_empty() {
         complain("no probes specified: use -n, -s, -P, -m, -f or -i");
@@ -290,7 +279,7 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
         Err(code) => return code,
     };
     let mut options = command.options.clone();
-    mean_targets(&mut options, &targets);
+    options.select(&targets);
     let target = targets.first().map_or(0, |t| t.pid() as u64);
     let (providers, interpreter) = match engine {
         Engine::Kernel => (Vec::new(), None),

@@ -258,6 +258,13 @@ fn json_values() {
     assert!(fields.iter().any(|field| field.contains(stack)), "{fields:?}");
     // A session that prints JSON records process ids.
     assert!(parts(&stacks, "record", "/pid").contains(&"7".to_owned()));
+    // So does one of which only the program says that it does.
+    let copy = Copy::of(&given::directory().join("stacks.d"));
+    let text = std::fs::read_to_string(&copy.0).unwrap();
+    std::fs::write(&copy.0, format!("{text}\n#pragma D option oformat=json\n")).unwrap();
+    let (out, _, _) = run(&copy.0, &["-q", "-s", &copy.0]);
+    let of = |all: &[Value]| parts(all, "record", "/pid");
+    assert_eq!(of(&lines(&out)), of(&stacks));
     let faults = json("faults.d");
     assert!(!parts(&faults, "fault", "/probe/name").is_empty());
 }

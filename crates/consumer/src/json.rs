@@ -30,8 +30,8 @@ use std::io;
 use std::sync::Arc;
 
 use events::{
-    Action, AggFunc, Aggregation, Argument, Change, Effect, Event, Fault, Field, Flow, Notice, NoticeKind,
-    Occasion, Probe, Record, Row, Setting, SettingValue, Sink, SinkError, Start,
+    Action, AggFunc, Aggregation, Argument, Change, Effect, Event, Fault, Field, Flow, Needs, Notice,
+    NoticeKind, Occasion, Probe, Record, Row, Setting, SettingValue, Sink, SinkError, Start,
 };
 
 use crate::message::Message;
@@ -55,6 +55,9 @@ pub struct Json<W: Output> {
 }
 
 impl<W: Output> Json<W> {
+    /// A line has the process and the thread.
+    pub const NEEDS: Needs = Needs { process_ids: true };
+
     /// JSON for an output. Effects are performed: commands are run, and output is redirected.
     pub fn new(out: W) -> Self {
         let mut out = Effects::new(out);
@@ -246,6 +249,10 @@ impl<W: Output> Json<W> {
 }
 
 impl<W: Output + Send> Sink for Json<W> {
+    fn needs(&self) -> Needs {
+        Self::NEEDS
+    }
+
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
         match event {
             Event::Start(start) => self.start(start),

@@ -11,10 +11,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Command, Stdio};
 
 use diagnostics::control;
-use events::{Effect, Packet, SinkError, Suppressed};
+use events::{Effect, NoticeKind, Packet, SinkError, Suppressed};
 
 use crate::capture::{Captures, Redirection};
-use crate::message::Message;
+use crate::message::{Message, MessageKind};
 use crate::suppressions::Suppressions;
 
 /// A destination of output.
@@ -32,10 +32,11 @@ pub trait Output: Write {
     }
 
     /// Messages that are not part of the results, in order: faults, drops, notices. They go to
-    /// standard error, as the command writes them, unless the output does something else.
+    /// standard error, as the command writes them without `-v`, unless the output does something else.
     fn messages(&mut self, messages: &[Message]) -> io::Result<()> {
-        let lines: String =
-            messages.iter().map(|m| format!("dtrace: {}\n", control::lines(&m.text))).collect();
+        let is_shown = |m: &&Message| m.kind != MessageKind::Notice(NoticeKind::Detail);
+        let shown = messages.iter().filter(is_shown);
+        let lines: String = shown.map(|m| format!("dtrace: {}\n", control::lines(&m.text))).collect();
         io::stderr().write_all(lines.as_bytes())
     }
 }
@@ -56,6 +57,12 @@ impl Output for File {
         Ok(())
     }
 
+    fn is_terminal(&self) -> bool {
+        io::IsTerminal::is_terminal(self)
+    }
+}
+
+impl Output for io::Stdout {
     fn is_terminal(&self) -> bool {
         io::IsTerminal::is_terminal(self)
     }

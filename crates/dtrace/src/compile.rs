@@ -1,8 +1,8 @@
 //! From source texts to a module: the front half of a session. It needs no privilege and no kernel
 //! facility, and all that it asks of a machine it asks a [`System`].
 
+mod input;
 mod pragma;
-mod source;
 mod unchanged;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -24,22 +24,11 @@ use crate::error::{CompileError, Error};
 use crate::families;
 use crate::libraries;
 use crate::lookup::{KernelSymbols, TypedefNames};
-use crate::options::{Options, OutputFormat};
+use crate::options::Options;
 use crate::visibility::{Later, NewBases, NewProbes, Visibility, Visible};
+pub use input::{Field, Macros, Setup, Source};
 use pragma::set_pragma;
-pub use source::{Field, Source};
 use unchanged::check_unchanged;
-
-/// The operands and ids that macro variables are replaced with.
-#[derive(Clone, Debug, Default)]
-pub struct Macros {
-    /// `$0`, if the program is not a script.
-    pub name: String,
-    /// `$1` and so on.
-    pub args: Vec<String>,
-    /// `$target`.
-    pub target: u64,
-}
 
 /// The compiled programs of a session. Cheap to clone.
 #[derive(Clone)]
@@ -68,6 +57,7 @@ pub struct Program {
     /// The modules that were loaded before the probes were listed; `None` if modules that are
     /// loaded later do not matter.
     pub(crate) modules: Option<Arc<BTreeSet<String>>>,
+    process_ids: bool,
     macros: Macros,
 }
 
@@ -97,18 +87,7 @@ pub fn compile(
     macros: &Macros,
     options: &mut Options,
 ) -> Result<Program, CompileError> {
-    compile_with(system, sources, macros, options, Vec::new())
-}
-
-/// As [`compile`], for a program that does not run: option values that only a session rejects are
-/// no error.
-pub fn compile_only(
-    system: &System,
-    sources: &[Source],
-    macros: &Macros,
-    options: &mut Options,
-) -> Result<Program, CompileError> {
-    Ok(compile_for(Purpose::Show, system, sources, macros, options, Vec::new())?)
+    compile_as(system, sources, macros, options, Setup::default())
 }
 
 /// As [`compile`], with additional providers.
@@ -119,27 +98,30 @@ pub fn compile_with(
     options: &mut Options,
     providers: Vec<Box<dyn Provider>>,
 ) -> Result<Program, CompileError> {
-    Ok(compile_for(Purpose::Trace, system, sources, macros, options, providers)?)
+    compile_as(system, sources, macros, options, Setup { providers, ..Setup::default() })
 }
 
-/// The purpose of compiling a program.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    Trace,
-    Show,
+/// As [`compile`], with another [`Setup`].
+pub fn compile_as(
+    system: &System,
+    sources: &[Source],
+    macros: &Macros,
+    options: &mut Options,
+    setup: Setup,
+) -> Result<Program, CompileError> {
+    Ok(compile_new(setup, system, sources, macros, options)?)
 }
 
 /// What reads the files of traced processes, for all sessions of this process. There are no readers while no session
 /// needs them.
 static READERS: LazyLock<symbols::Readers> = LazyLock::new(symbols::Readers::new);
 
-fn compile_for(
-    purpose: Purpose,
+fn compile_new(
+    setup: Setup,
     system: &System,
     sources: &[Source],
     macros: &Macros,
     options: &mut Options,
-    providers: Vec<Box<dyn Provider>>,
 ) -> Result<Program, (SourceMap, Error)> {
     let libraries = match libraries::find(options) {
         Ok(libraries) => libraries,
@@ -150,14 +132,14 @@ fn compile_for(
         return Err((frontend.map, e));
     }
     // Before the probes are listed, which may take long.
-    if purpose == Purpose::Trace
+    if !setup.shown_only
         && let Err(e) = crate::session::settings::check_options(options, &system.online_cpus())
     {
         return Err((frontend.map, e));
     }
     let modules = modules_now(options, system);
-    let enables = purpose == Purpose::Trace;
-    let registry = match crate::stable::registry(system, &frontend.libraries, providers, enables) {
+    let Setup { providers, needs, shown_only } = setup;
+    let registry = match crate::stable::registry(system, &frontend.libraries, providers, !shown_only) {
         Ok(registry) => registry,
         Err(why) => {
             let error =
@@ -181,6 +163,7 @@ fn compile_for(
         modules,
         reenables: false,
         later: None,
+        process_ids: options.processids || needs(options).process_ids,
     };
     frontend.compile(sources.iter().map(Source::title).collect(), macros, options, base)
 }
@@ -380,6 +363,8 @@ struct Base<'a> {
     reenables: bool,
     /// They are compiled for these probes alone.
     later: Option<Vec<ProbeInfo>>,
+    /// Records have the ids of the process and the thread.
+    process_ids: bool,
 }
 
 impl Base<'_> {
@@ -392,6 +377,7 @@ impl Base<'_> {
             modules: program.modules.clone(),
             reenables: false,
             later: None,
+            process_ids: program.process_ids,
         }
     }
 }
@@ -571,7 +557,7 @@ impl Frontend {
                 argref: options.argref || base.reenables,
                 facts: crate::facts::reader(&base.system),
                 cpu: options.cpu,
-                process_ids: options.processids || options.oformat == OutputFormat::Json,
+                process_ids: base.process_ids,
                 amin: options.amin,
                 version: options.version,
             },
@@ -628,6 +614,7 @@ impl Frontend {
             system: base.system,
             visibility: self.visibility.into(),
             modules: base.modules,
+            process_ids: base.process_ids,
             macros: macros.clone(),
         })
     }

@@ -1,6 +1,23 @@
 //! The public library: a session, from program to results. It knows no command line.
 //!
+//! ```no_run
+//! use dtrace::{Options, Session, System, Target, Text};
+//!
+//! let mut session = Session::builder(&System::live())
+//!     .program("syscall:::entry /pid == $target/ { @[probefunc] = count(); }")
+//!     .options(Options { quiet: true, ..Options::default() })
+//!     .target(Target::create("ls -l /etc")?)
+//!     .start(Text::new(std::io::stdout()))?;
+//! session.run()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Programs to start from are in its folder `examples`: `count_calls`, `top`, `to_json` and `slow_queries`. Its
+//! parts:
+//!
 //! ```text
+//!  Session::builder(system) ──► start(sink) ──► run
+//!
 //!  compile(system, sources) ──► Program        no privilege, no kernel facility
 //!  Session::start(program) ──► work … ──► finish
 //!                              enable(more)
@@ -28,6 +45,7 @@
 //!  modules    probes of modules that are loaded later
 //!  deadman    stopping a session that takes too much time of the CPUs
 //!  session    a running session, from start to end
+//!  builder    what a program sets before a session begins
 //!  provider   what a provider of a program that uses this library is made of
 //!  abilities  what works on this system
 //!  completion what can follow at a prompt
@@ -49,7 +67,7 @@
 //! options/value
 //! options/table
 //! options
-//! attach bank compile/pragma compile/source compile/unchanged cpp deadman described facts file_stops interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store unwinder/tables
+//! attach bank compile/input compile/pragma compile/unchanged cpp deadman described facts file_stops interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store unwinder/tables
 //! compile detach growth/late session/notice unwinder
 //! growth
 //! assemble engine list modules processes
@@ -58,6 +76,7 @@
 //! machine
 //! kernel
 //! session+session/arrivals+session/enable+session/end+session/held+session/postmortem+session/shapes+session/targets+session/watch
+//! builder
 //! ```
 
 pub mod abilities;
@@ -65,6 +84,7 @@ mod advice;
 mod assemble;
 mod attach;
 mod bank;
+mod builder;
 mod clocks;
 mod compile;
 pub mod completion;
@@ -121,7 +141,7 @@ pub use postmortem;
 pub use flame;
 
 pub use consumer::{Effects, Json, Merged, Message, MessageKind, Output, Text, render};
-pub use events::{Event, Sink};
+pub use events::{Event, Needs, Sink};
 pub use options::{Bytes, Options};
 
 pub use attach::Progress;
@@ -131,7 +151,8 @@ pub use bpf_sys::load::LoadError;
 /// For programs that run sessions: raises the limit on open descriptors as far as every process may. What
 /// the library executes (targets, `system()`, the preprocessor) has the limit that was there before.
 pub use bpf_sys::raise_fd_limit_at_start;
-pub use compile::{Field, Macros, Program, Source, compile, compile_only, compile_with};
+pub use builder::Builder;
+pub use compile::{Field, Macros, Program, Setup, Source, compile, compile_as, compile_with};
 pub use consumer::Aborted;
 pub use definitions::{Processor, ProviderDefinitions, processor_of, processor_of_compiler};
 pub use error::{CompileError, Error};

@@ -111,6 +111,14 @@ impl Options {
         own.or(self.maxframes).or_else(default).unwrap_or_default()
     }
 
+    /// Where nothing else is selected, `pid*` means these processes.
+    pub fn select(&mut self, targets: &[proc::Target]) {
+        if self.processes.is_empty() {
+            // A number is a selection.
+            self.processes = targets.iter().map(|target| target.pid().to_string()).collect();
+        }
+    }
+
     /// The environment of a `-c` process, by `setenv` and `unsetenv`.
     pub fn environment(&self) -> proc::Environment {
         let set = self.setenv.iter().filter_map(|text| text.split_once('='));

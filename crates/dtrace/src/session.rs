@@ -285,7 +285,7 @@ impl<S: Sink> Session<S> {
         let (engine, start) = (Box::new(engine), host::start(&program.system, &cpus));
         let parts =
             Parts { engine, enabled, symbols, options, targets, sink, monitor, cpus, start, interrupted };
-        let mut session = Session::run(program, parts, progress)?;
+        let mut session = Session::begin(program, parts, progress)?;
         session.report_engine();
         session.follow_system();
         session.settle()?;
@@ -315,11 +315,11 @@ impl<S: Sink> Session<S> {
         let (monitor, interrupted) = (None, Arc::new(|| false));
         let parts =
             Parts { engine, enabled, symbols, options, targets, sink, monitor, cpus, start, interrupted };
-        Session::run(program, parts, &mut |_| true)
+        Session::begin(program, parts, &mut |_| true)
     }
 
     /// Attaches the programs of an engine, runs BEGIN, and makes the session active.
-    fn run(
+    fn begin(
         program: &Program,
         parts: Parts<S>,
         progress: &mut dyn FnMut(Progress) -> bool,
@@ -397,6 +397,14 @@ impl<S: Sink> Session<S> {
             ending: Ending::None,
             interrupted,
         })
+    }
+
+    /// Works until tracing is over, and finishes. Returns the argument of `exit()`, 0 without one.
+    ///
+    /// Without a target and without `exit()` it does not end, unless a [`Stopper`] ends it.
+    pub fn run(&mut self) -> Result<i32, Error> {
+        while self.work(None, Duration::MAX)? == Status::Working {}
+        self.finish()
     }
 
     /// Waits for at most `limit` until there is work, and does it. The call returns early when

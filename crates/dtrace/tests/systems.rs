@@ -1,7 +1,7 @@
 //! Machines as values: what is asked of one is not seen with another, and nothing is asked of the running one.
 
 use dtrace::options::Options;
-use dtrace::{Blob, Field, Macros, Program, Record, Session, Source, System, Text};
+use dtrace::{Blob, Field, Macros, Program, Record, Session, Setup, Source, System, Text};
 use types::btf::synth::Builder;
 
 /// A kernel that has a task with this member, this function and this tracepoint.
@@ -28,7 +28,8 @@ fn kernel(release: &str, member: &str, function: &str, event: &str) -> System {
 
 fn compiled(system: &System, text: &str) -> Result<Program, String> {
     let source = Source::Specifier(Field::Name, text.into());
-    let program = dtrace::compile_only(system, &[source], &Macros::default(), &mut Options::default());
+    let setup = Setup { shown_only: true, ..Setup::default() };
+    let program = dtrace::compile_as(system, &[source], &Macros::default(), &mut Options::default(), setup);
     program.map_err(|e| e.messages(true).join("\n"))
 }
 

@@ -70,7 +70,7 @@ pub use event::{
     Flow, Host, Notice, NoticeKind, Occasion, Part, Probe, Record, Row, Setting, SettingValue, Start,
     Suppressed,
 };
-pub use sink::{Sink, SinkError};
+pub use sink::{Needs, Sink, SinkError};
 pub use value::{Format, Int, Packet, Stack, Symbol, SymbolName, Value};
 pub use wire::{FRAME_MAX, MAGIC, VERSION};
 

@@ -5,6 +5,13 @@ use std::io;
 
 use crate::event::Event;
 
+/// What a sink needs that records do not always have, because it costs time and space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The ids of the process and of the thread ([`Firing::pid`](crate::Firing::pid) and `tid`).
+    pub process_ids: bool,
+}
+
 /// Receives the events of a session, in order.
 pub trait Sink: Send {
     /// Receives an event.
@@ -13,6 +20,11 @@ pub trait Sink: Send {
     /// `system()` and redirects its output by `freopen()`. A sink that only stores or forwards
     /// events does not.
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError>;
+
+    /// What it needs. Whoever compiles a program for the sink asks before.
+    fn needs(&self) -> Needs {
+        Needs::default()
+    }
 
     /// The events of a batch are complete: buffered results should be written.
     fn batch_end(&mut self) -> io::Result<()> {
@@ -62,6 +74,10 @@ macro_rules! behind {
                 (**self).event(event)
             }
 
+            fn needs(&self) -> Needs {
+                (**self).needs()
+            }
+
             fn batch_end(&mut self) -> io::Result<()> {
                 (**self).batch_end()
             }
@@ -88,6 +104,10 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
             (Err(SinkError::Effect(_)), Err(SinkError::Output(e))) => Err(SinkError::Output(e)),
             (first, second) => first.and(second),
         }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs { process_ids: self.0.needs().process_ids || self.1.needs().process_ids }
     }
 
     fn batch_end(&mut self) -> io::Result<()> {
@@ -118,6 +138,28 @@ mod tests {
     impl Sink for Failing {
         fn event(&mut self, _: &Event<'_>) -> Result<(), SinkError> {
             Err((self.0)(io::Error::other("no")))
+        }
+    }
+
+    /// Shows which process it was.
+    struct Ids;
+
+    impl Sink for Ids {
+        fn event(&mut self, _: &Event<'_>) -> Result<(), SinkError> {
+            Ok(())
+        }
+
+        fn needs(&self) -> Needs {
+            Needs { process_ids: true }
+        }
+    }
+
+    #[test]
+    fn a_pair_needs_what_one_of_both_needs() {
+        let other = || Failing(SinkError::Output);
+        assert!(!other().needs().process_ids && !(other(), other()).needs().process_ids);
+        for all in [Box::new((Ids, other())) as Box<dyn Sink>, Box::new((other(), Ids))] {
+            assert!(all.needs().process_ids);
         }
     }
 

@@ -112,6 +112,22 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
+    /// An integer, by its type.
+    pub fn number(&self) -> Option<i128> {
+        match self {
+            Value::Int(int) => Some(int.value()),
+            _ => None,
+        }
+    }
+
+    /// A string or a name; bytes that are no UTF-8 are replaced.
+    pub fn text(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Value::Str { text, .. } | Value::Name { text, .. } => Some(String::from_utf8_lossy(text)),
+            _ => None,
+        }
+    }
+
     /// The value without a borrow.
     pub fn into_owned(self) -> Value<'static> {
         match self {

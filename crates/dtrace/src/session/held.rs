@@ -96,7 +96,7 @@ pub(super) fn drain<S: Sink>(
     all: bool,
 ) -> Result<(), Error> {
     engine.clear_doorbell();
-    let hold = (!all).then(|| options.ordertimeout);
+    let hold = (!all).then_some(options.ordertimeout);
     let batch = engine.drain(hold)?;
     if !batch.is_empty() {
         let (number, (begun, _)) = (held.read, engine.snapshots());
@@ -313,7 +313,7 @@ mod tests {
             start: Start::new("", Clock { time: 0, wall: 0 }, Host::new("", "", "", 1)),
             interrupted: Arc::new(|| false),
         };
-        (Session::run(&program, parts, &mut |_| true).unwrap(), grace_ended)
+        (Session::begin(&program, parts, &mut |_| true).unwrap(), grace_ended)
     }
 
     fn work(session: &mut Session<Text<Vec<u8>>>) {

@@ -9,7 +9,7 @@
 //!
 //! The memory is not touched until then, so it costs the target one page. What is written is in [`::postmortem`].
 
-use events::{Event, Sink, SinkError};
+use events::{Event, Needs, Sink, SinkError};
 use postmortem::{Head, Log, Totals, blank};
 
 use super::{Notice, Session};
@@ -31,6 +31,10 @@ impl<S: Sink> Recorded<S> {
 }
 
 impl<S: Sink> Sink for Recorded<S> {
+    fn needs(&self) -> Needs {
+        self.sink.needs()
+    }
+
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
         if let Some(totals) = &mut self.totals {
             totals.add(event);

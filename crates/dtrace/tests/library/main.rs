@@ -7,6 +7,7 @@
 
 mod advice;
 mod arrivals;
+mod beginners;
 mod embedded;
 mod engines;
 mod family;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         &[
             advice::TESTS,
             arrivals::TESTS,
+            beginners::TESTS,
             embedded::TESTS,
             engines::TESTS,
             family::TESTS,

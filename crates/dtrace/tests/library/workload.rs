@@ -11,6 +11,46 @@ pub(crate) extern "C" fn dt_library_hit(thread: u64, seq: u64, text: *const libc
     thread ^ seq
 }
 
+/// A query of a service. One that is slow takes 150 ms at least.
+#[inline(never)]
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn dt_library_query(text: *const libc::c_char, slow: bool) -> bool {
+    if std::hint::black_box((text, slow)).1 {
+        std::thread::sleep(std::time::Duration::from_millis(150));
+    }
+    slow
+}
+
+/// `service GO`: waits for a file, and answers four queries that are slow and many that are not.
+fn service(go: &str) -> ExitCode {
+    // Ends with its parent, because a test that failed does not make the file.
+    // SAFETY: no memory is involved.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    while !std::path::Path::new(go).exists() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    for n in 0..4 {
+        for (kind, slow) in [("quick", false), ("slow", true), ("quick", false)] {
+            let text = CString::new(format!("select {kind} {n}")).unwrap_or_default();
+            std::hint::black_box(dt_library_query(text.as_ptr(), slow));
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// `open N PATH`: opens a file so often.
+fn open(times: &str, path: &str) -> ExitCode {
+    let path = CString::new(path).unwrap_or_default();
+    for _ in 0..times.parse().unwrap_or(0) {
+        // SAFETY: the path is NUL-terminated and outlives the call; the descriptor is closed by nobody else.
+        unsafe {
+            let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY);
+            libc::close(file as i32);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
 /// The text for a number, whose length and content depend on the number.
 pub(crate) fn text_of(thread: u64, seq: u64) -> String {
     let filler = "abcdefghijklmnopqrstuvwxyz0123456789".chars().cycle().skip((seq % 36) as usize);
@@ -63,6 +103,11 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
         && word == "until"
     {
         return until(threads.parse().unwrap_or(1), stop, counts);
+    }
+    match args {
+        [word, go] if word == "service" => return service(go),
+        [word, times, path] if word == "open" => return open(times, path),
+        _ => {}
     }
     if let [word, command] = args
         && word == "embedded"

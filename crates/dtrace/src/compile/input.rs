@@ -1,6 +1,10 @@
-//! A program as the user gave it.
+//! What is compiled, and with what.
 
 use diagnostics::control;
+use events::Needs;
+use providers::Provider;
+
+use crate::options::Options;
 
 /// Which field a command-line description is aligned on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,4 +44,32 @@ impl Source {
 /// The position where the predicate or the body begins.
 fn description_end(text: &str) -> usize {
     text.find(['/', '{', ';']).unwrap_or(text.len())
+}
+
+/// The operands and ids that macro variables are replaced with.
+#[derive(Clone, Debug, Default)]
+pub struct Macros {
+    /// `$0`, if the program is not a script.
+    pub name: String,
+    /// `$1` and so on.
+    pub args: Vec<String>,
+    /// `$target`.
+    pub target: u64,
+}
+
+/// What a program is compiled with, besides its sources.
+pub struct Setup {
+    /// Providers that the caller brings along.
+    pub providers: Vec<Box<dyn Provider>>,
+    /// What the output needs of records, by the options as the sources have set them. A caller that knows its
+    /// sink before sets the option `processids` instead.
+    pub needs: fn(&Options) -> Needs,
+    /// The program does not run: option values that only a session rejects are no error.
+    pub shown_only: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup { providers: Vec::new(), needs: |_| Needs::default(), shown_only: false }
+    }
 }

@@ -1,0 +1,121 @@
+//! What a program that uses this library sets before a session begins.
+
+use events::Sink;
+use providers::Provider;
+use system::System;
+
+use crate::compile::{Field, Macros, Program, Source, compile_with};
+use crate::error::CompileError;
+use crate::interpreter::Interpreter;
+use crate::options::Options;
+use crate::session::Session;
+
+/// A session that is about to begin: [`Session::builder`].
+///
+/// It needs no kernel if its firings are given, as in a test:
+///
+/// ```
+/// use dtrace::interpreter::{Firing, Interpreter};
+/// use dtrace::{Options, Session, System, Text};
+///
+/// let firings = [3, 4].map(|n| Firing { args: vec![n], ..Firing::of("syscall::close:entry") });
+/// let mut session = Session::builder(&System::live())
+///     .program("syscall::close:entry /arg0 > $1/ { trace(arg0); exit(7); }")
+///     .arguments(["3"])
+///     .options(Options { quiet: true, ..Options::default() })
+///     .interpret(Interpreter::new(firings), Text::new(Vec::new()))?;
+/// assert_eq!(session.run()?, 7);
+/// assert_eq!(String::from_utf8_lossy(&session.into_sink().into_output()).trim(), "4");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Who wants to see the program before it is enabled, to hear of the progress or to interrupt the enabling,
+/// compiles it with [`compile`](crate::compile()) and starts it with [`Session::start`] or one of the
+/// functions beside it.
+#[must_use = "it begins with `start`"]
+pub struct Builder {
+    system: System,
+    sources: Vec<Source>,
+    macros: Macros,
+    options: Options,
+    providers: Vec<Box<dyn Provider>>,
+    targets: Vec<proc::Target>,
+}
+
+impl Session<Box<dyn Sink>> {
+    /// What a session with any sink is made of; it begins with [`Builder::start`].
+    pub fn builder(system: &System) -> Builder {
+        Builder {
+            system: system.clone(),
+            sources: Vec::new(),
+            macros: Macros::default(),
+            options: Options::default(),
+            providers: Vec::new(),
+            targets: Vec::new(),
+        }
+    }
+}
+
+impl Builder {
+    /// Adds a program in D, as `-n` takes it.
+    pub fn program(self, text: impl Into<String>) -> Builder {
+        self.source(Source::Specifier(Field::Name, text.into()))
+    }
+
+    /// Adds a program in D, as the command has it: a script with its name, which errors show, or one of `-P`,
+    /// `-m`, `-f` and `-n`.
+    pub fn source(mut self, source: Source) -> Builder {
+        self.sources.push(source);
+        self
+    }
+
+    /// The options. Those that the programs set (`#pragma D option`) replace them.
+    pub fn options(mut self, options: Options) -> Builder {
+        self.options = options;
+        self
+    }
+
+    /// The operands `$1`, `$2` and so on.
+    pub fn arguments<T: Into<String>>(mut self, arguments: impl IntoIterator<Item = T>) -> Builder {
+        self.macros.args = arguments.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Adds a process, which runs on when tracing has begun. The first one is `$target`. The session is over
+    /// when all have ended.
+    pub fn target(mut self, target: proc::Target) -> Builder {
+        self.targets.push(target);
+        self
+    }
+
+    /// Adds a provider of the program: see [`crate::provider`].
+    pub fn provider(mut self, provider: Box<dyn Provider>) -> Builder {
+        self.providers.push(provider);
+        self
+    }
+
+    /// Compiles the programs and enables their probes. `BEGIN` has run then, and the targets run. The sink gets
+    /// the results, with what it [needs](Sink::needs).
+    pub fn start<S: Sink>(mut self, sink: S) -> Result<Session<S>, CompileError> {
+        let targets = std::mem::take(&mut self.targets);
+        self.options.select(&targets);
+        self.macros.target = targets.first().map_or(0, |target| target.pid() as u64);
+        let (program, options) = self.compile(&sink)?;
+        let session = Session::start(&program, options, targets, sink);
+        session.map_err(|error| CompileError { error, map: program.map })
+    }
+
+    /// The same without a kernel: see [`Session::interpret`]. There are no targets.
+    pub fn interpret<S: Sink>(self, given: Interpreter, sink: S) -> Result<Session<S>, CompileError> {
+        let (program, options) = self.compile(&sink)?;
+        let session = Session::interpret(&program, options, given, sink);
+        session.map_err(|error| CompileError { error, map: program.map })
+    }
+
+    fn compile(self, sink: &impl Sink) -> Result<(Program, Options), CompileError> {
+        let Builder { system, sources, macros, mut options, providers, .. } = self;
+        options.processids |= sink.needs().process_ids;
+        let program = compile_with(&system, &sources, &macros, &mut options, providers)?;
+        Ok((program, options))
+    }
+}

@@ -1,0 +1,137 @@
+//! The examples that a beginner starts from, each on a workload whose size is known.
+
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use dtrace::Target;
+
+use crate::tool::own_program;
+use crate::{Test, Verdict};
+
+// The examples are programs of their own; here their `main`s are not used.
+#[allow(dead_code)]
+#[path = "../../examples/count_calls.rs"]
+mod count_calls;
+#[allow(dead_code)]
+#[path = "../../examples/slow_queries.rs"]
+mod slow_queries;
+#[allow(dead_code)]
+#[path = "../../examples/to_json.rs"]
+mod to_json;
+#[allow(dead_code)]
+#[path = "../../examples/top.rs"]
+mod top;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("beginners::count_calls_counts_each_call_of_the_command", counted),
+    ("beginners::to_json_writes_a_line_with_the_process_for_each_file", as_json),
+    ("beginners::top_shows_the_calls_of_each_interval_once", shown),
+    ("beginners::slow_queries_prints_the_slow_ones_of_a_service", slow),
+];
+
+/// A directory for the files of a test.
+struct Place(std::path::PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let place = std::env::temp_dir().join(format!("dt-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&place).unwrap();
+        Place(place)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn command(words: &str) -> String {
+    format!("{} --workload {words}", own_program().display())
+}
+
+fn spawn(words: &[&str]) -> Child {
+    Command::new(own_program()).arg("--workload").args(words).spawn().unwrap()
+}
+
+fn counted() -> Verdict {
+    let text = String::from_utf8(count_calls::run(&command("2 300"), Vec::new()).unwrap()).unwrap();
+    for call in ["getppid", "chdir"] {
+        let line = text.lines().find(|line| line.split_whitespace().next() == Some(call));
+        assert_eq!(line.and_then(|line| line.split_whitespace().nth(1)), Some("600"), "{call} in {text}");
+    }
+    Verdict::Pass
+}
+
+fn as_json() -> Verdict {
+    let place = Place::new("to-json");
+    let (opened, lines) = (place.file("opened"), place.file("lines"));
+    std::fs::write(&opened, "").unwrap();
+    to_json::run(&lines, &command(&format!("open 40 {opened}"))).unwrap();
+    let text = std::fs::read_to_string(&lines).unwrap();
+    let mine: Vec<&str> = text.lines().filter(|line| line.contains(&format!("\"{opened}: "))).collect();
+    assert_eq!(mine.len(), 40, "{text}");
+    let of = |line: &str, name: &str| -> u64 {
+        let rest = line.split_once(&format!("\"{name}\":")).unwrap_or_else(|| panic!("no {name}: {line}")).1;
+        rest.split([',', '}']).next().unwrap().parse().unwrap()
+    };
+    let first = of(mine[0], "pid");
+    assert!(mine.iter().all(|line| of(line, "pid") == first && of(line, "tid") == first), "{text}");
+    Verdict::Pass
+}
+
+/// The workload begins when the session runs. The differences of all intervals are its calls.
+fn shown() -> Verdict {
+    let place = Place::new("top");
+    let (stop, counts) = (place.file("stop"), place.file("counts"));
+    let mut child: Option<Child> = None;
+    let (mut seen, mut intervals) = (0, 0);
+    top::run("getppid", Duration::from_millis(20), |calls| {
+        let Some(running) = &mut child else {
+            child = Some(spawn(&["until", "1", &stop, &counts]));
+            return true;
+        };
+        // Before the counts are looked at: what it does later is in the next ones.
+        let ended = running.try_wait().unwrap().is_some();
+        let mine = calls.iter().find(|((pid, _), _)| *pid == i128::from(running.id()));
+        if let Some(((_, name), n)) = mine {
+            assert!(name.starts_with("library"), "{name}");
+            (seen, intervals) = (seen + n, intervals + 1);
+        }
+        if intervals == 5 {
+            std::fs::write(&stop, "").unwrap();
+        }
+        !(ended && mine.is_none())
+    })
+    .unwrap();
+    let made: i64 = std::fs::read_to_string(&counts).unwrap().trim().parse().unwrap();
+    assert_eq!(seen, made, "in {intervals} intervals");
+    assert!(intervals >= 5, "{intervals}");
+    Verdict::Pass
+}
+
+/// The service is held from the moment at which it is grabbed until it is traced.
+fn slow() -> Verdict {
+    let place = Place::new("slow");
+    let go = place.file("go");
+    let mut child = spawn(&["service", &go]);
+    let service = Target::grab(child.id() as i32).unwrap();
+    std::fs::write(&go, "").unwrap();
+    let limit = Duration::from_millis(100);
+    let text = slow_queries::run(service, "dt_library_query", limit, Vec::new()).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    for n in 0..4 {
+        let of_this = |line: &&str| line.ends_with(&format!(" ms: select slow {n}"));
+        let lines: Vec<&str> = text.lines().filter(of_this).collect();
+        let [line] = &lines[..] else { panic!("{n}: {text}") };
+        let millis: u64 = line.split_once(" ms").unwrap().0.trim().parse().unwrap();
+        assert!(millis >= 150, "{line}");
+    }
+    // Whoever traces a child has waited for it, too.
+    let _ = child.wait();
+    Verdict::Pass
+}
