@@ -34,6 +34,7 @@
 //!  linear_map   where the kernel has the bytes of a page
 //!  prefault   programs that fault in user memory before probes read it
 //!  advice     what is said of a fault that a script can avoid
+//!  services   the programs that serve all clauses: a table
 //!  load       creating maps and loading programs
 //!  engine     what executes programs, as the session sees it
 //!  kernel     the engine that runs them in the kernel
@@ -72,6 +73,7 @@
 //! growth
 //! assemble engine list modules processes
 //! abilities advice completion definitions environment process_set
+//! services
 //! interpreter/engine kernel_stack+load
 //! machine
 //! kernel
@@ -121,6 +123,7 @@ mod process_set;
 mod processes;
 pub mod provider;
 pub mod reference;
+mod services;
 mod session;
 mod snapshots;
 mod speculation;

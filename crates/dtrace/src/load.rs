@@ -18,12 +18,12 @@ use bpf_runtime::maps::Maps;
 use bpf_runtime::program::{ClauseUse, Compiled, ErrorProbe, ProgramSpec, Stretch, compile};
 use bpf_sys::Capabilities;
 use bpf_sys::load::{LoadError, ProgramImage};
-use bpf_sys::{Map, MapSpec, Prog, ProgKind};
+use bpf_sys::{Map, MapSpec, Prog};
 use diagnostics::SourceMap;
 use dif::ir::{Module, Op, Scope};
 use plane::control::Activity;
 use plane::ring::Policy;
-use providers::method::{Clock, Copies, Members, ProgramType, RawTp, TpBtf};
+use providers::method::{Copies, Members, ProgramType};
 use providers::{EnabledProbe, Registry, Role, Unit};
 
 use crate::assemble::{Assembly, EnabledUnit, GrowingUnit, assemble, error_clauses};
@@ -40,6 +40,7 @@ use crate::options::{BufResize, KernelWalk, Options};
 use crate::prefault::Prefault;
 use crate::probe_table::ProbeTable;
 use crate::process_set;
+use crate::services::{Needed, Place, SERVICES, Services};
 
 /// The maps and numbers that programs of a running session share with later ones. The descriptors
 /// belong to its [`Machine`](crate::machine::Machine).
@@ -48,25 +49,9 @@ pub(crate) struct RunningSession {
     pub(crate) fds: BTreeMap<MapRef, RawFd>,
     pub(crate) error: (Probe, Vec<ClauseUse>),
     pub(crate) next_table: u32,
-    pub(crate) shared: SharedPrograms,
+    pub(crate) services: Services,
     pub(crate) names: Option<Arc<NameTable>>,
     pub(crate) kernel_rows: Option<KernelRows>,
-}
-
-/// The programs that serve all clauses of a session, and are attached once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SharedPrograms {
-    /// A program frees the elements of the `self->` arrays with variable numbers below this one,
-    /// when their thread ends.
-    pub(crate) freed_arrays: u32,
-    /// Nanoseconds between heartbeats, if there are heartbeats.
-    pub(crate) heartbeat: Option<u64>,
-    /// A program accounts for `vtimestamp`.
-    pub(crate) vtime: bool,
-    /// A program takes processes that end out of the set of processes.
-    pub(crate) leaves: bool,
-    /// A program puts what they fork in.
-    pub(crate) inherits: bool,
 }
 
 /// Programs that are loaded and not yet attached, and the maps that only they use.
@@ -91,7 +76,7 @@ pub(crate) struct LoadedPrograms {
     pub(crate) error: (Probe, Vec<ClauseUse>),
     pub(crate) next_table: u32,
     /// Those of the session when these are attached.
-    pub(crate) shared: SharedPrograms,
+    pub(crate) services: Services,
     /// By which rows they walk stacks of the kernel, once it is known.
     pub(crate) kernel_rows: Option<KernelRows>,
     pub(crate) maps: Maps,
@@ -206,7 +191,7 @@ fn load_as(
         details: stacks.into_iter().collect(),
         error: (error_probe, error.clone()),
         next_table: first_table + (assembly.units.len() + assembly.prefaults.len()) as u32,
-        shared: running.map_or_else(SharedPrograms::default, |m| m.shared),
+        services: running.map_or_else(Services::default, |m| m.services),
         kernel_rows: rows,
         maps,
     };
@@ -258,56 +243,30 @@ fn load_as(
     loaded.names = loader.names.get().cloned();
     let attached = loaded.attached.iter().filter(|a| a.fires()).map(|a| &a.method);
     let mut methods = attached.chain(loaded.growing.iter().map(|(_, arrival)| &arrival.unit.method));
-    if loaded.shared.heartbeat.is_none()
-        && methods.any(|method| method.can_overload())
-        && let Some(limits) = crate::deadman::limits(options)
-    {
-        let kills = !options.destructive;
-        let compiled =
-            bpf_runtime::program::heartbeat(ProgKind::PerfEvent, &loaded.maps.plan, limits, kills)?;
-        let prog = loader.load_compiled(&compiled, &loaded.maps)?;
-        let (event, cpus) = (bpf_sys::Counter::clock(), system.cpus.to_vec());
-        let period = limits.interval;
-        let clock = Clock { event, period, due: None, cpus, single: false, optional: true };
-        // The heartbeat is attached before all other programs.
-        loaded.attached.insert(0, AttachedProgram::new(prog, Arc::new(clock), Purpose::Heartbeat));
-        loaded.shared.heartbeat = Some(limits.interval);
+    let mut needed = Needed {
+        assembly,
+        options,
+        system,
+        target: &target,
+        plan: &loaded.maps.plan,
+        variables: module.vars.len() as u32,
+        can_overload: methods.any(|method| method.can_overload()),
+        has_others: !(loaded.attached.is_empty() && loaded.growing.is_empty()),
+    };
+    let mut first = Vec::new();
+    for service in SERVICES {
+        for (compiled, method, purpose) in service.programs(&needed, &mut loaded.services)? {
+            let prog = loader.load_compiled(&compiled, &loaded.maps)?;
+            let program = AttachedProgram::new(prog, method, purpose);
+            match service.place {
+                Place::First => first.push(program),
+                Place::Last => loaded.attached.push(program),
+            }
+            needed.has_others = true;
+        }
     }
-    if loaded.maps.plan.vtime
-        && !loaded.shared.vtime
-        && let Some(btf_id) = crate::facts::tracepoint(system.kernel, "sched_switch")
-    {
-        let compiled = bpf_runtime::program::vtime_switch(btf_id)?;
-        let prog = loader.load_compiled(&compiled, &loaded.maps)?;
-        let method = Arc::new(TpBtf { btf: btf_id });
-        loaded.shared.vtime = true;
-        // This program runs before all others, because it accounts for their time.
-        loaded.attached.insert(0, AttachedProgram::new(prog, method, Purpose::Clauses));
-    }
-    let has = (loaded.shared.leaves, loaded.shared.inherits);
-    let sets = process_set::Programs::missing(assembly, has, options);
-    for (compiled, method, purpose) in sets.compile(&target, &loaded.maps.plan, system.kernel)? {
-        let prog = loader.load_compiled(&compiled, &loaded.maps)?;
-        // These are attached before those that look processes up.
-        loaded.attached.insert(0, AttachedProgram::new(prog, method, purpose));
-    }
+    loaded.attached.splice(..0, first);
     loaded.sets.clone_from(&assembly.sets);
-    loaded.shared.leaves |= sets.leaves;
-    loaded.shared.inherits |= sets.inherits;
-    // BEGIN and END alone run only on a thread of the tracer.
-    if !(loaded.attached.is_empty() && loaded.growing.is_empty())
-        && loaded.maps.plan.owned(loaded.shared.freed_arrays).next().is_some()
-        && let Some(state) = crate::facts::task_state(system.kernel)
-    {
-        let compiled =
-            bpf_runtime::program::end_of_thread(&loaded.maps.plan, loaded.shared.freed_arrays, state)?;
-        let prog = loader.load_compiled(&compiled, &loaded.maps)?;
-        loaded.shared.freed_arrays = module.vars.len() as u32;
-        // This program runs after all others, so that the last probes of a thread still see its
-        // elements.
-        let method = Arc::new(RawTp { name: "sched_switch" });
-        loaded.attached.push(AttachedProgram::new(prog, method, Purpose::Clauses));
-    }
     crate::attach::order(&mut loaded.attached, system.kernel);
     Ok(loaded)
 }

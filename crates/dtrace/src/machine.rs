@@ -37,9 +37,10 @@ use crate::error::Error;
 use crate::facts::SystemContext;
 use crate::growth::{Growth, LeftOut, LoadedGrowing, ReadState, UnitArrival, attach_each};
 use crate::kernel_stack::KernelRows;
-use crate::load::{LoadedPrograms, RunningSession, SharedPrograms, load};
+use crate::load::{LoadedPrograms, RunningSession, load};
 use crate::options::Options;
 use crate::process_ids::Numbers;
+use crate::services::Services;
 use crate::snapshots::Snapshots;
 use crate::speculation::SpeculativeBuffers;
 use crate::stack_store::StackStore;
@@ -72,7 +73,7 @@ pub(crate) struct Machine {
     /// Number of the next program's table.
     next_table: u32,
     /// The programs that serve all clauses.
-    shared: SharedPrograms,
+    services: Services,
     /// By which rows programs walk stacks of the kernel, once it is known.
     kernel_rows: Option<KernelRows>,
     reader: RingReader,
@@ -124,7 +125,7 @@ impl Machine {
             names: None,
             error: loaded.error,
             next_table: loaded.next_table,
-            shared: loaded.shared,
+            services: loaded.services,
             kernel_rows: loaded.kernel_rows,
             reader: RingReader::new(monotonic_ns()),
             grace: None,
@@ -157,15 +158,8 @@ impl Machine {
         let (plan, error) = (self.maps.plan.clone(), self.error.clone());
         let names = self.growth.names.clone();
         let kernel_rows = self.kernel_rows.clone();
-        RunningSession {
-            plan,
-            fds,
-            error,
-            next_table: self.next_table,
-            shared: self.shared,
-            names,
-            kernel_rows,
-        }
+        let (next_table, services) = (self.next_table, self.services);
+        RunningSession { plan, fds, error, next_table, services, names, kernel_rows }
     }
 
     /// Adds loaded programs, runs their BEGIN, and attaches them. After an error, none of them
@@ -175,11 +169,11 @@ impl Machine {
         loaded: LoadedPrograms,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<LeftOut, Error> {
-        let shared = self.shared;
+        let services = self.services;
         let adopted = self.adopt_all(loaded, interrupted);
         if adopted.is_err() {
             // Later programs bring the shared ones that are not attached.
-            self.shared = shared;
+            self.services = services;
         }
         adopted
     }
@@ -205,7 +199,7 @@ impl Machine {
         self.replaced.extend(needed.map(|(_, map)| map));
         self.take_stacks()?;
         self.next_table = loaded.next_table;
-        self.shared = loaded.shared;
+        self.services = loaded.services;
         self.kernel_rows = loaded.kernel_rows;
         if !self.start_liveness() {
             loaded.attached.retain(|a| !a.is_heartbeat());
@@ -353,7 +347,7 @@ impl Machine {
     /// Starts the liveness thread, if there are heartbeats. Returns false if the thread cannot
     /// start. Heartbeats would then stop the session and must not be attached.
     fn start_liveness(&mut self) -> bool {
-        if let (Some(interval), None) = (self.shared.heartbeat, &self.liveness) {
+        if let (Some(interval), None) = (self.services.heartbeat, &self.liveness) {
             let control = self.maps.get(MapRef::Control).and_then(|m| m.mmap(true).ok());
             let interval = Duration::from_nanos(interval);
             self.liveness = control.and_then(|c| LivenessThread::start(c, interval).ok());

@@ -76,63 +76,46 @@ pub(crate) fn size(assembly: &Assembly, options: &Options) -> u32 {
     u32::try_from((count as u64).saturating_add(more)).unwrap_or(u32::MAX)
 }
 
-/// A program that keeps the set, how it is attached, and what it is for.
-type Service = (Compiled, Arc<dyn Method>, Purpose);
+/// A program that serves all clauses, how it is attached, and what it is for.
+pub(crate) type ServiceProgram = (Compiled, Arc<dyn Method>, Purpose);
 
-/// Which of the programs that keep the set are to be loaded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Programs {
-    /// The one that takes processes out that end.
-    pub(crate) leaves: bool,
-    /// Those that put in what they fork or what that executes.
-    pub(crate) inherits: bool,
-    follow: Follow,
+/// A program at a typed tracepoint that keeps the set.
+fn keeper(
+    name: &str,
+    target: &Target,
+    kernel: &KernelBtf,
+    compile: impl Fn(u32, ProcessOffsets) -> bpf_codegen::Result<Compiled>,
+    purpose: Purpose,
+) -> Result<ServiceProgram, Error> {
+    let found = crate::facts::tracepoint(kernel, name).zip(target.processes);
+    let (btf, at) =
+        found.ok_or_else(|| Error::Setting(format!("the kernel has no typed tracepoint {name}")))?;
+    Ok((compile(btf, at)?, Arc::new(TpBtf { btf }), purpose))
 }
 
-impl Programs {
-    /// Those that an assembly needs and a session does not have yet.
-    pub(crate) fn missing(
-        assembly: &Assembly,
-        (leaves, inherits): (bool, bool),
-        options: &Options,
-    ) -> Programs {
-        Programs {
-            leaves: !leaves && !assembly.sets.is_empty(),
-            inherits: !inherits && assembly.sets.iter().any(|set| set.heirs),
-            follow: options.follow,
-        }
-    }
+/// The program that takes processes out that end.
+pub(crate) fn leaving(target: &Target, kernel: &KernelBtf) -> Result<Vec<ServiceProgram>, Error> {
+    // One that is missed leaves an element that is no process's, and is another's later.
+    Ok(vec![keeper("sched_process_exit", target, kernel, leave, Purpose::Set)?])
+}
 
-    /// The programs, and how they are attached.
-    pub(crate) fn compile(
-        self,
-        target: &Target,
-        plan: &Plan,
-        kernel: &KernelBtf,
-    ) -> Result<Vec<Service>, Error> {
-        let mut all: Vec<Service> = Vec::new();
-        let mut add = |name: &str, compile: &dyn Fn(u32, ProcessOffsets) -> Result<Compiled, _>, purpose| {
-            let found = crate::facts::tracepoint(kernel, name).zip(target.processes);
-            let (btf, at) =
-                found.ok_or_else(|| Error::Setting(format!("the kernel has no typed tracepoint {name}")))?;
-            all.push((compile(btf, at)?, Arc::new(TpBtf { btf }), purpose));
-            Ok::<(), Error>(())
-        };
-        if self.leaves {
-            // One that is missed leaves an element that is no process's, and is another's later.
-            add("sched_process_exit", &|btf, at| leave(btf, at), Purpose::Set)?;
+/// The programs that put in what processes fork, at once or when it executes a program: each twice, as what
+/// one of them misses the other does; one counts those for which there is no space.
+pub(crate) fn inheriting(
+    follow: Follow,
+    target: &Target,
+    plan: &Plan,
+    kernel: &KernelBtf,
+) -> Result<Vec<ServiceProgram>, Error> {
+    let (mut all, now) = (Vec::new(), follow.forks());
+    for plan in [Some(plan), None] {
+        if !now {
+            all.push(keeper("sched_process_exec", target, kernel, enter, Purpose::Twice)?);
         }
-        if self.inherits {
-            let now = self.follow.forks();
-            for plan in [None, Some(plan)] {
-                add("sched_process_fork", &|btf, at| inherit(btf, plan, at, now), Purpose::Twice)?;
-                if !now {
-                    add("sched_process_exec", &|btf, at| enter(btf, at), Purpose::Twice)?;
-                }
-            }
-        }
-        Ok(all)
+        let forked = |btf, at| inherit(btf, plan, at, now);
+        all.push(keeper("sched_process_fork", target, kernel, forked, Purpose::Twice)?);
     }
+    Ok(all)
 }
 
 /// An upper bound of the runs that all programs of one name, which do the same, have missed: of the smallest of their counts.
