@@ -132,9 +132,11 @@ fn compile_new(
         return Err((frontend.map, e));
     }
     // Before the probes are listed, which may take long.
-    if !setup.shown_only
-        && let Err(e) = crate::session::settings::check_options(options, &system.online_cpus())
-    {
+    let allowed = match setup.shown_only {
+        true => options.check().map_err(Error::Setting),
+        false => crate::session::settings::check_options(options, &system.online_cpus()),
+    };
+    if let Err(e) = allowed {
         return Err((frontend.map, e));
     }
     let modules = modules_now(options, system);

@@ -1,7 +1,7 @@
 //! Machines as values: what is asked of one is not seen with another, and nothing is asked of the running one.
 
 use dtrace::options::Options;
-use dtrace::{Blob, Field, Macros, Program, Record, Session, Setup, Source, System, Text};
+use dtrace::{Blob, Bytes, Field, Macros, Program, Record, Session, Setup, Source, System, Text};
 use types::btf::synth::Builder;
 
 /// A kernel that has a task with this member, this function and this tracepoint.
@@ -102,6 +102,25 @@ fn a_program_for_another_machine_does_not_run_here() {
     let session = Session::start(&program, Options::default(), Vec::new(), Text::new(Vec::new()));
     let why = session.err().map(|e| e.to_string()).unwrap_or_default();
     assert!(why.contains("compiled for another machine (Linux 1.0-old)"), "{why}");
+}
+
+#[test]
+fn an_option_with_a_value_that_it_may_not_have_is_an_error_before_anything_is_compiled() {
+    let source = Source::Specifier(Field::Name, "BEGIN".into());
+    for shown_only in [true, false] {
+        let mut options = Options { strsize: Bytes::mib(1), ..Options::default() };
+        let setup = Setup { shown_only, ..Setup::default() };
+        let system = kernel("1.0-old", "m", "f", "e");
+        let done = dtrace::compile_as(
+            &system,
+            std::slice::from_ref(&source),
+            &Macros::default(),
+            &mut options,
+            setup,
+        );
+        let why = done.err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(why.starts_with("failed to set strsize=1m: Invalid value"), "{why}");
+    }
 }
 
 #[test]
