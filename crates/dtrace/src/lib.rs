@@ -77,7 +77,12 @@
 //! interpreter/engine kernel_stack+load
 //! machine
 //! kernel
-//! session+session/arrivals+session/enable+session/end+session/held+session/postmortem+session/shapes+session/targets+session/watch
+//! session/recorded session/shapes session/source session/watch
+//! session/held
+//! session/state
+//! session/enable session/end session/postmortem session/watching
+//! session/arrivals session/targets
+//! session
 //! builder
 //! ```
 

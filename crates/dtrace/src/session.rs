@@ -18,23 +18,24 @@ mod held;
 mod host;
 mod notice;
 mod postmortem;
+mod recorded;
 pub(crate) mod settings;
 mod shapes;
+mod source;
+mod state;
 mod targets;
 mod watch;
+mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consumer::{Consumer, KernelSymbols, Output, SlotSink, Symbolizer, SystemSymbols, Text};
+use consumer::{Consumer, KernelSymbols, Output, Symbolizer, SystemSymbols, Text};
 use diagnostics::Few;
 use events::{Sink, Start};
 use plane::control::Activity;
-use plane::stacks::Stack;
-use providers::ChangeSource;
 use symbols::Interrupted;
 
 use crate::advice::advice;
@@ -43,18 +44,18 @@ use crate::compile::Program;
 use crate::deadman::{Alarm, Finding, Overload, OverloadMonitor, OverloadSigns, WINDOW};
 use crate::engine::{Enabled, Engine, Firings};
 use crate::error::Error;
-use crate::file_stops::FileStops;
 use crate::interpreter::{Interpreter, InterpreterEngine};
 use crate::kernel::Kernel;
-use crate::linker::LinkerStops;
-use crate::options::{FaultLines, OptionError, Options, UserAddresses, nanoseconds};
-use crate::processes::ProcessChanges;
+use crate::options::{OptionError, Options, UserAddresses, nanoseconds};
 use crate::stop::Stopper;
 use enable::{Registered, register};
-use end::Ending;
-use held::Held;
-use postmortem::Recorded;
+use held::{Held, consume, drain};
+use recorded::Recorded;
+use settings::{consumer_options, set_dynamic};
 use shapes::{RemovedIds, Shapes};
+use source::EngineSource;
+pub use state::Session;
+use state::{Deadlines, Ending, over};
 
 pub(crate) use notice::{Notice, more_left_out};
 use watch::Watch;
@@ -66,49 +67,6 @@ pub enum Status {
     Working,
     /// Tracing is over (exit(), or the last target has ended): call [`Session::finish`].
     Done,
-}
-
-/// A running session. Its results, drops, faults and messages are the [events](::events) that its
-/// sink receives.
-pub struct Session<S: Sink> {
-    /// All enabled programs.
-    program: Program,
-    /// Interned strings. A number never changes its string.
-    strings: Vec<Arc<[u8]>>,
-    /// The next free enabled-probe id.
-    next_epid: u32,
-    /// Suppressed firings that were reported, by program.
-    suppressed: BTreeMap<String, u64>,
-    engine: Box<dyn Engine>,
-    consumer: Consumer<Recorded<S>>,
-    held: Held,
-    targets: Vec<proc::Target>,
-    options: Options,
-    next: Deadlines,
-    monitor: Option<OverloadMonitor>,
-    cpus: Vec<u32>,
-    /// Watches the processes of the system, if their addresses are printed.
-    watch: Option<Watch>,
-    /// The sources of probes that come and go, if a description can match them.
-    sources: Vec<Box<dyn ChangeSource>>,
-    /// Modules are among them, and providers.
-    follows_modules: bool,
-    follows_providers: bool,
-    /// The changes of processes of which descriptions have asked for probes.
-    processes: Option<ProcessChanges>,
-    /// Stops targets where they have loaded libraries.
-    linker: Option<LinkerStops>,
-    /// Stops targets where they have mapped files with probes that they have made.
-    files: Option<FileStops>,
-    /// The sets and programs of held children whose probes stand.
-    programs: BTreeSet<(u64, targets::ProgramKey)>,
-    /// What is compiled for probes that come later.
-    shapes: Shapes,
-    removed: RemovedIds,
-    /// Targets are held at their exit until their address maps are read.
-    hold_exits: bool,
-    ending: Ending,
-    interrupted: Interrupted,
 }
 
 /// What a session is made of, besides its program.
@@ -126,55 +84,6 @@ struct Parts<S> {
     interrupted: Interrupted,
 }
 
-struct Deadlines {
-    switch: Instant,
-    aggregate: Instant,
-    status: Instant,
-    clean: Instant,
-    /// A pending snapshot.
-    snapshot: Instant,
-    /// The same by the clock of the firings, if they are given.
-    given_status: u64,
-}
-
-/// The engine's data for the consumer.
-struct EngineSource<'a> {
-    engine: &'a mut dyn Engine,
-    options: &'a mut Options,
-    target: Option<u32>,
-}
-
-impl consumer::Source for EngineSource<'_> {
-    fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()> {
-        // The one that is pending, if there is one.
-        self.engine.begin_snapshot();
-        self.engine.take_snapshot(sink);
-        Ok(())
-    }
-
-    fn now(&mut self) -> Option<u64> {
-        Some(self.engine.now())
-    }
-
-    fn stack(&mut self, id: u64) -> Option<Stack> {
-        self.engine.stack(id)
-    }
-
-    fn set_option(&mut self, name: &str, value: Option<&str>) -> Result<consumer::Options, String> {
-        set_dynamic(self.options, name, value).map_err(|e| e.to_string())?;
-        Ok(consumer_options(self.options, self.target))
-    }
-}
-
-/// Sets an option that can change while tracing.
-fn set_dynamic(options: &mut Options, name: &str, value: Option<&str>) -> Result<(), OptionError> {
-    let row = crate::options::find(name).ok_or(OptionError::Name)?;
-    if row.when != crate::options::When::Dynamic {
-        return Err(OptionError::Active);
-    }
-    options.set(name, value).map(|_| ())
-}
-
 /// The shortest interval of a rate: a lower one would keep a CPU busy.
 const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -189,27 +98,6 @@ fn reduced_rates(options: &Options) -> impl Iterator<Item = Notice> {
     let reduced = all.filter(|(rate, _)| *rate < LEAST_INTERVAL);
     let hz = Duration::from_secs(1).as_nanos() / LEAST_INTERVAL.as_nanos();
     reduced.map(move |(_, words)| Notice::Lowered(format!("{words} reduced to {hz} hz")))
-}
-
-fn consumer_options(options: &Options, target: Option<u32>) -> consumer::Options {
-    consumer::Options {
-        quiet: options.quiet,
-        flowindent: options.flowindent,
-        rawbytes: options.rawbytes,
-        stackindent: (options.stackindent as usize).min(consumer::Options::STACKINDENT_MAX),
-        aggsortkey: options.aggsortkey,
-        aggsortrev: options.aggsortrev,
-        aggsortkeypos: options.aggsortkeypos as usize,
-        aggsortpos: options.aggsortpos as usize,
-        aggzoom: options.aggzoom,
-        agghist: options.agghist,
-        aggpercpu: options.aggpercpu,
-        aggpack: options.aggpack,
-        encoding: options.encoding,
-        droptags: options.droptags,
-        all_faults: options.faultlines == FaultLines::All,
-        target,
-    }
 }
 
 impl<W: Output + Send> Session<Text<W>> {
@@ -520,6 +408,18 @@ impl<S: Sink> Session<S> {
         Ok(if over { Status::Done } else { Status::Working })
     }
 
+    /// As [`drain`].
+    pub(super) fn drain(&mut self, all: bool) -> Result<(), Error> {
+        let Session { engine, consumer, options, held, .. } = self;
+        drain(&mut **engine, consumer, options, held, all)
+    }
+
+    /// As [`consume`].
+    pub(super) fn consume_held(&mut self, wait: bool) -> Result<(), Error> {
+        let Session { engine, consumer, options, held, .. } = self;
+        consume(&mut **engine, consumer, options, held, wait)
+    }
+
     /// Returns an error if the deadman stopped the session.
     fn check_killed(&mut self) -> Result<(), Error> {
         if self.engine.activity().0 != Activity::Killed {
@@ -654,7 +554,7 @@ impl<S: Sink> Session<S> {
     /// without this call: what no `printa()` has printed is delivered at the end too.
     pub fn deliver_aggregations(&mut self) -> Result<(), Error> {
         if self.ending != Ending::None {
-            return Err(end::over("deliver aggregations"));
+            return Err(over("deliver aggregations"));
         }
         self.drain(false)?;
         self.consume_held(true)?;

@@ -39,9 +39,6 @@ use tree::{Edge, Tree};
 /// The most files of a unit.
 const UNIT: usize = 3;
 
-/// Units that are larger, by crate, with their numbers of files: they may shrink, and none may be added.
-const LARGE: [(&str, usize); 1] = [("dtrace", 9)];
-
 /// The declaration at the head of a crate.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Declared {
@@ -125,8 +122,7 @@ fn breaches(dir: &str, sources: &[(String, String)]) -> Vec<String> {
             out.push(format!("{at}: the layers name {entry} twice"));
         }
     }
-    let known = LARGE.iter().find(|(name, _)| dir.ends_with(&format!("/{name}"))).map_or(UNIT, |(_, n)| *n);
-    for unit in declared.layers.iter().flatten().filter(|unit| unit.len() > known) {
+    for unit in declared.layers.iter().flatten().filter(|unit| unit.len() > UNIT) {
         out.push(format!(
             "{at}: {} files are one unit, and {UNIT} are the most: {}",
             unit.len(),

@@ -26,7 +26,8 @@ use providers::{Change, ProbesChanged};
 
 use super::enable::layouts;
 use super::shapes::{Group, Kind, Lowered, Matched, NameAndArgs, Shape, ShapeClause, lowered};
-use super::{Notice, Session, more_left_out};
+use super::state::Session;
+use super::{Notice, more_left_out};
 use crate::assemble::{NO_IDS, ProbeUse, names_used, provider_pid};
 use crate::compile::{ListedClause, Program};
 use crate::engine::{Arrival, Firings, NewProbe};

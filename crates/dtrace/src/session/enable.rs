@@ -13,13 +13,14 @@ use probes::ProbeInfo;
 use providers::Role;
 
 use super::held::drain;
-use super::{Session, consumer_options, more_left_out, settings};
+use super::settings::{self, consumer_options};
+use super::state::{Session, over};
+use super::{Notice, more_left_out};
 use crate::advice::advice;
 use crate::compile::{Macros, Program, Source};
 use crate::engine::{Enabled, Engine, Firings, Loading};
 use crate::error::{CompileError, Error};
 use crate::options::Options;
-use crate::session::notice::Notice;
 
 impl<S: Sink> Session<S> {
     /// Enables more programs while the session runs. They can use the variables and aggregations of
@@ -63,7 +64,7 @@ impl<S: Sink> Session<S> {
         later: Option<bool>,
     ) -> Result<Enabled, Error> {
         if self.engine.activity().0 != Activity::Active {
-            return Err(super::end::over("enable tracing"));
+            return Err(over("enable tracing"));
         }
         let cpus = match self.engine.firings() {
             Firings::Asynchronous => self.program.system.online_cpus(),

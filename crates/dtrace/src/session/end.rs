@@ -3,20 +3,9 @@
 use events::{Event, Sink};
 use plane::control::Activity;
 
-use super::{Session, more_left_out};
+use super::state::{Ending, Session, over};
+use super::{Notice, more_left_out};
 use crate::error::Error;
-use crate::session::Notice;
-
-/// How far the end of a session is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// It has not begun.
-    None,
-    /// It has begun and did not complete, or the session was aborted.
-    Begun,
-    /// It is complete, with this exit status.
-    Complete(i32),
-}
 
 impl<S: Sink> Session<S> {
     /// Stops tracing, runs END, delivers the remaining records and aggregations, and returns the
@@ -119,9 +108,4 @@ impl<S: Sink> Session<S> {
             n => self.report(&Notice::Detail(format!("closing {n} links in the background"))),
         }
     }
-}
-
-/// The error of an operation that needs a session that has not ended.
-pub(super) fn over(what: &str) -> Error {
-    Error::Setting(format!("could not {what}: the session is over"))
 }

@@ -20,7 +20,7 @@ use consumer::Consumer;
 use events::Sink;
 use plane::read::Batch;
 
-use super::{EngineSource, Session};
+use super::source::EngineSource;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::options::Options;
@@ -156,20 +156,6 @@ pub(super) fn consume<S: Sink>(
     }
 }
 
-impl<S: Sink> Session<S> {
-    /// As [`drain`].
-    pub(super) fn drain(&mut self, all: bool) -> Result<(), Error> {
-        let Session { engine, consumer, options, held, .. } = self;
-        drain(&mut **engine, consumer, options, held, all)
-    }
-
-    /// As [`consume`].
-    pub(super) fn consume_held(&mut self, wait: bool) -> Result<(), Error> {
-        let Session { engine, consumer, options, held, .. } = self;
-        consume(&mut **engine, consumer, options, held, wait)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -185,7 +171,7 @@ mod tests {
     use crate::compile::{Field, Macros, Program, Source, compile_with};
     use crate::engine::{Between, Enabled, Firings, Loading};
     use crate::interpreter::{Firing, GivenProbes, Interpreter, InterpreterEngine};
-    use crate::session::{Notice, Parts, Status};
+    use crate::session::{Notice, Parts, Session, Status};
     use crate::stop::Stopper;
 
     /// The interpreter, with grace periods that end when the test says so.

@@ -9,53 +9,13 @@
 //!
 //! The memory is not touched until then, so it costs the target one page. What is written is in [`::postmortem`].
 
-use events::{Event, Needs, Sink, SinkError};
-use postmortem::{Head, Log, Totals, blank};
+use events::Sink;
+use postmortem::{Head, Log, blank};
 
-use super::{Notice, Session};
+use super::Notice;
+use super::state::Session;
 use crate::error::Error;
 use crate::options::{Options, Policy};
-
-/// The sink of a session, and the log of its last events.
-pub(super) struct Recorded<S> {
-    pub(super) sink: S,
-    log: Option<Log>,
-    /// Aggregations are delivered to these totals, and not to the sink.
-    totals: Option<Totals>,
-}
-
-impl<S: Sink> Recorded<S> {
-    pub(super) fn new(sink: S, options: &Options) -> Recorded<S> {
-        Recorded { sink, log: options.postmortem.map(|size| size.0).map(Log::new), totals: None }
-    }
-}
-
-impl<S: Sink> Sink for Recorded<S> {
-    fn needs(&self) -> Needs {
-        self.sink.needs()
-    }
-
-    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
-        if let Some(totals) = &mut self.totals {
-            totals.add(event);
-            return Ok(());
-        }
-        self.log.iter_mut().for_each(|log| log.add(event));
-        self.sink.event(event)
-    }
-
-    fn batch_end(&mut self) -> std::io::Result<()> {
-        if self.totals.is_some() { Ok(()) } else { self.sink.batch_end() }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        if self.totals.is_some() { Ok(()) } else { self.sink.flush() }
-    }
-
-    fn aborted(&mut self) {
-        self.sink.aborted();
-    }
-}
 
 /// Rejects the option where no memory can be had.
 pub(super) fn check(options: &Options, targets: &[proc::Target]) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! Settings that a session rejects, because ignoring them would give wrong results.
 
 use crate::error::Error;
-use crate::options::{BufResize, Options};
+use crate::options::{self, BufResize, FaultLines, OptionError, Options, When};
 
 /// Rejects option values that are not supported.
 pub(crate) fn check_options(options: &Options, cpus: &[u32]) -> Result<(), Error> {
@@ -26,6 +26,37 @@ pub(crate) fn check(options: &Options, is_destructive: bool, cpus: &[u32]) -> Re
         return Err(Error::Setting("could not enable tracing: Destructive actions not allowed".into()));
     }
     Ok(())
+}
+
+/// Sets an option that can change while tracing.
+pub(super) fn set_dynamic(options: &mut Options, name: &str, value: Option<&str>) -> Result<(), OptionError> {
+    let row = options::find(name).ok_or(OptionError::Name)?;
+    if row.when != When::Dynamic {
+        return Err(OptionError::Active);
+    }
+    options.set(name, value).map(|_| ())
+}
+
+/// What the consumer is told of them.
+pub(super) fn consumer_options(options: &Options, target: Option<u32>) -> consumer::Options {
+    consumer::Options {
+        quiet: options.quiet,
+        flowindent: options.flowindent,
+        rawbytes: options.rawbytes,
+        stackindent: (options.stackindent as usize).min(consumer::Options::STACKINDENT_MAX),
+        aggsortkey: options.aggsortkey,
+        aggsortrev: options.aggsortrev,
+        aggsortkeypos: options.aggsortkeypos as usize,
+        aggsortpos: options.aggsortpos as usize,
+        aggzoom: options.aggzoom,
+        agghist: options.agghist,
+        aggpercpu: options.aggpercpu,
+        aggpack: options.aggpack,
+        encoding: options.encoding,
+        droptags: options.droptags,
+        all_faults: options.faultlines == FaultLines::All,
+        target,
+    }
 }
 
 /// The most bytes of the addresses of servers: a reader is told them with each request.

@@ -22,7 +22,8 @@ use std::time::Duration;
 use events::Sink;
 use providers::method::Detached;
 
-use super::{Notice, Session};
+use super::Notice;
+use super::state::{ProgramKey, Session};
 use crate::error::Error;
 use crate::file_stops::FileStops;
 use crate::linker::LinkerStops;
@@ -38,9 +39,6 @@ const PREPARE_TIMES: u32 = 10;
 pub(super) fn symtimeout(options: &Options) -> Duration {
     options.symtimeout.max(Duration::from_millis(1))
 }
-
-/// What tells the program that a process runs from others: device, inode, size and time of change.
-pub(super) type ProgramKey = (u64, u64, u64, i64, i64);
 
 fn program_of(pid: u32) -> Option<ProgramKey> {
     let of = std::fs::metadata(format!("/proc/{pid}/exe")).ok()?;

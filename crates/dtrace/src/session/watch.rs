@@ -15,7 +15,7 @@ use consumer::Consumer;
 use events::Sink;
 use proc::watcher::{BLOCKED, SharedWatcher, Watcher};
 
-use super::{Notice, Session};
+use super::Notice;
 use crate::engine::Engine;
 
 /// The interval at which records are taken if no ring fills. It bounds how long a file may exist
@@ -26,20 +26,20 @@ const INTERVAL: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// The interval for a watcher that was opened to name addresses, and whose records do not wake the session.
-const SOON: Duration = Duration::from_millis(10);
+pub(super) const SOON: Duration = Duration::from_millis(10);
 
 /// The watcher of a session.
 pub(super) struct Watch {
-    watcher: SharedWatcher,
+    pub(super) watcher: SharedWatcher,
     /// Its records wake the session.
-    prompt: bool,
-    interval: Duration,
-    looked: Instant,
+    pub(super) prompt: bool,
+    pub(super) interval: Duration,
+    pub(super) looked: Instant,
     /// A process that blocks the reading of its map was reported.
-    told_blocked: bool,
+    pub(super) told_blocked: bool,
     /// The watcher's descriptor.
     poll: OwnedFd,
-    next: Instant,
+    pub(super) next: Instant,
     /// The consumer names addresses by it.
     names: bool,
     /// The unwinder follows it.
@@ -70,7 +70,7 @@ impl Watch {
         }
     }
 
-    fn open(cpus: &[u32], prompt: bool) -> Result<Watch, SysError> {
+    pub(super) fn open(cpus: &[u32], prompt: bool) -> Result<Watch, SysError> {
         let watcher = if prompt { Watcher::open_prompt(cpus) } else { Watcher::open(cpus) }?;
         let poll = watcher.poll_fd().try_clone_to_owned();
         let errno = |e: std::io::Error| e.raw_os_error().unwrap_or_default();
@@ -82,7 +82,7 @@ impl Watch {
     }
 
     /// Gives the watcher to what names addresses and walks stacks, as soon as each is there. True if stacks are walked from now on.
-    fn serve<S: Sink>(&mut self, consumer: &mut Consumer<S>, engine: &dyn Engine) -> bool {
+    pub(super) fn serve<S: Sink>(&mut self, consumer: &mut Consumer<S>, engine: &dyn Engine) -> bool {
         if !consumer.wants_watcher() {
             return false;
         }
@@ -117,75 +117,16 @@ impl Watch {
 }
 
 /// The message that processes cannot be watched.
-fn cannot_watch(why: &SysError) -> String {
+pub(super) fn cannot_watch(why: &SysError) -> String {
     format!("{why}: addresses of processes that have ended are shown as numbers")
 }
 
 /// The message that a process blocks the reading of its map.
-fn cannot_read(pid: u32) -> String {
+pub(super) fn cannot_read(pid: u32) -> String {
     let ms = BLOCKED.as_millis();
     format!(
         "reading the address map of process {pid} takes longer than {ms} ms: its addresses are shown as numbers"
     )
-}
-
-impl<S: Sink> Session<S> {
-    /// Opens a watcher, if there is none and the consumer has a use for it. The first stacks of a session may come with a program that is enabled
-    /// later: the tables of its targets are made then.
-    pub(super) fn watch_processes(&mut self) {
-        let Some(watch) = &mut self.watch else {
-            self.watch = Watch::begin(&mut self.consumer, &self.cpus, (&*self.engine, false));
-            return;
-        };
-        if watch.serve(&mut self.consumer, &*self.engine) {
-            watch.read(self.targets.iter().map(|target| target.pid() as u32));
-            self.prepare_stacks();
-        }
-    }
-
-    /// The watcher for probes of processes.
-    pub(super) fn watch_promptly(&mut self) -> Result<SharedWatcher, SysError> {
-        let watch = match self.watch.take() {
-            Some(watch) => watch,
-            None => Watch::open(&self.cpus, true)?,
-        };
-        let watch = self.watch.insert(watch);
-        if !watch.prompt {
-            watch.interval = SOON;
-        }
-        Ok(watch.shared())
-    }
-
-    /// Takes the records of the watcher.
-    pub(super) fn follow_processes(&mut self, now: Instant) {
-        let Some(watch) = &mut self.watch else { return };
-        // The first state is read in parts, so that the session's other work goes on.
-        let has_all = self.consumer.watch_processes();
-        (watch.looked, watch.next) = (now, now + if has_all { watch.interval } else { Duration::ZERO });
-    }
-
-    /// Reports lost records, and follows CPUs that came online.
-    pub(super) fn check_watcher(&mut self) {
-        let Some(watch) = &mut self.watch else { return };
-        let mut watcher = watch.watcher.lock().unwrap_or_else(PoisonError::into_inner);
-        let followed = watcher.follow_cpus(&self.program.system.online_cpus());
-        let lost = watcher.take_lost();
-        let blocked = watcher.take_blocked().first().copied().filter(|_| !watch.told_blocked);
-        drop(watcher);
-        watch.told_blocked |= blocked.is_some();
-        if let Err(why) = followed {
-            // The CPU may be offline again. Otherwise its processes are read from /proc when needed.
-            self.report(&Notice::Detail(cannot_watch(&why)));
-        }
-        if let Some(pid) = blocked {
-            self.report(&Notice::Unavailable(cannot_read(pid)));
-        }
-        if lost > 0 {
-            self.report(&Notice::Unavailable(format!(
-                "{lost} events of processes were lost: addresses of processes that ended meanwhile may be shown as numbers"
-            )));
-        }
-    }
 }
 
 #[cfg(test)]

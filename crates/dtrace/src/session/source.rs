@@ -1,0 +1,39 @@
+//! What the consumer asks of the engine.
+
+use std::io;
+
+use consumer::SlotSink;
+use plane::stacks::Stack;
+
+use super::settings::{consumer_options, set_dynamic};
+use crate::engine::Engine;
+use crate::options::Options;
+
+/// The engine's data for the consumer.
+pub(super) struct EngineSource<'a> {
+    pub(super) engine: &'a mut dyn Engine,
+    pub(super) options: &'a mut Options,
+    pub(super) target: Option<u32>,
+}
+
+impl consumer::Source for EngineSource<'_> {
+    fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()> {
+        // The one that is pending, if there is one.
+        self.engine.begin_snapshot();
+        self.engine.take_snapshot(sink);
+        Ok(())
+    }
+
+    fn now(&mut self) -> Option<u64> {
+        Some(self.engine.now())
+    }
+
+    fn stack(&mut self, id: u64) -> Option<Stack> {
+        self.engine.stack(id)
+    }
+
+    fn set_option(&mut self, name: &str, value: Option<&str>) -> Result<consumer::Options, String> {
+        set_dynamic(self.options, name, value).map_err(|e| e.to_string())?;
+        Ok(consumer_options(self.options, self.target))
+    }
+}
