@@ -2,7 +2,7 @@
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -92,6 +92,54 @@ fn needs(program: &Program) -> impl Iterator<Item = (diagnostics::Span, Dependen
     })
 }
 
+fn base(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// Checks what libraries need of libraries, in the words of the original: one that is nowhere, and those
+/// that need each other, are errors. (One that is there, but left out, is no error.)
+fn check_order(libraries: &Libraries, map: &SourceMap, sink: &mut Sink) {
+    let needed = |program: &Program| {
+        let of_libraries = |(span, class, name): (_, _, &str)| {
+            (class == DependencyClass::Library).then(|| (span, name.to_string()))
+        };
+        needs(program).filter_map(of_libraries).collect::<Vec<_>>()
+    };
+    let graph: HashMap<String, Vec<(diagnostics::Span, String)>> = libraries
+        .parsed()
+        .iter()
+        .map(|l| (base(map.name(l.program.file)).to_string(), needed(&l.program)))
+        .collect();
+    for library in libraries.parsed() {
+        let path = map.name(library.program.file);
+        let beside = |name: &str| path.strip_suffix(base(path)).unwrap_or_default().to_string() + name;
+        for (span, name) in needed(&library.program) {
+            let message = if !libraries.has(&name) {
+                format!("Invalid library dependency in {path}: {}", beside(&name))
+            } else if reaches(&graph, &name, base(path)) {
+                format!("Cyclic dependency detected: {} => {path}", beside(&name))
+            } else {
+                continue;
+            };
+            sink.push(Diagnostic::new(Tag::D_PRAGMA_DEPEND, span, message));
+        }
+    }
+}
+
+/// Whether a library needs another, or is it.
+fn reaches(graph: &HashMap<String, Vec<(diagnostics::Span, String)>>, from: &str, to: &str) -> bool {
+    let (mut seen, mut open) = (HashSet::new(), vec![from]);
+    while let Some(name) = open.pop() {
+        if name == to {
+            return true;
+        }
+        if seen.insert(name) {
+            open.extend(graph.get(name).into_iter().flatten().map(|(_, next)| next.as_str()));
+        }
+    }
+    false
+}
+
 /// Checks `#pragma D depends_on`. A library with an unmet dependency is not used. A program with
 /// one is in error, and one that names a library: what a program uses of libraries is found by its names.
 pub(crate) fn dependencies(
@@ -101,7 +149,7 @@ pub(crate) fn dependencies(
     (catalog, system): (&dyn Catalog, &System),
     sink: &mut Sink,
 ) {
-    let base = |name: &str| name.rsplit('/').next().unwrap_or(name).to_string();
+    check_order(libraries, map, sink);
     // Whether a library can be used. A library that is not parsed counts as usable.
     let mut usable: HashMap<String, bool> = HashMap::new();
     let met = |usable: &HashMap<String, bool>, libraries: &Libraries, class: DependencyClass, name: &str| {
@@ -116,7 +164,7 @@ pub(crate) fn dependencies(
         let before = usable.values().filter(|u| !**u).count();
         for library in libraries.parsed() {
             let ok = needs(&library.program).all(|(_, class, name)| met(&usable, libraries, class, name));
-            usable.insert(base(map.name(library.program.file)), ok);
+            usable.insert(base(map.name(library.program.file)).to_string(), ok);
         }
         if usable.values().filter(|u| !**u).count() == before {
             break;
@@ -132,5 +180,5 @@ pub(crate) fn dependencies(
             sink.push(Diagnostic::new(Tag::D_PRAGMA_DEPEND, span, message));
         }
     }
-    libraries.retain(|l| usable.get(&base(map.name(l.program.file))).copied().unwrap_or(true));
+    libraries.retain(|l| usable.get(base(map.name(l.program.file))).copied().unwrap_or(true));
 }

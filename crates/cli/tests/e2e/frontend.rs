@@ -409,6 +409,20 @@ fn a_library_is_skipped_when_its_dependency_is_missing() -> Verdict {
     let o = dtrace(&["-L", &path, "-xerrtags", "-es", &script]).code(1);
     let says = "[D_PRAGMA_DEPEND] line 1: main program may not explicitly depend on a library";
     assert!(o.err.contains(says), "{o:?}");
+    // A library that is nowhere, and those that need each other, are errors of their libraries.
+    write(&dir, "no.d", "\n#pragma D depends_on library none.d\n");
+    let o = dtrace(&["-L", &path, "-xerrtags", "-en", "BEGIN { exit(0); }"]).code(1);
+    let says = format!("\"{path}/no.d\", line 2: Invalid library dependency in {path}/no.d: {path}/none.d");
+    assert!(o.err.contains(&says) && o.err.contains("[D_PRAGMA_DEPEND]"), "{o:?}");
+    write(&dir, "no.d", "#pragma D depends_on library on.d\n");
+    write(&dir, "on.d", "#pragma D depends_on library so.d\n");
+    let o = dtrace(&["-L", &path, "-en", "BEGIN { exit(0); }"]).code(1);
+    let says = format!("\"{path}/no.d\", line 1: Cyclic dependency detected: {path}/on.d => {path}/no.d");
+    assert!(o.err.contains(&says), "{o:?}");
+    write(&dir, "no.d", "#pragma D depends_on library no.d\n");
+    let o = dtrace(&["-L", &path, "-en", "BEGIN { exit(0); }"]).code(1);
+    let says = format!("Cyclic dependency detected: {path}/no.d => {path}/no.d");
+    assert!(o.err.contains(&says), "{o:?}");
     let _ = fs::remove_dir_all(&dir);
     Pass
 }
