@@ -68,12 +68,15 @@ pub fn check(module: &Module) -> Result<(), CodegenError> {
     )
 }
 
+/// What precedes the values in a record of the original: the id of the enabling, aligned. What
+/// precedes ours is longer, but no part of what `bufsize` asks for.
+const ORIGINAL_HEADER: u64 = 8;
+
 /// Checks that a buffer of this size, as it was asked for, has space for the longest record, in the words
 /// of the original. (A ring has more: see [`plane::ring::ring_size`].)
 pub fn check_buffer(module: &Module, bufsize: u64) -> Result<(), CodegenError> {
-    let size = |clause: &dif::ir::Clause| {
-        clause.record.as_ref().map_or(0, |r| u64::from(r.size) + u64::from(plane::ring::HEADER_SIZE))
-    };
+    let size =
+        |clause: &dif::ir::Clause| clause.record.as_ref().map_or(0, |r| u64::from(r.size) + ORIGINAL_HEADER);
     match module.clauses.iter().any(|clause| size(clause) > bufsize) {
         true => refuse(None, "Enabling exceeds size of buffer".into()),
         false => Ok(()),

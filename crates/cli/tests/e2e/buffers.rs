@@ -452,7 +452,7 @@ fn a_buffer_that_holds_no_record_is_refused() -> Verdict {
     for (size, script) in [
         ("0", "BEGIN { exit(0); }"),
         ("1", "BEGIN { exit(0); }"),
-        ("31", "BEGIN { exit(0); }"),
+        ("15", "BEGIN { exit(0); }"),
         ("64", "BEGIN { exit(0); } tick-1hz { trace(strjoin(execname, \"x\")); }"),
     ] {
         for policy in ["switch", "fill", "ring"] {
@@ -462,8 +462,26 @@ fn a_buffer_that_holds_no_record_is_refused() -> Verdict {
             assert_eq!((&*o.out, &*o.err), ("", says), "{size} {policy} {script}");
         }
     }
-    let o = dtrace(&["-q", "-b", "32", "-n", "BEGIN { exit(0); }"]).code(0);
-    assert_eq!(o.err, "", "{o:?}");
+    for size in ["16", "28", "32"] {
+        for policy in ["switch", "fill", "ring"] {
+            let option = format!("bufpolicy={policy}");
+            let o = dtrace(&[
+                "-q",
+                "-b",
+                size,
+                "-x",
+                &option,
+                "-n",
+                "BEGIN { trace(7); }",
+                "-n",
+                "END { trace(8); }",
+                "-n",
+                "BEGIN { exit(0); }",
+            ])
+            .code(0);
+            assert_eq!((o.out.trim_end(), &*o.err), ("78", ""), "{size} {policy}");
+        }
+    }
     // What records nothing needs none.
     let o = dtrace(&[
         "-q",
