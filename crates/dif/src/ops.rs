@@ -183,6 +183,15 @@ impl Op {
         }
     }
 
+    /// The number of bytes behind a NULL string at which the operation reads it: that is the address of
+    /// the fault. `None` for 0.
+    pub fn null_offset(&self) -> Option<Value> {
+        match self {
+            Op::Call(Subr::Tail | Subr::SetChar, args) => args.get(1).copied(),
+            _ => None,
+        }
+    }
+
     /// True when the operation alone can end the clause by a fault; see also [`Function::nulls`].
     pub fn may_fault(&self) -> bool {
         match self {

@@ -94,6 +94,7 @@ pub(crate) fn path(
         b.slot_store(Size::B8, state, LENGTH, length);
         b.if_(Jmp::Eq, length, 0, |b| {
             b.store(Size::B1, buffer, 0, b'/');
+            end(b, buffer, strsize);
             b.exit(0);
         });
         start(b, o, state, path, mount, of, bad);

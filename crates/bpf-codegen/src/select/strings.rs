@@ -219,7 +219,8 @@ impl Clause<'_, '_> {
         });
         for v in nulls {
             if let Str::Bytes(base, off) = self.string(v) {
-                let bad = self.fault(FaultKind::BadAddr, Operand::Imm(0));
+                let at = inst.op.null_offset().map_or(Operand::Imm(0), |n| Operand::V(self.reg(n)));
+                let bad = self.fault(FaultKind::BadAddr, at);
                 let first = self.b.load(Size::B8, base, off);
                 self.b.br(Jmp::Eq, first, NULL, bad);
             }

@@ -313,7 +313,7 @@ fn a_string_has_one_character_less_than_strsize() -> Verdict {
         );
         assert_eq!(o.out.trim_end(), expected.trim_end(), "{size}: {o:?}");
     }
-    let script = "BEGIN { s = \"ab\"; printf(\"[%s%s%s%s]%d\", s, basename(s), execname, lltostr(12), sizeof (s)); exit(0); }";
+    let script = "BEGIN { s = \"ab\"; printf(\"[%s%s%s%s%s%s]%d\", s, basename(s), execname, lltostr(12), root, cwd, sizeof (s)); exit(0); }";
     let o = dtrace(&["-q", "-x", "strsize=1", "-n", script]).code(0);
     assert_eq!(o.out.trim_end(), "[]1", "{o:?}");
     Pass

@@ -163,6 +163,15 @@ fn null_strings_are_assigned_compared_and_passed_on() -> Verdict {
     .code(0);
     assert_eq!(o.out, format!("{}1 1 1 0 0\n[][][]1\n[][]\n", "1/0 ".repeat(9)), "{o:?}");
     assert_eq!(o.err.matches("invalid address (0x0)").count(), 9, "{o:?}");
+    // A character of NULL is read, and written, behind address 0.
+    let o = dtrace(&[
+        "-qn",
+        r#"string s; BEGIN { s = NULL; i = 4; } BEGIN { trace(s[1]); } BEGIN { trace(*(s + 2)); } BEGIN { trace(*s); }
+           BEGIN { trace(s[i - 1]); } BEGIN { s[i] = 'a'; } BEGIN { trace(substr(s + 5, 0)); }
+           BEGIN { this->t = strchr("a", 'x'); trace(this->t[6]); } ERROR { printf("%d/%d ", arg4, arg5); } BEGIN { exit(0); }"#,
+    ])
+    .code(0);
+    assert_eq!(o.out, "1/1 1/2 1/0 1/3 1/4 1/5 1/6 \n", "{o:?}");
     // At run time too, NULL selects the previous string.
     let o = dtrace(&[
         "-qn",

@@ -289,7 +289,8 @@ impl Frame<'_> {
         let mut null = false;
         inst.op.for_each_text(|v| null |= self.values.get(v.0 as usize) == Some(&Val::Null));
         if null {
-            return Err(Stop::Fault(FaultKind::BadAddr, 0));
+            let at = inst.op.null_offset().map_or(0, |n| self.int(n));
+            return Err(Stop::Fault(FaultKind::BadAddr, at as u64));
         }
         let value = match &inst.op {
             Op::Const(n) => Val::Int(*n),
