@@ -21,7 +21,7 @@
 //! arch/aarch64/syscalls arch/x86_64/syscalls
 //! arch/aarch64 arch/x86_64
 //! arch
-//! lib contract contract/changes contract/manual contract/method contract/method/process contract/source
+//! lib contract contract/changes contract/manual contract/method+contract/method/semaphores contract/method/process contract/source
 //! contract/method/custom contract/method/functions contract/method/perf contract/method/tracepoint
 //! contract/method/uprobes contract/env
 //! contract/process contract/unit

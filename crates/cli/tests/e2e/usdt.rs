@@ -15,6 +15,7 @@ tests! {
     sites_of_one_probe_are_probes_of_their_functions
     a_semaphore_is_counted_up_while_the_probe_is_traced
     a_semaphore_is_counted_down_when_dtrace_is_killed
+    a_function_that_begins_with_a_site_has_both_probes
     programs_of_all_kinds_are_traced
     a_library_is_traced_in_the_processes_that_a_description_names
     an_argument_that_cannot_be_read_is_a_fault
@@ -267,6 +268,47 @@ fn a_semaphore_is_counted_down_when_dtrace_is_killed() -> Verdict {
         }
     });
     process.wait().unwrap();
+    Pass
+}
+
+/// The kernel has one uprobe for a place, with one semaphore, and refuses whoever comes with another.
+fn a_function_that_begins_with_a_site_has_both_probes() -> Verdict {
+    let programs = compiled!(Programs::new("both"));
+    let text = r#"
+        __attribute__((section(".probes"), used)) volatile unsigned short tst_at_semaphore;
+        PLAIN void at(long a)
+        {
+            __asm__ volatile("990: nop\n" NOTE("tst", "at", "tst_at_semaphore", "-8@%0") :: "r"(a));
+        }
+        int main(void)
+        {
+            int on = 0;
+            for (int i = 0; i < 100; i++) {
+                at(i);
+                on += tst_at_semaphore;
+            }
+            printf("on %d\n", on);
+            return 0;
+        }"#;
+    let program = compiled!(programs.compile("both", text, &["-fcf-protection=none"]));
+    for (option, probe) in [
+        ("pidreturn=ret", "entry"),
+        ("pidreturn=uretprobe", "return"),
+        ("pidreturn=ret", "return"),
+        ("pidreturn=ret", "0"),
+    ] {
+        for provider in ["tst$target", "tst*"] {
+            let pid = format!("pid$target:a.out:at:{probe} {{ @a = count(); }}");
+            let usdt = format!("{provider}:::at {{ @b = count(); @c = sum(arg0); }}");
+            for clauses in [[&*pid, &*usdt], [&*usdt, &*pid]] {
+                let script =
+                    format!("{} END {{ printa(\"%@d %@d %@d\\n\", @a, @b, @c); }}", clauses.join(" "));
+                let o = dtrace(&["-q", "-x", option, "-c", &program, "-n", &script]).code(0);
+                assert!(o.out.contains("on 100\n"), "{option} {script}: {o:?}");
+                assert!(o.out.contains("100 100 4950\n"), "{option} {script}: {o:?}");
+            }
+        }
+    }
     Pass
 }
 

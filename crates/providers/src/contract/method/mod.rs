@@ -15,6 +15,7 @@ mod custom;
 mod functions;
 mod perf;
 mod process;
+mod semaphores;
 mod tracepoint;
 mod uprobes;
 
@@ -30,6 +31,7 @@ pub use custom::{AttachFn, CustomAttach, Run};
 pub use functions::{FunctionMethod, FunctionSites, Site};
 pub use perf::{Clock, Event};
 pub use process::{HeldProcess, Members};
+pub use semaphores::Semaphores;
 pub use tracepoint::{RawTp, TpBtf, Tracepoints};
 pub use uprobes::{HeldFile, UprobeFile, UprobeSite, Uprobes};
 
@@ -138,6 +140,8 @@ pub struct Attaching<'a> {
     pub loaded: &'a mut Loaded,
     /// The attach cookie of the probe at an index. A method without cookies ignores it.
     pub cookie: &'a dyn Fn(u32) -> u64,
+    /// Of the places that other programs of the session are attached to as well.
+    pub semaphores: &'a Semaphores,
     /// Reports progress.
     pub observer: &'a mut dyn Observer,
 }
@@ -206,6 +210,11 @@ pub trait Method: fmt::Debug + Send + Sync {
 
     /// Attaches the program. It is an error where the kernel rejects all sites.
     fn attach(&self, to: &mut Attaching<'_>) -> Result<Rejected, AttachError>;
+
+    /// Adds the semaphores of its places.
+    fn semaphores(&self, to: &mut Semaphores) {
+        let _ = to;
+    }
 
     /// True if each site has its own attach cookie: one program can then serve probes that come later.
     fn has_cookies(&self) -> bool {

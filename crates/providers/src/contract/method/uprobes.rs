@@ -13,7 +13,9 @@ use bpf_sys::{AttachType, Link, PerfEvent, ProgKind, SysError, UprobeTarget, err
 use probes::ProbeDesc;
 
 use super::process::HeldProcess;
-use super::{AttachError, Attaching, FunctionMethod, Functions, Method, ProgramType, Rejected, SiteLink};
+use super::{
+    AttachError, Attaching, FunctionMethod, Functions, Method, ProgramType, Rejected, Semaphores, SiteLink,
+};
 
 /// A place of a probe in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,13 +125,17 @@ impl Uprobes {
         (to.cookie)(site.index) | u64::from(site.place) << 32
     }
 
+    fn semaphore(to: &Attaching<'_>, file: &UprobeFile, site: &UprobeSite) -> u64 {
+        if site.semaphore == 0 { to.semaphores.at(file.file.path(), site.offset) } else { site.semaphore }
+    }
+
     fn attach_all(&self, to: &mut Attaching<'_>, file: &UprobeFile) -> Result<(), SysError> {
         // As many as the kernel takes in one link.
         const MOST: usize = 1 << 20;
         for sites in file.sites.chunks(MOST) {
             let offsets: Vec<u64> = sites.iter().map(|s| s.offset).collect();
             let cookies: Vec<u64> = sites.iter().map(|s| Uprobes::cookie(to, s)).collect();
-            let semaphores: Vec<u64> = sites.iter().map(|s| s.semaphore).collect();
+            let semaphores: Vec<u64> = sites.iter().map(|s| Uprobes::semaphore(to, file, s)).collect();
             let has_semaphores = semaphores.iter().any(|s| *s != 0);
             let target = UprobeTarget {
                 path: file.file.path(),
@@ -153,7 +159,7 @@ impl Uprobes {
         rejected: &mut Rejected,
     ) -> Result<(), AttachError> {
         for site in &file.sites {
-            let event = u32::try_from(site.semaphore)
+            let event = u32::try_from(Uprobes::semaphore(to, file, site))
                 .map_err(|_| SysError::new("count up a semaphore so far in the file", errno::EINVAL))
                 .and_then(|at| {
                     PerfEvent::uprobe(file.file.path(), site.offset, at, self.at_return, file.pid())
@@ -223,6 +229,13 @@ impl Method for Uprobes {
                 rejected.extend(last);
                 Ok(rejected)
             }
+        }
+    }
+
+    fn semaphores(&self, to: &mut Semaphores) {
+        for UprobeFile { file, sites, .. } in &self.files {
+            let has = sites.iter().filter(|site| site.semaphore != 0);
+            to.add(file.path(), has.map(|site| (site.offset, site.semaphore)));
         }
     }
 
