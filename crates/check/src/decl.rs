@@ -411,10 +411,18 @@ impl Checker<'_> {
     }
 
     pub(crate) fn param(&mut self, p: &ast::Param) -> CheckResult<TypeId> {
+        match self.param_unless_dynamic(p)? {
+            Some(ty) => Ok(ty),
+            None => self.fail(Tag::D_DECL_DYNOBJ, p.span, "cannot have dynamic parameter"),
+        }
+    }
+
+    /// The type of a parameter. `None`: it would be an associative array.
+    pub(crate) fn param_unless_dynamic(&mut self, p: &ast::Param) -> CheckResult<Option<TypeId>> {
         let base = self.specs(&p.specs)?;
         match self.declarator(base, &p.declarator, p.specs.quals.is_userland, Unsized::Pointer)? {
-            Declared::Object(ty) => Ok(ty),
-            Declared::Tuple(..) => self.fail(Tag::D_DECL_DYNOBJ, p.span, "cannot have dynamic parameter"),
+            Declared::Object(ty) => Ok(Some(ty)),
+            Declared::Tuple(..) => Ok(None),
         }
     }
 

@@ -54,8 +54,16 @@ impl Checker<'_> {
         }
         let mut out = Vec::with_capacity(params.list.len());
         for (i, p) in params.list.iter().enumerate() {
-            let ty = self.param(p)?;
             let name = p.declarator.name.as_ref().map_or("", |n| n.text.as_str());
+            let named = if name.is_empty() { String::new() } else { format!("{name}, ") };
+            let ty = self.param_unless_dynamic(p)?.filter(|ty| self.types.base_kind(*ty) != types::Kind::Dyn);
+            let Some(ty) = ty else {
+                let message = format!(
+                    "{what} prototype may not use parameter of type dynamic variable: {named}parameter #{}",
+                    i + 1
+                );
+                return self.fail(Tag::D_DECL_PROTO_TYPE, p.span, message);
+            };
             if self.types.is_void(ty) {
                 if !rules.void {
                     let message =
@@ -71,14 +79,6 @@ impl Checker<'_> {
                     return self.fail(Tag::D_DECL_PROTO_NAME, p.span, message);
                 }
                 continue;
-            }
-            if self.types.base_kind(ty) == types::Kind::Dyn {
-                let message = format!(
-                    "{what} prototype may not use parameter of type {}: parameter #{}",
-                    self.name(ty),
-                    i + 1
-                );
-                return self.fail(Tag::D_DECL_PROTO_TYPE, p.span, message);
             }
             if name.is_empty() && !rules.anonymous {
                 let message = format!("{what} prototype requires a name for parameter #{}", i + 1);

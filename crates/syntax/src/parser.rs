@@ -52,6 +52,8 @@ pub(crate) struct Parser<'a> {
     typedefs: HashSet<String>,
     /// The global variables that the program declares.
     variables: HashSet<String>,
+    /// The structs and unions whose members the program gave: `struct tag`.
+    records: HashSet<String>,
     mode: ParseMode,
     /// The last token that was consumed.
     last: Span,
@@ -79,6 +81,7 @@ impl<'a> Parser<'a> {
             types,
             typedefs: HashSet::new(),
             variables: HashSet::new(),
+            records: HashSet::new(),
             mode,
             last: Span::new(all.file, 0, 0),
             open: Vec::new(),

@@ -94,6 +94,11 @@ impl Specifiers {
     }
 }
 
+/// The name of a struct or union with this tag.
+pub(super) fn record_name(is_union: bool, tag: &str) -> String {
+    format!("{} {tag}", if is_union { "union" } else { "struct" })
+}
+
 impl Parser<'_> {
     /// `specifiers declarators ;`
     pub(super) fn declaration(&mut self) -> Parsed<Declaration> {
@@ -331,6 +336,7 @@ impl Parser<'_> {
                 self.new_statement();
             }
             members = Some(list);
+            self.records.extend(tag.as_ref().map(|tag| record_name(is_union, &tag.text)));
         } else if tag.is_none() {
             return Err(self.unexpected());
         }

@@ -2,7 +2,7 @@
 
 use diagnostics::Tag;
 
-use super::decl::{DeclContext, Naming};
+use super::decl::{DeclContext, Naming, record_name};
 use super::{ErrorReported, Parsed, Parser};
 use crate::ast::{
     DeclPart, DeclPartKind, Inline, Params, ProviderDef, ProviderProbe, Translator, TranslatorMember,
@@ -34,6 +34,7 @@ impl Parser<'_> {
     /// `translator output < input name > { members };`
     pub(super) fn translator(&mut self) -> Parsed<Translator> {
         let start = self.bump().span;
+        self.no_members_again()?;
         let output = self.type_name()?;
         self.require(Punct::Lt)?;
         let input = self.param()?;
@@ -52,6 +53,21 @@ impl Parser<'_> {
         let span = start.to(self.last);
         self.require(Punct::Semi)?;
         Ok(Translator { span, output, input, members })
+    }
+
+    /// An error at `struct tag {` where the struct has its members. The original says so before it reads
+    /// what is behind the brace, which may be a parameter in the wrong brackets and no member.
+    fn no_members_again(&mut self) -> Parsed<()> {
+        let is_union = self.at_kw(Kw::Union);
+        let Tok::Ident(tag) = self.peek(1).tok.clone() else { return Ok(()) };
+        let name = record_name(is_union, &tag);
+        let is_record = is_union || self.at_kw(Kw::Struct);
+        if is_record && self.peek(2).tok == Tok::P(Punct::LBrace) && self.records.contains(&name) {
+            let span = self.peek(2).span;
+            self.error(Tag::D_DECL_TYPERED, span, format!("type redeclared: {name}"));
+            return Err(ErrorReported);
+        }
+        Ok(())
     }
 
     /// `provider name { probe …; };`, `provider name[pid] { probe …; };`
