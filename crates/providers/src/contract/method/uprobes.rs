@@ -88,6 +88,10 @@ pub struct UprobeFile {
     pub sites: Vec<UprobeSite>,
 }
 
+/// Places of one link at most. The kernel takes a million, but hears no signal until it has attached to all
+/// of them, which takes seconds.
+const LINK_SITES: usize = 1 << 14;
+
 /// A program at places in files.
 #[derive(Clone, Debug)]
 pub struct Uprobes {
@@ -129,10 +133,9 @@ impl Uprobes {
         if site.semaphore == 0 { to.semaphores.at(file.file.path(), site.offset) } else { site.semaphore }
     }
 
-    fn attach_all(&self, to: &mut Attaching<'_>, file: &UprobeFile) -> Result<(), SysError> {
-        // As many as the kernel takes in one link.
-        const MOST: usize = 1 << 20;
-        for sites in file.sites.chunks(MOST) {
+    fn attach_all(&self, to: &mut Attaching<'_>, file: &UprobeFile) -> Result<(), AttachError> {
+        for sites in file.sites.chunks(LINK_SITES) {
+            to.check()?;
             let offsets: Vec<u64> = sites.iter().map(|s| s.offset).collect();
             let cookies: Vec<u64> = sites.iter().map(|s| Uprobes::cookie(to, s)).collect();
             let semaphores: Vec<u64> = sites.iter().map(|s| Uprobes::semaphore(to, file, s)).collect();
@@ -186,11 +189,16 @@ impl Uprobes {
             rejected.truncate(before.1);
             rejected.extend(file.sites.iter().map(|site| (site.probe.clone(), e.clone())));
         };
-        if !self.multi {
-            self.attach_each(to, file, rejected)?;
-        } else if let Err(e) = self.attach_all(to, file) {
-            // The process has ended, or its file cannot be probed.
-            reject_all(rejected, e);
+        match self.multi {
+            false => self.attach_each(to, file, rejected)?,
+            true => match self.attach_all(to, file) {
+                // The process has ended, or its file cannot be probed.
+                Err(AttachError::System(e)) => {
+                    to.loaded.links.truncate(before.0);
+                    reject_all(rejected, e);
+                }
+                done => done?,
+            },
         }
         // A number that is still the process's was no other's in between.
         if let Some(process) = file.process.as_ref().filter(|process| !process.is_current()) {
@@ -253,7 +261,10 @@ impl Method for Uprobes {
     }
 
     fn descriptors(&self) -> usize {
-        if self.multi { self.files.len() } else { 2 * self.sites() }
+        match self.multi {
+            true => self.files.iter().map(|file| file.sites.len().div_ceil(LINK_SITES)).sum(),
+            false => 2 * self.sites(),
+        }
     }
 
     /// Attaching to a place takes the kernel less than 5 ms, and detaching about as long as from a function of its own. From the
