@@ -229,7 +229,11 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
     if command.compile_only && !sources.iter().any(text) {
         return Ok(Vec::new());
     }
-    let options = &command.options;
+    let mut options = command.options.clone();
+    // A value that is none is an error of the program.
+    if let Some(moment) = dtrace::evaltime_in(sources) {
+        let _ = options.set("evaltime", Some(moment));
+    }
     let traces = command.mode == Mode::Trace && !command.compile_only;
     let memory = options.postmortem.map(|size| size.0).filter(|_| traces);
     let mut environment = options.environment();

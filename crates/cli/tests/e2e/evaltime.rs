@@ -22,7 +22,7 @@ tests! {
     a_constructor_may_execute_another_program_or_stop_itself
     a_command_that_has_not_reached_its_moment_dies_with_the_tracer
     a_set_id_program_is_refused_where_tracing_would_take_its_privileges
-    evaltime_is_an_option_of_the_command_line
+    a_program_may_say_where_its_command_waits
 }
 
 const LIBRARY: &str = "
@@ -332,9 +332,23 @@ fn a_set_id_program_is_refused_where_tracing_would_take_its_privileges() -> Verd
     Pass
 }
 
-fn evaltime_is_an_option_of_the_command_line() -> Verdict {
-    let o = dtrace(&["-qn", "#pragma D option evaltime=main\nBEGIN { exit(0); }"]).code(1);
-    assert!(o.err.contains("evaltime"), "{o:?}");
+fn a_program_may_say_where_its_command_waits() -> Verdict {
+    let programs = Programs::new("pragma");
+    let program = compiled!(programs.dynamic("program", &[]));
+    for (option, words, want) in [
+        ("evaltime=main", &[][..], "getppid"),
+        ("evaltime=postinit", &["-x", "evaltime=main"], "getsid getppid"),
+        ("quiet", &["-x", "evaltime=main"], "getppid"),
+    ] {
+        let script = format!("#pragma D option {option}\n{MARKS}");
+        let o = dtrace(&[words, &["-qc", &program, "-n", &script]].concat()).code(0);
+        assert_eq!((o.out.trim(), &*o.err), (want, ""), "{option} {words:?}");
+    }
+    // Where there is no command, nothing waits.
+    dtrace(&["-qn", "#pragma D option evaltime=main\nBEGIN { exit(0); }"]).code(0);
+    let o = dtrace(&["-qc", &program, "-n", "#pragma D option evaltime=start\nBEGIN { exit(0); }"]).code(1);
+    let says = "failed to set option 'evaltime' to 'start': Invalid value for specified option";
+    assert!(o.err.contains(says), "{o:?}");
     let o = dtrace(&["-x", "evaltime=start", "-qc", &workload("exit", 0), "-n", "BEGIN"]).code(1);
     assert!(o.err.contains("evaltime"), "{o:?}");
     Pass

@@ -239,7 +239,7 @@ options! {
         #[option(Compile, "", "print the first error in one line, with its tag, for programs")]
         pub errtags: bool,
         #[option(
-            CommandLine,
+            Compile,
             "preinit",
             "where a -c process waits until tracing is on: at its exec, before or after constructors, \
              at main"
