@@ -99,6 +99,16 @@ pub fn goes<'o, K>(
     may_go.min_by_key(|(_, _, _, last)| *last).map(|(key, ..)| key)
 }
 
+/// As [`goes`] where one element makes space for itself: `but`, which stays whatever its owner has.
+pub fn goes_for<'o, K: PartialEq>(
+    all: impl Iterator<Item = (K, &'o Owner, usize, u64)> + Clone,
+    but: &K,
+) -> Option<K> {
+    let most = heaviest(all.clone().map(|(_, owner, amount, _)| (owner, amount)))?;
+    let may_go = all.filter(|(key, owner, ..)| key != but && owner.payer() == most);
+    may_go.min_by_key(|(_, _, _, last)| *last).map(|(key, ..)| key)
+}
+
 /// The ids that were given to users: the first, how many, to whom.
 type Subordinate = Vec<(u32, u32, u32)>;
 
@@ -341,6 +351,23 @@ mod tests {
         assert_eq!(of([2, 2, 5, 15]), Some(Payer::User(1001)));
         assert_eq!(of([2, 2, 3, 20]), Some(Payer::Root));
         assert_eq!(of([0; 4]), None);
+    }
+
+    #[test]
+    fn of_who_has_the_most_the_least_recently_used_goes_but_not_the_one_that_needs_the_space() {
+        let [root, one, other] = [0, 1000, 1001].map(|user| Owner::new(1, user, ""));
+        // Those of root, and of the other user, were used before.
+        let mut table = vec![("root", &root, 3, 1), ("other", &other, 2, 2)];
+        table.extend([("old", &one, 1, 7), ("new", &one, 2, 9), ("older", &one, 2, 5)]);
+        let goes = |table: &[(&'static str, &Owner, usize, u64)], but| goes_for(table.iter().copied(), &but);
+        assert_eq!(goes(&table, "new"), Some("older"));
+        assert_eq!(goes(&table, "older"), Some("old"));
+        assert_eq!(goes(&table, "none of them"), Some("older"));
+        // Root counts as a quarter of what it has: now as 6.
+        table.push(("more of root", &root, 21, 3));
+        assert_eq!(goes(&table, "root"), Some("more of root"));
+        assert_eq!(goes(&table[..1], "root"), None);
+        assert_eq!(goes(&[], "root"), None);
     }
 
     #[test]

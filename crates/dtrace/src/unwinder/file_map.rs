@@ -103,7 +103,7 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
     }
 
     /// The files that take places of the map.
-    pub(super) fn published(&self) -> impl Iterator<Item = K> {
+    pub(super) fn published(&self) -> impl Iterator<Item = K> + Clone {
         self.published.iter().copied()
     }
 

@@ -25,7 +25,7 @@ use plane::unwind::{
     AMBIGUOUS, CHUNK_SHIFT, CHUNK_WORDS, CHUNKS, Directory, FIRST_RANGE, FileRecord, Load, MAX_LOADS,
     NO_TABLE, PAGE, PENDING, RANGES_END, RANGES_MAX, Range, UnknownFile, contents, key,
 };
-use proc::share::{Owner, Owners, Payer, goes, heaviest, in_turns};
+use proc::share::{Owner, Owners, Payer, goes, goes_for, in_turns};
 use proc::watcher::SharedWatcher;
 use symbols::{CodeLoad, CodeSource, FrameRequest, FrameTable, MappedCode, Processes};
 use unwind::Place;
@@ -535,10 +535,11 @@ impl Tables {
     /// Programs do not find the file of who has the most any more that was asked for least recently, but for one. They ask for it again.
     fn remove_oldest(&mut self, but: CodeSource) -> bool {
         let others = || self.inodes.published().filter(|source| *source != but);
-        let known = || others().filter_map(|source| Some((source, self.files.get(&source)?)));
-        let most = heaviest(known().map(|(_, file)| (&file.owner, 1)));
-        let of_most = known().filter(|(_, file)| Some(file.owner.payer()) == most);
-        let oldest = of_most.min_by_key(|(_, file)| file.used).map(|(source, _)| source);
+        let known = others().filter_map(|source| {
+            let file = self.files.get(&source)?;
+            Some((source, &file.owner, 1, file.used))
+        });
+        let oldest = goes_for(known, &but);
         oldest.or_else(|| others().next()).is_some_and(|source| self.inodes.remove(source))
     }
 
@@ -657,10 +658,9 @@ impl Tables {
 
     /// Removes the address space of who has the most ranges that was asked for least recently, but for one. False if there is none.
     fn remove_space(&mut self, but: u64) -> bool {
-        let all = self.spaces.values().map(|space| (&space.owner, space.ranges.len().max(SPACE)));
-        let Some(most) = heaviest(all) else { return false };
-        let others = self.spaces.iter().filter(|(key, space)| **key != but && space.owner.payer() == most);
-        let oldest = others.min_by_key(|(_, space)| space.used).map(|(key, _)| *key);
+        let amount = |space: &Space| space.ranges.len().max(SPACE);
+        let all = self.spaces.iter().map(|(key, space)| (*key, &space.owner, amount(space), space.used));
+        let oldest = goes_for(all, &but);
         oldest.inspect(|key| self.remove(*key)).is_some()
     }
 
