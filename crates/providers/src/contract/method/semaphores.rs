@@ -41,11 +41,6 @@ impl Semaphores {
         }
     }
 
-    /// True if no place has one.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The semaphore of a place that has none of its own; 0: it has none.
     pub fn at(&self, path: &OsStr, offset: u64) -> u64 {
         let Some(known) = self.0.get(&offset) else { return 0 };

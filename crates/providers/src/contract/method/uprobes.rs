@@ -292,6 +292,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_places_of_a_file_are_on_as_many_links_as_hear_a_stop_in_between() {
+        let probe = Arc::new(ProbeDesc::new("pid1", "a", "f", "entry"));
+        let file = |count: usize| UprobeFile {
+            file: Arc::new(HeldFile::at("a".into(), "a".into())),
+            process: None,
+            sites: (0..count as u32)
+                .map(|index| UprobeSite { index, offset: 0, semaphore: 0, place: 0, probe: probe.clone() })
+                .collect(),
+        };
+        let files = [0, 1, LINK_SITES, LINK_SITES + 1].map(file).into();
+        let all = Uprobes { files, at_return: false, multi: true, again: false, notes: Vec::new() };
+        assert_eq!(all.descriptors(), 1 + 1 + 2);
+        assert_eq!(Uprobes { multi: false, ..all }.descriptors(), 2 * (2 + 2 * LINK_SITES));
+    }
+
+    #[test]
     fn a_held_file_is_the_same_after_another_has_its_path() {
         let path = std::env::temp_dir().join(format!("dt-held-{}", std::process::id()));
         std::fs::write(&path, "first").unwrap();
