@@ -69,7 +69,7 @@ pub(crate) struct AttachedProgram {
     pub(crate) purpose: Purpose,
     pub(crate) method: Arc<dyn Method>,
     /// Of the method's places: what comes later to them has the same.
-    pub(crate) semaphores: Semaphores,
+    _semaphores: Semaphores,
     /// Counters of the served firings of a clock, if the number of due firings is known.
     pub(crate) served: Option<Served>,
     /// The clocks of the CPUs, if the number of due firings is known.
@@ -107,8 +107,8 @@ impl LaterProbes {
 impl AttachedProgram {
     pub(crate) fn new(prog: Prog, method: Arc<dyn Method>, purpose: Purpose) -> AttachedProgram {
         let (name, loaded, clocks) = (prog.name().to_string(), Loaded::new(prog), Vec::new());
-        let semaphores = Semaphores::of(std::iter::once(&*method));
-        AttachedProgram { loaded, name, purpose, method, semaphores, served: None, clocks, later: None }
+        let _semaphores = Semaphores::of(std::iter::once(&*method));
+        AttachedProgram { loaded, name, purpose, method, _semaphores, served: None, clocks, later: None }
     }
 
     /// A program that runs the clauses of a unit's probes.
@@ -203,7 +203,6 @@ pub(crate) struct AttachObserver<'t> {
 /// Attaches programs. After an error, `all` has the links that were attached before it.
 pub(crate) fn attach(
     all: &mut [AttachedProgram],
-    semaphores: &Semaphores,
     details: &mut Vec<String>,
     observer: &mut AttachObserver<'_>,
 ) -> Result<(), Error> {
@@ -218,7 +217,7 @@ pub(crate) fn attach(
         if (observer.interrupted)() {
             return Err(Error::Interrupted);
         }
-        match attach_one(a, semaphores, observer) {
+        match attach_one(a, observer) {
             Ok(rejected) => report(&*a.method, a.loaded.prog.name(), &rejected, details),
             // The user stops all programs.
             Err(AttachError::Interrupted) => return Err(Error::Interrupted),
@@ -239,11 +238,7 @@ impl From<AttachError> for Error {
     }
 }
 
-fn attach_one(
-    a: &mut AttachedProgram,
-    semaphores: &Semaphores,
-    observer: &mut AttachObserver<'_>,
-) -> Result<Rejected, AttachError> {
+fn attach_one(a: &mut AttachedProgram, observer: &mut AttachObserver<'_>) -> Result<Rejected, AttachError> {
     let clocks = ClockStarts {
         schedule: a.method.schedule(),
         served: a.served.as_ref(),
@@ -252,12 +247,7 @@ fn attach_one(
     let mut steps = Steps { clocks, ..steps(&*a.method, observer) };
     // The cookie of a probe is its index.
     let cookie = |index| u64::from(index);
-    a.method.attach(&mut Attaching {
-        loaded: &mut a.loaded,
-        cookie: &cookie,
-        semaphores,
-        observer: &mut steps,
-    })
+    a.method.attach(&mut Attaching { loaded: &mut a.loaded, cookie: &cookie, observer: &mut steps })
 }
 
 /// Reports the progress of attaching by a method.
@@ -275,8 +265,7 @@ pub(crate) fn follow(a: &mut AttachedProgram, cpus: Cpus<'_>) -> Result<(), Erro
         started: Some(&mut a.clocks),
     };
     let cookie = |index| u64::from(index);
-    let semaphores = &Semaphores::default();
-    let mut to = Attaching { loaded: &mut a.loaded, cookie: &cookie, semaphores, observer: &mut clocks };
+    let mut to = Attaching { loaded: &mut a.loaded, cookie: &cookie, observer: &mut clocks };
     Ok(a.method.follow(&mut to, cpus)?)
 }
 

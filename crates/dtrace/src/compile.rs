@@ -25,7 +25,7 @@ use crate::families;
 use crate::libraries;
 use crate::lookup::{KernelSymbols, TypedefNames};
 use crate::options::Options;
-use crate::visibility::{Later, NewBases, NewProbes, Visibility, Visible};
+use crate::visibility::{Later, NewBases, Visibility, Visible};
 pub use input::{Field, Macros, Setup, Source};
 use pragma::set_pragma;
 use unchanged::check_unchanged;
@@ -524,22 +524,17 @@ impl Frontend {
             return Err((self.map, Error::Setting(why)));
         }
         let types = Types::with_kernel(base.system.types().clone());
-        let new_probes = base.later.as_ref().map(|probes| NewProbes { registry: &base.registry, probes });
-        let catalog: &dyn Catalog = match &new_probes {
-            Some(new) => new,
-            None => &*base.registry,
-        };
         let not_used = described::add(
             &mut self.definitions,
             (&self.trees, first),
-            catalog,
+            (base.later.as_deref(), &base.registry),
             (&mut self.map, &mut self.libraries),
         );
-        let machine = (catalog, &base.system);
+        let machine: (&dyn Catalog, &System) = (&*base.registry, &base.system);
         libraries::dependencies(&mut self.libraries, &self.trees, &self.map, machine, &mut self.sink);
         let context = check::Context {
             types: &types,
-            catalog,
+            catalog: &*base.registry,
             symbols: &KernelSymbols::of(&base.system),
             map: &self.map,
             libraries: &self.libraries,

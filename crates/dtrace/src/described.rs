@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use check::{Context, Definition, pattern_of};
 use diagnostics::{Sink, SourceKind, SourceMap, control};
-use probes::{Catalog, Family, Pattern, ProbeDesc, ProviderStability};
+use probes::{Catalog, Family, Pattern, ProbeDesc, ProbeInfo, ProviderStability};
 use providers::Registry;
 use syntax::ast::{AttributeSubject, Item, PragmaKind, Program as Tree};
 use syntax::{Libraries, MacroEnv, ParseMode};
@@ -25,12 +25,13 @@ const MOST: usize = 1024;
 pub(crate) fn add(
     all: &mut Vec<Definition>,
     (trees, first): (&[Tree], usize),
-    catalog: &dyn Catalog,
+    probes: (Option<&[ProbeInfo]>, &Registry),
     (map, libraries): (&mut SourceMap, &mut Libraries),
 ) -> Vec<String> {
-    let families = catalog.families();
+    let registry = probes.1;
+    let families = registry.families();
     let is_usdt = |p: &Pattern| {
-        p.names_provider() && families.iter().any(|f| Family::is_of_any(f) && catalog.can_mean(p, f))
+        p.names_provider() && families.iter().any(|f| Family::is_of_any(f) && registry.can_mean(p, f))
     };
     let (mut patterns, mut others) = (HashSet::new(), HashSet::new());
     for (tree, uses) in trees.iter().zip(check::uses(trees)).skip(first) {
@@ -43,29 +44,42 @@ pub(crate) fn add(
             to.extend(clause.probes.iter().filter_map(pattern_of).filter(is_usdt));
         }
     }
-    for probe in patterns.iter().flat_map(|p| catalog.matches(p).unwrap_or_default()) {
-        parse(all, &probe.desc, catalog, (map, libraries));
+    for probe in patterns.iter().flat_map(|p| matches(p, probes)) {
+        parse(all, &probe.desc, registry, (map, libraries));
     }
-    faults(all, &others, catalog)
+    faults(all, &others, probes)
+}
+
+/// The probes that a description matches: of those that programs are compiled for, if there are such, so that the work does not
+/// grow with the probes that are there already; else of all.
+fn matches(pattern: &Pattern, (of, registry): (Option<&[ProbeInfo]>, &Registry)) -> Vec<ProbeInfo> {
+    let Some(of) = of else { return registry.matches(pattern).unwrap_or_default() };
+    let selects = registry.selects(pattern);
+    of.iter().filter(|probe| selects(&probe.desc)).cloned().collect()
 }
 
 /// Why definitions of the probes of these descriptions would not be used, except those that are known already.
-fn faults(known: &[Definition], patterns: &HashSet<Pattern>, catalog: &dyn Catalog) -> Vec<String> {
+fn faults(
+    known: &[Definition],
+    patterns: &HashSet<Pattern>,
+    probes: (Option<&[ProbeInfo]>, &Registry),
+) -> Vec<String> {
+    let registry = probes.1;
     if patterns.is_empty() {
         return Vec::new();
     }
     let (mut map, mut libraries) = (SourceMap::default(), Libraries::embedded());
     let (mut all, mut providers) = (Vec::new(), HashMap::new());
-    for probe in patterns.iter().flat_map(|p| catalog.matches(p).unwrap_or_default()) {
-        let Some(found) = catalog.definition(&probe.desc) else { continue };
+    for probe in patterns.iter().flat_map(|p| matches(p, probes)) {
+        let Some(found) = registry.definition(&probe.desc) else { continue };
         if known.iter().all(|d| d.number != found.number) {
-            parse(&mut all, &probe.desc, catalog, (&mut map, &mut libraries));
+            parse(&mut all, &probe.desc, registry, (&mut map, &mut libraries));
             providers.insert(found.number, found.provider.clone());
         }
     }
     let cx = check::Context {
         types: &Types::new(),
-        catalog,
+        catalog: registry,
         symbols: &(),
         map: &map,
         libraries: &libraries,
@@ -92,10 +106,10 @@ pub(crate) fn errors(sink: Sink, left_out: &[String]) -> Error {
 fn parse(
     all: &mut Vec<Definition>,
     probe: &ProbeDesc,
-    catalog: &dyn Catalog,
+    registry: &Registry,
     (map, libraries): (&mut SourceMap, &mut Libraries),
 ) {
-    let Some(found) = catalog.definition(probe) else { return };
+    let Some(found) = registry.definition(probe) else { return };
     if all.len() >= MOST || all.iter().any(|d| d.number == found.number) {
         return;
     }

@@ -174,7 +174,7 @@ type Attached = (LinkGroup, HashSet<u32>);
 struct LinkGroup {
     method: Arc<dyn Method>,
     /// Of the method's places: what comes later to them has the same.
-    semaphores: Semaphores,
+    _semaphores: Semaphores,
     links: Vec<SiteLink>,
     /// Of the program that faults in pages.
     prefault: Vec<SiteLink>,
@@ -320,14 +320,15 @@ impl Growth {
     pub(crate) fn arrive(
         &mut self,
         arrivals: &[UnitArrival],
-        semaphores: &Semaphores,
         details: &mut Vec<String>,
         observer: &mut AttachObserver<'_>,
     ) -> Result<LeftOut, Error> {
         if arrivals.is_empty() {
             return Ok(LeftOut::default());
         }
-        let left = self.attach_arrivals(arrivals, semaphores, details, observer);
+        // Also those of each other.
+        let _semaphores = Semaphores::of(arrivals.iter().flat_map(UnitArrival::methods));
+        let left = self.attach_arrivals(arrivals, details, observer);
         // A program that was loaded for sites that are not attached is idle.
         for UnitArrival { program: number, .. } in arrivals {
             let is_idle = |p: &GrowingProgram| p.groups.is_empty() && p.loaded.is_some();
@@ -338,15 +339,9 @@ impl Growth {
         left
     }
 
-    /// The semaphores of the places that are attached to.
-    pub(crate) fn semaphores(&self) -> impl Iterator<Item = &Semaphores> {
-        self.programs.values().flat_map(|p| p.groups.values()).map(|group| &group.semaphores)
-    }
-
     fn attach_arrivals(
         &mut self,
         arrivals: &[UnitArrival],
-        semaphores: &Semaphores,
         details: &mut Vec<String>,
         observer: &mut AttachObserver<'_>,
     ) -> Result<LeftOut, Error> {
@@ -368,8 +363,7 @@ impl Growth {
             let program = program.ok_or_else(|| Error::Internal("no such program".into()));
             let written: Result<(), Error> = (arrival.sites.iter())
                 .try_for_each(|site| table.write(&site.members()).map(|row| rows.push(row)));
-            let group =
-                written.and_then(|()| attach_group(program?, arrival, &rows, semaphores, details, observer));
+            let group = written.and_then(|()| attach_group(program?, arrival, &rows, details, observer));
             match group {
                 Ok(group) => attached.push((arrival, rows, group)),
                 Err(e) => {
@@ -613,7 +607,6 @@ fn attach_group(
     program: &mut GrowingProgram,
     arrival: &UnitArrival,
     rows: &[(u32, u32)],
-    semaphores: &Semaphores,
     details: &mut Vec<String>,
     observer: &mut AttachObserver<'_>,
 ) -> Result<Attached, Error> {
@@ -631,23 +624,22 @@ fn attach_group(
     let last = arrival.prefault.as_ref().is_some_and(|unit| unit.method.newest_runs_first());
     let mut prefault = Vec::new();
     if !last {
-        prefault = attach_prefault(program, arrival, &probes, semaphores, observer)?;
+        prefault = attach_prefault(program, arrival, &probes, observer)?;
     }
     let loaded = program.loaded()?;
     let mut steps = steps(&*method, observer);
-    let rejected =
-        method.attach(&mut Attaching { loaded, cookie: &cookie, semaphores, observer: &mut steps });
+    let rejected = method.attach(&mut Attaching { loaded, cookie: &cookie, observer: &mut steps });
     let links = std::mem::take(&mut loaded.links);
     let rejected = rejected?;
     report(&*method, loaded.prog.name(), &rejected, details);
     if last {
-        prefault = attach_prefault(program, arrival, &probes, semaphores, observer)?;
+        prefault = attach_prefault(program, arrival, &probes, observer)?;
     }
     let places: HashSet<*const ProbeDesc> = rejected.iter().map(|(probe, _)| Arc::as_ptr(probe)).collect();
     let of = |site: &&NewSite| places.contains(&Arc::as_ptr(&site.new.probe.desc));
     let refused = arrival.sites.iter().filter(of).map(|site| site.index).collect();
     let semaphores = Semaphores::of(std::iter::once(&*method));
-    Ok((LinkGroup { method, semaphores, links, prefault, sites: 0 }, refused))
+    Ok((LinkGroup { method, _semaphores: semaphores, links, prefault, sites: 0 }, refused))
 }
 
 /// Attaches the program that faults in pages, if the kernel allows it. `cookies` are those of the
@@ -656,7 +648,6 @@ fn attach_prefault(
     program: &mut GrowingProgram,
     arrival: &UnitArrival,
     cookies: &HashMap<ProbeId, u64>,
-    semaphores: &Semaphores,
     observer: &mut AttachObserver<'_>,
 ) -> Result<Vec<SiteLink>, Error> {
     let Some(unit) = &arrival.prefault else { return Ok(Vec::new()) };
@@ -668,8 +659,7 @@ fn attach_prefault(
     let probes: HashMap<u32, ProbeId> = unit.probes.iter().map(|(index, probe)| (*index, probe.id)).collect();
     let cookie = |index: u32| probes.get(&index).and_then(|id| cookies.get(id)).copied().unwrap_or_default();
     let mut steps = steps(&*unit.method, observer);
-    let attached =
-        unit.method.attach(&mut Attaching { loaded, cookie: &cookie, semaphores, observer: &mut steps });
+    let attached = unit.method.attach(&mut Attaching { loaded, cookie: &cookie, observer: &mut steps });
     let links = std::mem::take(&mut loaded.links);
     match attached {
         Err(AttachError::Interrupted) => Err(Error::Interrupted),

@@ -24,7 +24,7 @@ use plane::shares::Counters;
 use plane::stacks::Stack;
 use probes::ProbeId;
 use proc::share::Owners;
-use providers::method::{Cpus, Detached, Members, Method, Semaphores, SiteLink};
+use providers::method::{Cpus, Detached, Members, Semaphores, SiteLink};
 use symbols::Readers;
 
 use crate::assemble::Assembly;
@@ -208,11 +208,12 @@ impl Machine {
         if self.activity().0 == Activity::Active {
             let mut observer = AttachObserver { progress: &mut |_| !interrupted(), interrupted };
             let units = loaded.growing.iter().flat_map(|(_, arrival)| arrival.methods());
-            let semaphores = self.semaphores(units.chain(loaded.attached.iter().map(|a| &*a.method)));
+            // Of those that follow, for the first ones.
+            let _semaphores = Semaphores::of(units);
             let (all, details) = (&mut loaded.attached, &mut self.details);
             let attached = match loaded.partial {
-                true => attach_each(all, &semaphores, &mut left, details, &mut observer),
-                false => attach(all, &semaphores, details, &mut observer),
+                true => attach_each(all, &mut left, details, &mut observer),
+                false => attach(all, details, &mut observer),
             };
             let grown = attached.and_then(|()| {
                 self.add_members(&loaded.sets)?;
@@ -225,7 +226,7 @@ impl Machine {
                 for (program, arrival) in programs.into_iter().zip(&arrivals) {
                     growth.add_program(arrival.program, program);
                 }
-                let arrived = growth.arrive(&arrivals, &semaphores, &mut self.details, &mut observer);
+                let arrived = growth.arrive(&arrivals, &mut self.details, &mut observer);
                 arrivals.iter().for_each(|a| growth.remove_if_never_used(a.program));
                 arrived
             });
@@ -262,16 +263,7 @@ impl Machine {
         }
         self.growth.add_names(arrivals, strings)?;
         let mut observer = AttachObserver { progress: &mut |_| !interrupted(), interrupted };
-        let semaphores = self.semaphores(arrivals.iter().flat_map(UnitArrival::methods));
-        self.growth.arrive(arrivals, &semaphores, &mut self.details, &mut observer)?.or_error()
-    }
-
-    /// The semaphores of all places that are attached to, and of those of these methods.
-    fn semaphores<'m>(&self, new: impl Iterator<Item = &'m dyn Method>) -> Semaphores {
-        let mut all = Semaphores::of(new);
-        let before = self.attached.iter().map(|a| &a.semaphores).chain(self.growth.semaphores());
-        before.for_each(|known| all.extend(known));
-        all
+        self.growth.arrive(arrivals, &mut self.details, &mut observer)?.or_error()
     }
 
     /// The sites of these probes fire no more.
@@ -330,8 +322,7 @@ impl Machine {
         if !self.start_liveness() {
             self.attached.retain(|a| !a.is_heartbeat());
         }
-        let semaphores = Semaphores::of(self.attached.iter().map(|a| &*a.method));
-        if let Err(e) = attach(&mut self.attached, &semaphores, &mut self.details, observer) {
+        if let Err(e) = attach(&mut self.attached, &mut self.details, observer) {
             detach(&mut self.attached, matches!(e, Error::Interrupted));
             return Err(e);
         }

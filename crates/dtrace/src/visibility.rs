@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use probes::{
-    Args, Calls, Catalog, Definition, Family, FieldKind, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo,
-    ProviderFacts, UserObject,
-};
+use probes::ProbeId;
 use providers::Registry;
 
 /// The probes that a tree can match.
@@ -77,59 +74,5 @@ impl Later {
             Later::Range(ids) => ids.contains(&id),
             Later::Only(ids) => ids.contains(&id),
         }
-    }
-}
-
-/// The catalog of programs that are compiled for new probes alone: descriptions match no others, so that the work does not grow
-/// with the probes that are there already.
-pub(crate) struct NewProbes<'a> {
-    pub(crate) registry: &'a Registry,
-    pub(crate) probes: &'a [ProbeInfo],
-}
-
-impl Catalog for NewProbes<'_> {
-    fn matches(&self, pattern: &Pattern) -> Matches {
-        let selects = self.registry.selects(pattern);
-        Ok(self.probes.iter().filter(|probe| selects(&probe.desc)).cloned().collect())
-    }
-
-    fn by_id(&self, id: ProbeId) -> Option<ProbeInfo> {
-        self.registry.by_id(id)
-    }
-
-    fn families(&self) -> Vec<Family> {
-        self.registry.families()
-    }
-
-    fn can_mean(&self, pattern: &Pattern, provider: &Family) -> bool {
-        self.registry.can_mean(pattern, provider)
-    }
-
-    fn can_match_family(&self, pattern: &Pattern) -> bool {
-        self.registry.can_match_family(pattern)
-    }
-
-    fn provider(&self, name: &str) -> Option<ProviderFacts> {
-        self.registry.provider(name)
-    }
-
-    fn calls(&self, name: &str) -> Calls {
-        self.registry.calls(name)
-    }
-
-    fn known(&self, provider: &Family, field: FieldKind) -> Vec<String> {
-        self.registry.known(provider, field)
-    }
-
-    fn object(&self, provider: &str, object: &str) -> Option<Result<Arc<dyn UserObject>, String>> {
-        self.registry.object(provider, object)
-    }
-
-    fn definition(&self, probe: &ProbeDesc) -> Option<Arc<Definition>> {
-        self.registry.definition(probe)
-    }
-
-    fn args(&self, probe: &ProbeDesc) -> Args {
-        self.registry.args(probe)
     }
 }

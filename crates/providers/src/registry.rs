@@ -19,7 +19,7 @@ mod own;
 mod processes;
 mod store;
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -142,6 +142,17 @@ impl Changes {
             }
         }
     }
+}
+
+/// How a pattern selects probes of a provider, by its name.
+#[derive(Clone, Copy)]
+struct ByName {
+    /// Only those that the provider says.
+    is_only: bool,
+    /// None: the pattern would have to name the provider.
+    is_excluded: bool,
+    /// Module and function do not count.
+    is_loose: bool,
 }
 
 /// A probe that came later.
@@ -289,15 +300,32 @@ impl Registry {
         let others: Vec<Family> =
             self.entries.iter().map(|e| e.family.clone()).filter(|f| !f.is_of_any()).collect();
         let by_name = Pattern { module: String::new(), function: String::new(), ..pattern.clone() };
-        move |desc| {
-            let has = |all: &[Family]| all.iter().any(|f| f.contains(&desc.provider));
-            if has(&only) && !has(&others) {
-                return otherwise.iter().any(|probes| probes.contains(desc));
+        let of_name = move |name: &str| {
+            let has = |all: &[Family]| all.iter().any(|f| f.contains(name));
+            ByName {
+                is_only: has(&only) && !has(&others),
+                is_excluded: has(&excluded),
+                is_loose: has(&loose),
             }
-            !excluded.iter().any(|f| f.contains(&desc.provider))
-                && (pattern.matches(desc)
-                    || otherwise.iter().any(|probes| probes.contains(desc))
-                    || loose.iter().any(|f| f.contains(&desc.provider)) && by_name.matches(desc))
+        };
+        // Probes of one provider mostly follow each other.
+        let last: RefCell<Option<(Arc<str>, ByName)>> = RefCell::default();
+        move |desc| {
+            let mut last = last.borrow_mut();
+            let known = last.as_ref().filter(|(name, _)| *name == desc.provider).map(|(_, known)| *known);
+            let ByName { is_only, is_excluded, is_loose } = known.unwrap_or_else(|| {
+                let found = of_name(&desc.provider);
+                *last = Some((desc.provider.clone(), found));
+                found
+            });
+            let is_otherwise = || otherwise.iter().any(|probes| probes.contains(desc));
+            match is_only {
+                true => is_otherwise(),
+                false => {
+                    !is_excluded
+                        && (pattern.matches(desc) || is_otherwise() || is_loose && by_name.matches(desc))
+                }
+            }
         }
     }
 

@@ -9,7 +9,7 @@ const ROWS: [&str; 2] = ["crates/runtimes/src/", "crates/bpf-codegen/src/routine
 
 /// Files that use such a word for something else, with the reason.
 const EXCEPT: [(&str, &str); 3] = [
-    ("crates/dtrace/src/options.rs", "what users read of jstackstrsize"),
+    ("crates/dtrace/src/options/table.rs", "what users read of jstackstrsize"),
     ("crates/plane/src/control.rs", "what users read of a drop"),
     ("crates/providers/src/usdt/mod.rs", "a program with probes of its own"),
 ];

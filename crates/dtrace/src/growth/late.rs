@@ -1,7 +1,5 @@
 //! What of the probes that came later could not be attached, and programs for such probes.
 
-use providers::method::Semaphores;
-
 use crate::attach::{AttachObserver, AttachedProgram, attach};
 use crate::error::Error;
 
@@ -27,7 +25,6 @@ impl LeftOut {
 /// for others are needed.
 pub(crate) fn attach_each(
     all: &mut Vec<AttachedProgram>,
-    semaphores: &Semaphores,
     left: &mut LeftOut,
     details: &mut Vec<String>,
     observer: &mut AttachObserver<'_>,
@@ -35,7 +32,7 @@ pub(crate) fn attach_each(
     let mut attached = Vec::new();
     let mut done = Ok(());
     for mut a in all.drain(..) {
-        let one = done.is_ok().then(|| attach(std::slice::from_mut(&mut a), semaphores, details, observer));
+        let one = done.is_ok().then(|| attach(std::slice::from_mut(&mut a), details, observer));
         match (one, &a.later) {
             (Some(Err(e)), Some(later)) if !matches!(e, Error::Interrupted) => {
                 left.rejected.extend(&later.epids);

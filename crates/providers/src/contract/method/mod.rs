@@ -32,6 +32,7 @@ pub use functions::{FunctionMethod, FunctionSites, Site};
 pub use perf::{Clock, Event};
 pub use process::{HeldProcess, Members};
 pub use semaphores::Semaphores;
+use semaphores::semaphore_at;
 pub use tracepoint::{RawTp, TpBtf, Tracepoints};
 pub use uprobes::{HeldFile, UprobeFile, UprobeSite, Uprobes};
 
@@ -140,8 +141,6 @@ pub struct Attaching<'a> {
     pub loaded: &'a mut Loaded,
     /// The attach cookie of the probe at an index. A method without cookies ignores it.
     pub cookie: &'a dyn Fn(u32) -> u64,
-    /// Of the places that other programs of the session are attached to as well.
-    pub semaphores: &'a Semaphores,
     /// Reports progress.
     pub observer: &'a mut dyn Observer,
 }

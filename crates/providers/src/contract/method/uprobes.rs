@@ -15,6 +15,7 @@ use probes::ProbeDesc;
 use super::process::HeldProcess;
 use super::{
     AttachError, Attaching, FunctionMethod, Functions, Method, ProgramType, Rejected, Semaphores, SiteLink,
+    semaphore_at,
 };
 
 /// A place of a probe in a file.
@@ -129,8 +130,8 @@ impl Uprobes {
         (to.cookie)(site.index) | u64::from(site.place) << 32
     }
 
-    fn semaphore(to: &Attaching<'_>, file: &UprobeFile, site: &UprobeSite) -> u64 {
-        if site.semaphore == 0 { to.semaphores.at(file.file.path(), site.offset) } else { site.semaphore }
+    fn semaphore(file: &UprobeFile, site: &UprobeSite) -> u64 {
+        if site.semaphore == 0 { semaphore_at(file.file.path(), site.offset) } else { site.semaphore }
     }
 
     fn attach_all(&self, to: &mut Attaching<'_>, file: &UprobeFile) -> Result<(), AttachError> {
@@ -138,7 +139,7 @@ impl Uprobes {
             to.check()?;
             let offsets: Vec<u64> = sites.iter().map(|s| s.offset).collect();
             let cookies: Vec<u64> = sites.iter().map(|s| Uprobes::cookie(to, s)).collect();
-            let semaphores: Vec<u64> = sites.iter().map(|s| Uprobes::semaphore(to, file, s)).collect();
+            let semaphores: Vec<u64> = sites.iter().map(|s| Uprobes::semaphore(file, s)).collect();
             let has_semaphores = semaphores.iter().any(|s| *s != 0);
             let target = UprobeTarget {
                 path: file.file.path(),
@@ -162,7 +163,7 @@ impl Uprobes {
         rejected: &mut Rejected,
     ) -> Result<(), AttachError> {
         for site in &file.sites {
-            let event = u32::try_from(Uprobes::semaphore(to, file, site))
+            let event = u32::try_from(Uprobes::semaphore(file, site))
                 .map_err(|_| SysError::new("count up a semaphore so far in the file", errno::EINVAL))
                 .and_then(|at| {
                     PerfEvent::uprobe(file.file.path(), site.offset, at, self.at_return, file.pid())
