@@ -175,7 +175,7 @@ pub(crate) struct Reader {
     /// The client's number.
     number: u32,
     limits: Limits,
-    /// The time that the client waits for the current request: that of the limits, or the rest of the budget.
+    /// The time that the client waits for the answer of the last request: that of the limits, or the rest of the budget.
     wait: Duration,
     /// Nobody waits for the answers.
     background: bool,
@@ -234,6 +234,7 @@ impl Reader {
 
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
+        self.wait = limits.wait;
         self.budget = Budget::new(limits.work);
     }
 
@@ -342,7 +343,8 @@ impl Reader {
                 return Err(RequestError::Unavailable);
             }
         }
-        match self.receive(self.deadline()) {
+        // Whatever the budget is: the file that is asked for is not at fault.
+        match self.receive(self.deadline(self.limits.wait)) {
             Ok((_, (Response::Ready, _))) => Ok(()),
             // No request was sent, so no object caused this failure.
             Err(error @ RequestError::Interrupted) => {
@@ -394,7 +396,8 @@ impl Reader {
             self.start()?;
         }
         let begun = self.work();
-        let response = self.notices().and_then(|()| self.exchange(self.number.into(), request, fds));
+        let response =
+            self.notices().and_then(|()| self.exchange(self.number.into(), request, fds, self.wait));
         let (time, work) = (now.elapsed(), self.work().saturating_sub(begun));
         self.budget.spend(self.limits.cost(time.saturating_sub(FREE_TIME), work.saturating_sub(FREE_TIME)));
         match response {
@@ -415,7 +418,7 @@ impl Reader {
         let notices = self.lease.as_mut().map(|lease| std::mem::take(&mut lease.notices)).unwrap_or_default();
         for (client, notice) in notices {
             // The object of the request is not at fault.
-            self.exchange(client, &notice, &[]).map_err(|_| RequestError::Unavailable)?;
+            self.exchange(client, &notice, &[], self.limits.wait).map_err(|_| RequestError::Unavailable)?;
         }
         Ok(())
     }
@@ -426,14 +429,15 @@ impl Reader {
         client: u64,
         request: &Request,
         fds: &[BorrowedFd<'_>],
+        wait: Duration,
     ) -> Result<(Vec<(Response, Option<OwnedFd>)>, Option<Failure>), RequestError> {
         // A list of functions may be long. While it arrives, the reader works.
         let is_list = matches!(request, Request::Functions { .. });
         let last = Deadline {
-            time: Instant::now() + LIST_TIMES * self.wait,
+            time: Instant::now() + LIST_TIMES * wait,
             work: self.work() + LIST_TIMES * self.limits.work,
         };
-        let mut deadline = self.deadline();
+        let mut deadline = self.deadline(wait);
         let time = u64::try_from(self.limits.work.as_millis()).unwrap_or(u64::MAX);
         let packet = Order::encode(client, time, self.readers.servers(), request);
         let process = self.process().ok_or(RequestError::Unavailable)?;
@@ -451,7 +455,7 @@ impl Reader {
                 response => responses.push(response),
             }
             if is_list {
-                let next = self.deadline();
+                let next = self.deadline(wait);
                 deadline = Deadline { time: next.time.min(last.time), work: next.work.min(last.work) };
             }
         }
@@ -489,8 +493,8 @@ impl Reader {
         child.and_then(|child| sys::cpu_time(child.id())).unwrap_or_default()
     }
 
-    fn deadline(&self) -> Deadline {
-        let wait = self.wait.min(self.limits.wait);
+    fn deadline(&self, wait: Duration) -> Deadline {
+        let wait = wait.min(self.limits.wait);
         Deadline { time: Instant::now() + wait, work: self.work() + self.limits.work }
     }
 

@@ -55,8 +55,9 @@ fn responses(
     request: &Request,
     fds: &[BorrowedFd<'_>],
 ) -> Result<Vec<Response>, String> {
+    let answer = reader.query(request, fds);
     let limits = reader.limits();
-    match reader.query(request, fds) {
+    match answer {
         Ok((_, Some(failure))) => Err(failure.why),
         Ok((responses, None)) => Ok(responses.into_iter().map(|(response, _)| response).collect()),
         Err(error @ (RequestError::Timeout | RequestError::Working)) => {
