@@ -68,8 +68,6 @@ pub(crate) struct AttachedProgram {
     pub(crate) name: String,
     pub(crate) purpose: Purpose,
     pub(crate) method: Arc<dyn Method>,
-    /// Of the method's places: what comes later to them has the same.
-    _semaphores: Semaphores,
     /// Counters of the served firings of a clock, if the number of due firings is known.
     pub(crate) served: Option<Served>,
     /// The clocks of the CPUs, if the number of due firings is known.
@@ -107,8 +105,7 @@ impl LaterProbes {
 impl AttachedProgram {
     pub(crate) fn new(prog: Prog, method: Arc<dyn Method>, purpose: Purpose) -> AttachedProgram {
         let (name, loaded, clocks) = (prog.name().to_string(), Loaded::new(prog), Vec::new());
-        let _semaphores = Semaphores::of(std::iter::once(&*method));
-        AttachedProgram { loaded, name, purpose, method, _semaphores, served: None, clocks, later: None }
+        AttachedProgram { loaded, name, purpose, method, served: None, clocks, later: None }
     }
 
     /// A program that runs the clauses of a unit's probes.
@@ -206,6 +203,8 @@ pub(crate) fn attach(
     details: &mut Vec<String>,
     observer: &mut AttachObserver<'_>,
 ) -> Result<(), Error> {
+    // Also those of each other.
+    let _semaphores = Semaphores::of(all.iter().map(|a| &*a.method));
     let descriptors: usize = all.iter().map(|a| a.method.descriptors()).sum();
     bpf_sys::raise_fd_limit(descriptors as u64);
     let functions = all.iter().filter_map(|a| a.method.functions()).map(|f| f.count).sum();

@@ -173,8 +173,6 @@ type Attached = (LinkGroup, HashSet<u32>);
 /// Links that were attached together.
 struct LinkGroup {
     method: Arc<dyn Method>,
-    /// Of the method's places: what comes later to them has the same.
-    _semaphores: Semaphores,
     links: Vec<SiteLink>,
     /// Of the program that faults in pages.
     prefault: Vec<SiteLink>,
@@ -638,8 +636,7 @@ fn attach_group(
     let places: HashSet<*const ProbeDesc> = rejected.iter().map(|(probe, _)| Arc::as_ptr(probe)).collect();
     let of = |site: &&NewSite| places.contains(&Arc::as_ptr(&site.new.probe.desc));
     let refused = arrival.sites.iter().filter(of).map(|site| site.index).collect();
-    let semaphores = Semaphores::of(std::iter::once(&*method));
-    Ok((LinkGroup { method, _semaphores: semaphores, links, prefault, sites: 0 }, refused))
+    Ok((LinkGroup { method, links, prefault, sites: 0 }, refused))
 }
 
 /// Attaches the program that faults in pages, if the kernel allows it. `cookies` are those of the

@@ -209,7 +209,7 @@ impl Machine {
             let mut observer = AttachObserver { progress: &mut |_| !interrupted(), interrupted };
             let units = loaded.growing.iter().flat_map(|(_, arrival)| arrival.methods());
             // Of those that follow, for the first ones.
-            let _semaphores = Semaphores::of(units);
+            let _semaphores = Semaphores::of(units.chain(loaded.attached.iter().map(|a| &*a.method)));
             let (all, details) = (&mut loaded.attached, &mut self.details);
             let attached = match loaded.partial {
                 true => attach_each(all, &mut left, details, &mut observer),

@@ -96,6 +96,8 @@ pub struct SiteLink {
     pub of_process: Option<u32>,
     /// The number of the file, if it fires in all processes that run it.
     pub of_file: Option<u64>,
+    /// Of its places: what comes to them while it is there has the same.
+    pub semaphores: Semaphores,
 }
 
 /// Links that are to be closed.
@@ -111,7 +113,14 @@ pub enum Detached {
 
 impl From<Link> for SiteLink {
     fn from(link: Link) -> SiteLink {
-        SiteLink { link, cpu: None, returns_in: None, of_process: None, of_file: None }
+        SiteLink {
+            link,
+            cpu: None,
+            returns_in: None,
+            of_process: None,
+            of_file: None,
+            semaphores: Semaphores::default(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! The kernel has one uprobe for a place in a file, with one semaphore or none. Whoever comes to the place with another is refused
 //! (`EINVAL`). So all programs that this process attaches to a place say the same: the first instruction of a function
 //! may be a site of USDT, which has a semaphore, while an entry or a return by `uretprobe` has none of its own.
+//! What is attached to a place before its semaphore is known stays without, and refuses those that come.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -26,7 +27,8 @@ fn held() -> MutexGuard<'static, Places> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The semaphores of places that are attached to, or are about to be. While this value lives, [`semaphore_at`] knows them.
+/// The semaphores of places that are attached to ([`SiteLink::semaphores`](super::SiteLink)), or are about to be. While this value
+/// lives, [`semaphore_at`] knows them.
 #[derive(Debug, Default)]
 pub struct Semaphores(Vec<(FileId, u64)>);
 

@@ -1,4 +1,4 @@
-//! Places in the files of processes: all of a file by one link, or each by itself, for one process or for all that run the file.
+//! Places in the files of processes: those of a file by one link (of 16,384 at most), or each by itself, for one process or for all that run the file.
 //!
 //! The kernel is given a path and the number of a process, and both may have another meaning than when the places were found: what
 //! was at a path is replaced, a process maps something else at an address, a number goes to another process. So the file is held
@@ -100,7 +100,7 @@ pub struct Uprobes {
     pub files: Vec<UprobeFile>,
     /// Runs when the functions that begin at the places return.
     pub at_return: bool,
-    /// The kernel attaches to all places of a file by one link.
+    /// The kernel attaches to many places of a file by one link.
     pub multi: bool,
     /// The probes of a process may be attached again in another way.
     pub again: bool,
@@ -119,11 +119,14 @@ impl Uprobes {
         self.files.iter().map(|file| file.sites.len()).sum()
     }
 
-    fn site_link(&self, file: &UprobeFile, link: Link) -> SiteLink {
+    /// A link to places, which are given with the semaphores by which they are attached to.
+    fn site_link(&self, file: &UprobeFile, link: Link, places: impl Iterator<Item = (u64, u64)>) -> SiteLink {
+        let mut semaphores = Semaphores::default();
+        semaphores.add(file.file.path(), places.filter(|(_, semaphore)| *semaphore != 0));
         let (returns_in, of_process) =
             (file.pid().filter(|_| self.at_return), file.pid().filter(|_| self.again));
         let of_file = file.process.is_none().then_some(file.file.number);
-        SiteLink { link, cpu: None, returns_in, of_process, of_file }
+        SiteLink { link, cpu: None, returns_in, of_process, of_file, semaphores }
     }
 
     fn cookie(to: &Attaching<'_>, site: &UprobeSite) -> u64 {
@@ -149,9 +152,9 @@ impl Uprobes {
                 pid: file.pid(),
                 is_return: self.at_return,
             };
-            let link = Link::uprobe_multi(&to.loaded.prog, &target);
-            let link = self.site_link(file, link.map_err(|e| named(e, file))?);
-            to.loaded.links.push(link);
+            let link = Link::uprobe_multi(&to.loaded.prog, &target).map_err(|e| named(e, file))?;
+            let places = offsets.iter().copied().zip(semaphores.iter().copied());
+            to.loaded.links.push(self.site_link(file, link, places));
         }
         Ok(())
     }
@@ -163,14 +166,18 @@ impl Uprobes {
         rejected: &mut Rejected,
     ) -> Result<(), AttachError> {
         for site in &file.sites {
-            let event = u32::try_from(Uprobes::semaphore(file, site))
+            let semaphore = Uprobes::semaphore(file, site);
+            let event = u32::try_from(semaphore)
                 .map_err(|_| SysError::new("count up a semaphore so far in the file", errno::EINVAL))
                 .and_then(|at| {
                     PerfEvent::uprobe(file.file.path(), site.offset, at, self.at_return, file.pid())
                 });
             let cookie = Uprobes::cookie(to, site);
             match event.and_then(|event| Link::perf_event(&to.loaded.prog, event, cookie)) {
-                Ok(link) => to.loaded.links.push(self.site_link(file, link)),
+                Ok(link) => {
+                    let place = std::iter::once((site.offset, semaphore));
+                    to.loaded.links.push(self.site_link(file, link, place));
+                }
                 Err(e) => rejected.push((site.probe.clone(), named(e, file))),
             }
             to.step()?;
