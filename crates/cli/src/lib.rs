@@ -86,6 +86,10 @@ pub struct Given {
 /// Executes the command with these words, and returns its exit status. It is made for a process of
 /// its own: it installs signal handlers and a panic hook, and writes to the standard output and the standard error.
 pub fn command(words: &[String], engine: Engine) -> u8 {
+    if let Some(why) = secure::refusal() {
+        to_stderr(format!("dtrace: {why}\n"));
+        return status::FAILURE.code;
+    }
     secure::leave_environment();
     panic::install();
     interrupt::outlive_file_size_limit();

@@ -134,6 +134,10 @@ fn a_command_with_capabilities_of_its_file_obeys_no_environment_and_destroys_not
         let said = "dtrace: destructive actions are for who has the privileges, not for who may execute a dtrace that has them";
         assert!(o.2.starts_with(said), "{o:?}");
     }
+    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let o = as_nobody(&copy, &["-V"]);
+    assert_eq!((o.0, &*o.1), (Some(1), ""), "{o:?}");
+    assert!(o.2.starts_with("dtrace: it is set-user-id or set-group-id"), "{o:?}");
     Pass
 }
 
