@@ -229,21 +229,16 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
     if command.compile_only && !sources.iter().any(text) {
         return Ok(Vec::new());
     }
-    let mut options = command.options.clone();
-    // A value that is none is an error of the program.
-    if let Some(moment) = dtrace::evaltime_in(sources) {
-        let _ = options.set("evaltime", Some(moment));
-    }
+    let options = &command.options;
     let traces = command.mode == Mode::Trace && !command.compile_only;
     let memory = options.postmortem.map(|size| size.0).filter(|_| traces);
+    let moment = dtrace::evaltime_in(options, sources);
     let mut environment = options.environment();
     secure::restore(&mut environment);
     // What reads the format from standard output reads nothing else.
     environment.output_to_stderr = options.oformat != OutputFormat::Text && command.output.is_none();
     let make = |wanted: &Wanted| match wanted {
-        Wanted::Run(text) => {
-            Target::create_with_memory(raw::bytes(text), &environment, options.evaltime, memory)
-        }
+        Wanted::Run(text) => Target::create_with_memory(raw::bytes(text), &environment, moment, memory),
         Wanted::Pid(pid) => Target::grab(*pid),
     };
     let mut targets: Vec<Target> = Vec::new();
@@ -284,6 +279,7 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
     };
     let mut options = command.options.clone();
     options.select(&targets);
+    let waited = dtrace::evaltime_in(&options, &sources);
     let target = targets.first().map_or(0, |t| t.pid() as u64);
     let (providers, interpreter) = match engine {
         Engine::Kernel => (Vec::new(), None),
@@ -299,6 +295,11 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
         to_stderr(program.listing());
     }
     let (quiet, tags, bpflog) = (options.quiet, options.errtags, options.bpflog);
+    if command.targets.iter().any(|wanted| matches!(wanted, Wanted::Run(_)))
+        && let Err(e) = dtrace::check_evaltime(waited, &options)
+    {
+        return failed(&e, &program, tags);
+    }
     let verbose = command.verbose;
     out.shown = Shown { quiet, verbose, resize: !options.quietresize };
     // Nothing is traced with -e.

@@ -1,15 +1,15 @@
 //! Counts the system calls of a command.
 //!
 //! ```text
-//! cargo run --example count_calls -- 'ls -l /etc'
+//! sudo -E cargo run --example count_calls -- 'ls -l /etc'
 //! ```
 //!
-//! The output is DTrace's text: the command's calls, the rarest first.
+//! Tracing needs root, or `CAP_BPF` and `CAP_PERFMON`. The output is DTrace's text: the command's calls, the rarest first.
 
 use std::error::Error;
 use std::process::ExitCode;
 
-use dtrace::{Options, Output, Session, System, Target, Text};
+use dtrace::{Options, Output, Session, System, Text};
 
 const SCRIPT: &str = "syscall:::entry /pid == $target/ { @calls[probefunc] = count(); }";
 
@@ -30,7 +30,7 @@ pub(crate) fn run<W: Output + Send>(command: &str, out: W) -> Result<W, Box<dyn 
         .program(SCRIPT)
         .options(Options { quiet: true, ..Options::default() })
         // It waits until it is traced, and its process is `$target`.
-        .target(Target::create(command)?)
+        .command(command)
         .start(Text::new(out))?;
     session.run()?;
     Ok(session.into_sink().into_output())

@@ -1,7 +1,7 @@
 //! Attaches to a service that runs, and prints each of its queries that takes long.
 //!
 //! ```text
-//! cargo run --example slow_queries -- 1234 exec_simple_query 100
+//! sudo -E cargo run --example slow_queries -- 1234 exec_simple_query 100
 //! ```
 //!
 //! `exec_simple_query` is PostgreSQL's; any function serves whose first argument is the text of a query.

@@ -1,7 +1,7 @@
-//! Writes each file that a command opens as a line of JSON.
+//! Writes each file that a command opens, or fails to open, by `openat` as a line of JSON.
 //!
 //! ```text
-//! cargo run --example to_json -- opened.json 'ls -l /etc'
+//! sudo -E cargo run --example to_json -- opened.json 'ls -l /etc'
 //! ```
 //!
 //! A line has the time, the process and the thread, the probe, and the fields that the program names.
@@ -10,7 +10,7 @@ use std::error::Error;
 use std::fs::File;
 use std::process::ExitCode;
 
-use dtrace::{Json, Session, System, Target};
+use dtrace::{Json, Session, System};
 
 const SCRIPT: &str = r#"
     syscall::openat:entry /pid == $target/ { self->path = arg1; }
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 pub(crate) fn run(file: &str, command: &str) -> Result<(), Box<dyn Error>> {
     let mut session = Session::builder(&System::live())
         .program(SCRIPT)
-        .target(Target::create(command)?)
+        .command(command)
         .start(Json::new(File::create(file)?))?;
     session.run()?;
     Ok(())

@@ -1,16 +1,15 @@
-//! The processes that make a system call most often, as a table that is drawn again each second:
-//! `cargo run --example top -- openat`. The kernel counts; the session delivers the counts as data.
+//! The processes that make a system call most often (any call, if none is named), as a table that is drawn again
+//! each second: `sudo -E cargo run --example top -- openat`. The kernel counts; the session delivers the counts as data.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
 use dtrace::events::SinkError;
-use dtrace::{Event, Session, Sink, System};
+use dtrace::{Event, Session, Sink, Status, System};
 
 type Done = Result<(), Box<dyn Error>>;
 /// How many calls each process has made: its id and its name.
-pub(crate) type Calls = BTreeMap<(i128, String), i64>;
+pub(crate) type Calls = std::collections::BTreeMap<(i128, String), i64>;
 
 /// The counts as they were delivered last.
 #[derive(Default)]
@@ -45,11 +44,13 @@ pub(crate) fn run(call: &str, every: Duration, mut show: impl FnMut(&Calls) -> b
     loop {
         let end = Instant::now() + every;
         while Instant::now() < end {
-            session.work(None, end.saturating_duration_since(Instant::now()))?;
+            if session.work(None, end.saturating_duration_since(Instant::now()))? == Status::Done {
+                return Ok(session.finish().map(drop)?);
+            }
         }
         session.deliver_aggregations()?;
         let now = session.sink().0.clone();
-        let new = now.iter().map(|(process, n)| (process.clone(), n - before.get(process).unwrap_or(&0)));
+        let new = now.iter().map(|(p, n)| (p.clone(), n - before.get(p).unwrap_or(&0)));
         if !show(&new.filter(|(_, n)| *n > 0).collect()) {
             return Ok(());
         }

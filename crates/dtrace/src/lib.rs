@@ -71,7 +71,7 @@
 //! attach bank compile/input compile/pragma compile/unchanged cpp deadman described facts file_stops interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store unwinder/tables
 //! compile detach growth/late session/notice unwinder
 //! growth
-//! assemble early engine list modules processes
+//! assemble engine evaltime list modules processes
 //! abilities advice completion definitions environment process_set
 //! services
 //! interpreter/engine kernel_stack+load
@@ -100,10 +100,10 @@ mod deadman;
 mod definitions;
 mod described;
 mod detach;
-mod early;
 mod engine;
 mod environment;
 mod error;
+mod evaltime;
 mod facts;
 mod families;
 mod file_stops;
@@ -164,8 +164,8 @@ pub use builder::Builder;
 pub use compile::{Field, Macros, Program, Setup, Source, compile, compile_as, compile_with};
 pub use consumer::Aborted;
 pub use definitions::{Processor, ProviderDefinitions, processor_of, processor_of_compiler};
-pub use early::evaltime_in;
 pub use error::{CompileError, Error};
+pub use evaltime::{check_evaltime, evaltime_in};
 pub use probes::{FieldKind, Pattern, ProbeInfo};
 pub use proc::{Environment, Error as TargetError, ExitStatus, Hold, Moment, Target, signal_name};
 pub use providers::Provider;

@@ -120,24 +120,12 @@ impl<S: Sink> Session<S> {
         targets: Vec<proc::Target>,
         sink: S,
     ) -> Result<Session<S>, Error> {
-        Session::start_with_progress(program, options, targets, sink, &mut |_| true)
+        Session::start_interruptible(program, options, targets, sink, &mut |_| true, || false)
     }
 
-    /// As [`Session::start`]; `progress` is called before the first program is attached, and after
-    /// each function if functions are attached one by one. The enabling stops when it returns
-    /// `false`.
-    pub fn start_with_progress(
-        program: &Program,
-        options: Options,
-        targets: Vec<proc::Target>,
-        sink: S,
-        progress: &mut dyn FnMut(Progress) -> bool,
-    ) -> Result<Session<S>, Error> {
-        Session::start_interruptible(program, options, targets, sink, progress, || false)
-    }
-
-    /// As [`Session::start_with_progress`]; `interrupted` is called during long operations until
-    /// the end of the session. When it returns true, an enabling stops, and the session no longer
+    /// As [`Session::start`]; `progress` is called before the first program is attached, and after each
+    /// function if functions are attached one by one: the enabling stops when it returns `false`.
+    /// `interrupted` is called during long operations until the end of the session. When it returns true, an enabling stops, and the session no longer
     /// waits for symbols of processes: it prints their addresses as numbers.
     pub fn start_interruptible(
         program: &Program,

@@ -351,5 +351,15 @@ fn a_program_may_say_where_its_command_waits() -> Verdict {
     assert!(o.err.contains(says), "{o:?}");
     let o = dtrace(&["-x", "evaltime=start", "-qc", &workload("exit", 0), "-n", "BEGIN"]).code(1);
     assert!(o.err.contains("evaltime"), "{o:?}");
+    // The process waits before the preprocessor has said which lines there are.
+    let dir = testing::dir::Dir::below(&testing::memory_dir(), "late").unwrap();
+    let script = dir.join("late.d").display().to_string();
+    std::fs::write(&script, format!("#ifdef NEVER\n#pragma D option evaltime=main\n#endif\n{MARKS}"))
+        .unwrap();
+    let o = dtrace(&["-C", "-qc", &program, "-s", &script]).code(1);
+    assert!(
+        o.err.contains("only behind the preprocessor is too late for the process; use -x evaltime"),
+        "{o:?}"
+    );
     Pass
 }

@@ -74,6 +74,7 @@ impl Row {
     fn allows(&self, value: &impl Setting) -> bool {
         let all = |wanted: fn(&str) -> bool| value.texts().iter().all(|text| wanted(text));
         match (self.name, value.number()) {
+            _ if !value.has_text() => false,
             // The other value would have no effect.
             ("temporal", n) => n == Some(1),
             (name, Some(n)) => limits(name).is_none_or(|(least, most)| (least..=most).contains(&n)),

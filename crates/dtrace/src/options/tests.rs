@@ -188,6 +188,10 @@ fn a_field_with_a_value_that_no_text_has_is_an_error_with_its_name() {
             "failed to set nspec=4000: Invalid value for specified option (it takes a number from 0 to 1024)",
         ),
         (
+            Options { aggrate: Duration::MAX, ..Options::default() },
+            "failed to set aggrate=18446744073709551615ns: Invalid value for specified option (it takes a rate, as in 10hz or 100ms)",
+        ),
+        (
             Options { setenv: vec!["A=1".into(), "B".into()], ..Options::default() },
             "failed to set setenv=A=1 B: Invalid value for specified option (it takes a variable with its value, as in NAME=value)",
         ),

@@ -32,6 +32,11 @@ pub(crate) trait Setting: Sized {
         None
     }
 
+    /// False for a value that no text has.
+    fn has_text(&self) -> bool {
+        true
+    }
+
     /// What a user would write for it, each time that he sets it; nothing for "unset".
     fn texts(&self) -> Vec<String>;
 }
@@ -95,6 +100,11 @@ impl Setting for Duration {
         Some(nanoseconds(*self))
     }
 
+    /// Beyond them there is no time of a clock to come.
+    fn has_text(&self) -> bool {
+        u64::try_from(self.as_nanos()).is_ok()
+    }
+
     fn texts(&self) -> Vec<String> {
         vec![format!("{}ns", nanoseconds(*self))]
     }
@@ -155,6 +165,10 @@ impl<T: Setting> Setting for Option<T> {
 
     fn number(&self) -> Option<u64> {
         self.as_ref().and_then(T::number)
+    }
+
+    fn has_text(&self) -> bool {
+        self.as_ref().is_none_or(T::has_text)
     }
 
     fn texts(&self) -> Vec<String> {

@@ -19,7 +19,7 @@ use crate::options::{Options, Policy};
 
 /// Rejects the option where no memory can be had.
 pub(super) fn check(options: &Options, targets: &[proc::Target]) -> Result<(), Error> {
-    if options.postmortem.map(|size| size.0).is_none() {
+    if options.postmortem.is_none() {
         return Ok(());
     }
     let refused = |why: &str| Err(Error::Setting(format!("failed to set option 'postmortem': {why}")));
@@ -99,7 +99,7 @@ impl<S: Sink> Session<S> {
 
     /// Writes the last events to targets that a signal is about to end, and delivers the signals.
     pub(super) fn serve_postmortem(&mut self) -> Result<(), Error> {
-        if self.options.postmortem.map(|size| size.0).is_none() {
+        if self.options.postmortem.is_none() {
             return Ok(());
         }
         for at in 0..self.targets.len() {

@@ -1,6 +1,6 @@
 //! The sink of a session, beside which its last events are recorded: see [`super::postmortem`].
 
-use events::{Event, Needs, Sink, SinkError};
+use events::{Event, Sink, SinkError};
 use postmortem::{Log, Totals};
 
 use crate::options::Options;
@@ -20,10 +20,6 @@ impl<S: Sink> Recorded<S> {
 }
 
 impl<S: Sink> Sink for Recorded<S> {
-    fn needs(&self) -> Needs {
-        self.sink.needs()
-    }
-
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
         if let Some(totals) = &mut self.totals {
             totals.add(event);
