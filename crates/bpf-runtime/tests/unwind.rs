@@ -673,10 +673,12 @@ fn a_user_with_many_new_files_leaves_some_to_others_and_root_asks_for_all() {
         of.iter().filter(|sleeper| all.iter().any(|asked| asked.process == sleeper.0.id())).count()
     };
     let found = [asked(&hostile), asked(&other), asked(&root)];
+    // Who reads the mappings of a process meanwhile, another tracer, keeps its walks from them. That is counted.
+    let busy = tables.directory().busy() as usize;
     // A user has half of what is not root's; of eight others at most a few have a counter in common with it.
     let half = plane::shares::of_others(plane::unwind::UNKNOWN_FILES) as usize / 2;
     assert!((150..=half + 4).contains(&found[0]), "{found:?}");
-    assert!(found[1] >= 5 && found[2] == 100, "{found:?}");
+    assert!(found[1] >= 5 && found[2] >= 90 && found[2] + busy >= 100, "{found:?}, {busy} busy");
     // Other processes of the machine ask, too.
     let of_others = || all.iter().filter(|asked| asked.share != 0);
     assert_eq!(counters.others(), of_others().count() as u64);

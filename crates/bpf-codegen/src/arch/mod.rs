@@ -8,6 +8,9 @@
 //!  x86_64::regs     those that only the walks of stacks use     a machine without `walks` has none of these
 //! ```
 
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("nothing is known of this machine: see docs/book/src/internals/x86-64.md");
+
 pub mod aarch64;
 mod machine;
 pub mod x86_64;

@@ -188,7 +188,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Says that it is there until it is told that this was seen: the clauses run. Then it fires ten times.
+/// Says by its probe that it is there until it is told that this was seen: the clauses of that probe run. Then it fires ten times.
 const LATER: &str = r#"
 #include <poll.h>
 #include <stdio.h>
@@ -198,13 +198,13 @@ int main(void)
 {
     alarm(240);
     dtusdt_provider *provider = dtusdt_provider_new("tstend");
-    dtusdt_probe *hello = dtusdt_probe_add(provider, "hello", ""), *probe = dtusdt_probe_add(provider, "later", "int");
+    dtusdt_probe *probe = dtusdt_probe_add(provider, "later", "int");
     if (dtusdt_provider_enable(provider, NULL) != 0)
         return 1;
     printf("ready %d\n", getpid());
     fflush(stdout);
     for (struct pollfd input = { .fd = 0, .events = POLLIN }; poll(&input, 1, 20) == 0;)
-        DTUSDT_PROBE(hello);
+        DTUSDT_PROBE(probe, 1000);
     for (int i = 0; i < 10; i++)
         DTUSDT_PROBE(probe, i);
     return 0;
@@ -220,7 +220,8 @@ fn a_process_that_makes_probes_without_end_has_a_limit_that_is_its_own() -> Verd
     let program = made!(programs.compile(&named(ENDLESS), false));
     let other = made!(others.compile(&named(LATER), false));
     let script = "BEGIN { printf(\"begun\\n\"); } tstend*:::fire-* { @n = count(); @sum = sum(arg0); } \
-        tstend*:::hello { printf(\"hello %d\\n\", pid); } tstend*:::later { @later[probeprov] = sum(arg0 + 100); } \
+        tstend*:::later /arg0 == 1000/ { printf(\"hello %d\\n\", pid); } \
+        tstend*:::later /arg0 < 1000/ { @later[probeprov] = sum(arg0 + 100); } \
         END { printf(\"\\n\"); printa(\"%@d\", @n); printa(\" %@d\\n\", @sum); printa(\"%s %@d\\n\", @later); }";
     // With its messages.
     let mut child = start(&["-Zn", &named(script)]);

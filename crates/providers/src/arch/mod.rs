@@ -4,12 +4,12 @@
 mod aarch64;
 mod calls;
 mod functions;
-#[cfg(not(target_arch = "aarch64"))]
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 #[cfg(target_arch = "aarch64")]
 use aarch64 as own;
-#[cfg(not(target_arch = "aarch64"))]
+#[cfg(target_arch = "x86_64")]
 use x86_64 as own;
 
 pub(crate) use functions::{NORETURN, TRACER};
