@@ -2,7 +2,7 @@
 //! system (`--version`).
 //!
 //! Nothing is concluded from a version: the facilities of the kernel are tried ([`bpf_sys::features`]), and the providers are asked for their
-//! probes, as `-l` does. Only what would make a thing work is a table ([`NEEDS`]), because that is not here to be tried.
+//! probes, as `-l` does. Only what would make a thing work is a table (`NEEDS`), because that is not here to be tried.
 
 use bpf_sys::features::{Facility, Features};
 use bpf_sys::{Capabilities, Lockdown};

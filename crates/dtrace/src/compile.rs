@@ -1,9 +1,19 @@
 //! From source texts to a module: the front half of a session. It needs no privilege and no kernel
 //! facility, and all that it asks of a machine it asks a [`System`].
 
+pub(crate) mod cpp;
+pub(crate) mod described;
+pub(crate) mod evaltime;
+pub(crate) mod families;
 mod input;
+pub(crate) mod libraries;
+pub(crate) mod lookup;
 mod pragma;
+pub(crate) mod probe_set;
+pub(crate) mod stability;
+pub(crate) mod stable;
 mod unchanged;
+pub(crate) mod visibility;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, LazyLock};
@@ -19,13 +29,10 @@ use syntax::{Libraries, MacroEnv, ParseMode, SpecField};
 use system::System;
 use types::Types;
 
-use crate::described;
+use crate::compile::lookup::{KernelSymbols, TypedefNames};
+use crate::compile::visibility::{Later, NewBases, Visibility, Visible};
 use crate::error::{CompileError, Error};
-use crate::families;
-use crate::libraries;
-use crate::lookup::{KernelSymbols, TypedefNames};
 use crate::options::Options;
-use crate::visibility::{Later, NewBases, Visibility, Visible};
 pub use input::{Field, Macros, Setup, Source};
 use pragma::set_pragma;
 use unchanged::check_unchanged;
@@ -141,7 +148,8 @@ fn compile_new(
     }
     let modules = modules_now(options, system);
     let Setup { providers, needs, shown_only } = setup;
-    let registry = match crate::stable::registry(system, &frontend.libraries, providers, !shown_only) {
+    let registry = match crate::compile::stable::registry(system, &frontend.libraries, providers, !shown_only)
+    {
         Ok(registry) => registry,
         Err(why) => {
             let error =
@@ -410,7 +418,9 @@ impl Frontend {
             let (kind, name, text, mode) = match source {
                 Source::Script(name, text) => {
                     let text = match options.cpp {
-                        true => crate::cpp::preprocess(name, text, options).map_err(Error::Setting)?,
+                        true => {
+                            crate::compile::cpp::preprocess(name, text, options).map_err(Error::Setting)?
+                        }
                         false => text.clone(),
                     };
                     (SourceKind::Script, name.as_str(), text, ParseMode::Script)
@@ -552,7 +562,7 @@ impl Frontend {
                 target: macros.target != 0,
                 target_pid: macros.target as u32,
                 argref: options.argref || base.reenables,
-                facts: crate::facts::reader(&base.system),
+                facts: crate::load::facts::reader(&base.system),
                 cpu: options.cpu,
                 process_ids: base.process_ids,
                 amin: options.amin,
@@ -569,7 +579,7 @@ impl Frontend {
         };
         let mut checked = check::check_more(&self.trees, first, &visible, &context, &mut self.sink);
         if let Some(least) = options.amin {
-            crate::stability::check_least(&checked.clauses, &base.registry, least, &mut self.sink);
+            crate::compile::stability::check_least(&checked.clauses, &base.registry, least, &mut self.sink);
         }
         if !self.sink.is_empty() {
             return Err((self.map, described::errors(self.sink, &checked.left_out)));

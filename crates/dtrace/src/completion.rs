@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A user waits, so nothing is asked for that takes long ([`providers::ProbeSource::names`]): the kernel's hundred thousand functions
-//! come from its types. Nothing is attached, and nothing loaded into the kernel. There are at most [`MOST`] candidates: of more, the
+//! come from its types. Nothing is attached, and nothing loaded into the kernel. There are at most `MOST` candidates: of more, the
 //! beginnings that they have in common are candidates, so that what is inserted is always right. Where one candidate leads on, those after
 //! it are given: a shell closes a quotation mark after a single one.
 //!

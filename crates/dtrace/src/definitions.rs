@@ -48,7 +48,7 @@ impl ProviderDefinitions {
         for source in sources {
             let Source::Script(name, text) = source else { continue };
             let text = match options.cpp {
-                true => match crate::cpp::preprocess(name, text, options) {
+                true => match crate::compile::cpp::preprocess(name, text, options) {
                     Ok(text) => text,
                     Err(e) => return Err((map, Error::Setting(e)).into()),
                 },

@@ -1,5 +1,5 @@
-//! An engine executes the programs of a session: [the kernel](crate::kernel), or [the
-//! interpreter](crate::interpreter).
+//! An engine executes the programs of a session: [the kernel](crate::engine::kernel), or [the
+//! interpreter](crate::engine::interpreter).
 //!
 //! ```text
 //!              load ── the consumer registers ──► attach ──► run_begin ──► ACTIVE
@@ -13,6 +13,18 @@
 //! The session owns the order of these calls, the deadlines and the consumer. An engine owns what
 //! executes: it gives records in the layout of `plane`, so the consumer knows no engine. What not
 //! every engine has (a doorbell, clocks, alarms) has a default here.
+
+pub(crate) mod bank;
+pub(crate) mod clocks;
+pub(crate) mod deadman;
+pub(crate) mod growth;
+pub mod interpreter;
+pub(crate) mod kernel;
+pub(crate) mod machine;
+pub(crate) mod snapshots;
+pub(crate) mod speculation;
+pub(crate) mod stack_store;
+pub(crate) mod unwinder;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -28,13 +40,13 @@ use probes::{Calls, ProbeDesc, ProbeId};
 use proc::watcher::SharedWatcher;
 use providers::method::Detached;
 
-use crate::attach::AttachObserver;
 use crate::compile::Program;
+pub(crate) use crate::engine::growth::NewProbe;
 use crate::error::Error;
-pub(crate) use crate::growth::NewProbe;
+use crate::load::attach::AttachObserver;
 use crate::options::Options;
 use crate::session::Notice;
-use crate::stop::Stopper;
+use crate::session::stop::Stopper;
 
 /// The enabled probes of programs that were loaded, for the consumer.
 pub(crate) struct Enabled {

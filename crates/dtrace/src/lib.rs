@@ -22,35 +22,35 @@
 //!  Session::start(program) ──► work … ──► finish
 //!                              enable(more)
 //!
-//!  options    the table of -x options
-//!  compile    texts to a module: syntax, check, lower
-//!  visibility the probes that each text can match
-//!  libraries  the D libraries, and their dependencies
-//!  lookup     typedefs and symbols of the kernel
-//!  described  definitions that the files of processes have of their probes
-//!  families   descriptions of several processes' providers that libraries define
-//!  assemble   clauses and probes to programs and ids
-//!  facts      facts of the running kernel for code generation
-//!  linear_map   where the kernel has the bytes of a page
-//!  prefault   programs that fault in user memory before probes read it
-//!  advice     what is said of a fault that a script can avoid
-//!  services   the programs that serve all clauses: a table
-//!  load       creating maps and loading programs
-//!  engine     what executes programs, as the session sees it
-//!  kernel     the engine that runs them in the kernel
-//!  interpreter  the engine that interprets them, over firings that are given
-//!  machine    its maps, programs and links
-//!  growth     programs and sites of probes that come and go
-//!  probe_table  the rows of these sites
-//!  clocks     counting missing firings of clocks
-//!  modules    probes of modules that are loaded later
-//!  deadman    stopping a session that takes too much time of the CPUs
-//!  session    a running session, from start to end
-//!  builder    what a program sets before a session begins
-//!  provider   what a provider of a program that uses this library is made of
-//!  abilities  what works on this system
-//!  completion what can follow at a prompt
-//!  reference  tables for the manual page
+//!  options         the table of -x options
+//!  compile/        texts to a module: syntax, check, lower
+//!    visibility      the probes that each text can match
+//!    libraries       the D libraries, and their dependencies
+//!    lookup          typedefs and symbols of the kernel
+//!    described       definitions that the files of processes have of their probes
+//!    families        descriptions of several processes' providers that libraries define
+//!  load/           a module to maps and programs in the kernel
+//!    assemble        clauses and probes to programs and ids
+//!    facts           facts of the running kernel for code generation
+//!    linear_map      where the kernel has the bytes of a page
+//!    prefault        programs that fault in user memory before probes read it
+//!    services        the programs that serve all clauses: a table
+//!  engine/         what executes programs, as the session sees it
+//!    kernel          the engine that runs them in the kernel
+//!    machine         its maps, programs and links
+//!    growth          programs and sites of probes that come and go
+//!    clocks          counting missing firings of clocks
+//!    deadman         stopping a session that takes too much time of the CPUs
+//!    interpreter/    the engine that interprets them, over firings that are given
+//!  session/        a running session, from start to end
+//!    builder         what a program sets before a session begins
+//!    modules, processes  what comes while it runs
+//!    advice          what is said of a fault that a script can avoid
+//!  provider        what a provider of a program that uses this library is made of
+//!  list            the probes of a machine, their arguments and stability
+//!  abilities       what works on this system
+//!  completion      what can follow at a prompt
+//!  reference       tables for the manual page
 //! ```
 //!
 //! A program can do everything that the command can do: the command only parses arguments and
@@ -64,81 +64,40 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! clocks error families interpreter/firing interpreter/probes interpreter/symbols linear_map linker lookup options/kinds probe_set process_ids provider reference session/host snapshots stability stable stop unwinder/aside unwinder/file_map unwinder/memory visibility
+//! compile/families compile/lookup compile/probe_set compile/stability compile/stable compile/visibility engine/clocks engine/interpreter/firing engine/interpreter/probes engine/interpreter/symbols engine/snapshots engine/unwinder/aside engine/unwinder/file_map engine/unwinder/memory error load/linear_map load/process_ids options/kinds provider reference session/host session/linker session/stop
 //! options/value
 //! options/table
 //! options
-//! attach bank compile/input compile/pragma compile/unchanged cpp deadman described facts file_stops interpreter interpreter/world libraries names prefault probe_table session/settings speculation stack_store unwinder/tables
-//! compile detach growth/late session/notice unwinder
-//! growth
-//! assemble engine evaltime list modules processes
-//! abilities advice completion definitions environment process_set
-//! services
-//! interpreter/engine kernel_stack+load
-//! machine
-//! kernel
+//! compile/cpp compile/described compile/input compile/libraries compile/pragma compile/unchanged engine/bank engine/deadman engine/interpreter engine/interpreter/world engine/speculation engine/stack_store engine/unwinder/tables load/attach load/facts load/names load/prefault load/probe_table session/file_stops session/settings
+//! compile engine/growth/late engine/unwinder load/detach session/notice
+//! engine/growth
+//! compile/evaltime engine list load/assemble session/modules session/processes
+//! abilities completion definitions load/environment load/process_set session/advice
+//! load/services
+//! engine/interpreter/engine load/kernel_stack+load
+//! engine/machine
+//! engine/kernel
 //! session/recorded session/shapes session/source session/watch
 //! session/held
 //! session/state
 //! session/enable session/end session/postmortem session/watching
 //! session/arrivals session/targets
 //! session
-//! builder
+//! session/builder
 //! ```
 
 pub mod abilities;
-mod advice;
-mod assemble;
-mod attach;
-mod bank;
-mod builder;
-mod clocks;
 mod compile;
 pub mod completion;
-mod cpp;
-mod deadman;
 mod definitions;
-mod described;
-mod detach;
 mod engine;
-mod environment;
 mod error;
-mod evaltime;
-mod facts;
-mod families;
-mod file_stops;
-mod growth;
-pub mod interpreter;
-mod kernel;
-mod kernel_stack;
-mod libraries;
-mod linear_map;
-mod linker;
 pub mod list;
 mod load;
-mod lookup;
-mod machine;
-mod modules;
-mod names;
 pub mod options;
-mod prefault;
-mod probe_set;
-mod probe_table;
-mod process_ids;
-mod process_set;
-mod processes;
 pub mod provider;
 pub mod reference;
-mod services;
 mod session;
-mod snapshots;
-mod speculation;
-mod stability;
-mod stable;
-mod stack_store;
-mod stop;
-mod unwinder;
-mod visibility;
 
 /// The results of a session as typed events, and their encoding.
 pub use events;
@@ -153,24 +112,25 @@ pub use consumer::{Effects, Json, Merged, Message, MessageKind, Output, Text, re
 pub use events::{Event, Needs, Sink};
 pub use options::{Bytes, Options};
 
-pub use attach::Progress;
 pub use bpf_codegen::CodegenError;
 pub use bpf_sys::SysError;
 pub use bpf_sys::load::LoadError;
 /// For programs that run sessions: raises the limit on open descriptors as far as every process may. What
 /// the library executes (targets, `system()`, the preprocessor) has the limit that was there before.
 pub use bpf_sys::raise_fd_limit_at_start;
-pub use builder::Builder;
+pub use compile::evaltime::{check_evaltime, evaltime_in};
 pub use compile::{Field, Macros, Program, Setup, Source, compile, compile_as, compile_with};
 pub use consumer::Aborted;
 pub use definitions::{Processor, ProviderDefinitions, processor_of, processor_of_compiler};
+pub use engine::interpreter;
 pub use error::{CompileError, Error};
-pub use evaltime::{check_evaltime, evaltime_in};
+pub use load::attach::Progress;
 pub use probes::{FieldKind, Pattern, ProbeInfo};
 pub use proc::{Environment, Error as TargetError, ExitStatus, Hold, Moment, Target, signal_name};
 pub use providers::Provider;
+pub use session::builder::Builder;
+pub use session::stop::Stopper;
 pub use session::{Session, Status};
-pub use stop::Stopper;
 /// The symbols of a machine's kernel.
 pub mod kernel_symbols {
     pub use symbols::{Kernel, KernelStatus, KernelSymbol, Name, SymbolText};

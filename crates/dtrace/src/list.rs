@@ -17,9 +17,9 @@ use system::System;
 use types::Types;
 
 use crate::compile::Program;
-use crate::described::Listed;
+use crate::compile::described::Listed;
+use crate::compile::stability::description_attributes;
 use crate::session::more_left_out;
-use crate::stability::description_attributes;
 
 impl Program {
     /// The probes that the programs describe, each once, in the order of the descriptions.
@@ -175,7 +175,7 @@ fn argument_types(args: &Args, types: &Types) -> String {
 
 /// The providers of a machine, with those of our libraries.
 pub(crate) fn providers_of(system: &System) -> Arc<Registry> {
-    let all = crate::stable::registry(system, &syntax::Libraries::embedded(), Vec::new(), false);
+    let all = crate::compile::stable::registry(system, &syntax::Libraries::embedded(), Vec::new(), false);
     all.unwrap_or_else(|_| Arc::new(Registry::new(system)))
 }
 

@@ -1,8 +1,22 @@
 //! Creating the maps and loading the programs of a new session, or of more programs for a running
 //! one.
 //!
-//! This module attaches nothing and does not change a running session. [`crate::machine`] adds the
+//! This module attaches nothing and does not change a running session. [`crate::engine::machine`] adds the
 //! loaded programs.
+
+pub(crate) mod assemble;
+pub(crate) mod attach;
+pub(crate) mod detach;
+pub(crate) mod environment;
+pub(crate) mod facts;
+pub(crate) mod kernel_stack;
+pub(crate) mod linear_map;
+pub(crate) mod names;
+pub(crate) mod prefault;
+pub(crate) mod probe_table;
+pub(crate) mod process_ids;
+pub(crate) mod process_set;
+pub(crate) mod services;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -26,24 +40,23 @@ use plane::ring::Policy;
 use providers::method::{Copies, Members, ProgramType};
 use providers::{EnabledProbe, Registry, Role, Unit};
 
-use crate::assemble::{Assembly, EnabledUnit, GrowingUnit, assemble, error_clauses};
-use crate::attach::{AttachedProgram, LaterProbes, Purpose, probes_text};
-use crate::clocks::Served;
 use crate::compile::Program;
-use crate::environment::{env, sizes};
+use crate::engine::clocks::Served;
+use crate::engine::growth::{LeftOut, LoadedGrowing, UnitArrival};
 use crate::error::Error;
-use crate::facts::{SystemContext, read_only, target};
-use crate::growth::{LeftOut, LoadedGrowing, UnitArrival};
-use crate::kernel_stack::{self, KernelRows, Programs};
-use crate::names::{NameTable, strings};
+use crate::load::assemble::{Assembly, EnabledUnit, GrowingUnit, assemble, error_clauses};
+use crate::load::attach::{AttachedProgram, LaterProbes, Purpose, probes_text};
+use crate::load::environment::{env, sizes};
+use crate::load::facts::{SystemContext, read_only, target};
+use crate::load::kernel_stack::{KernelRows, Programs};
+use crate::load::names::{NameTable, strings};
+use crate::load::prefault::Prefault;
+use crate::load::probe_table::ProbeTable;
+use crate::load::services::{Needed, Place, SERVICES, Services};
 use crate::options::{BufResize, KernelWalk, Options};
-use crate::prefault::Prefault;
-use crate::probe_table::ProbeTable;
-use crate::process_set;
-use crate::services::{Needed, Place, SERVICES, Services};
 
 /// The maps and numbers that programs of a running session share with later ones. The descriptors
-/// belong to its [`Machine`](crate::machine::Machine).
+/// belong to its [`Machine`](crate::engine::machine::Machine).
 pub(crate) struct RunningSession {
     pub(crate) plan: Plan,
     pub(crate) fds: BTreeMap<MapRef, RawFd>,
@@ -138,11 +151,11 @@ fn load_as(
     let (mut error_probe, mut error) = running.map_or_else(Default::default, |m| m.error.clone());
     error.extend(error_clauses(&assembly.units));
     if error_probe == Probe::default() {
-        error_probe = crate::assemble::error_probe(&assembly.units);
+        error_probe = crate::load::assemble::error_probe(&assembly.units);
     }
     let error_numbers: Vec<usize> = error.iter().map(|c| c.clause).collect();
     let layout = Layout::new(module, &error_numbers);
-    let unwind = crate::facts::unwind_offsets(&layout, options, system);
+    let unwind = crate::load::facts::unwind_offsets(&layout, options, system);
     let needs = Needs {
         threads: options.flowindent,
         processes: process_set::size(assembly, options),
@@ -153,7 +166,7 @@ fn load_as(
     };
     bpf_runtime::limits::check_buffer(module, options.bufsize.0)?;
     let auto = options.bufresize == BufResize::Auto;
-    let limits = crate::environment::memory_limits();
+    let limits = crate::load::environment::memory_limits();
     let mut maps = match running {
         None => {
             let plan = Plan::new(module, &sizes(options), &needs);
@@ -267,7 +280,7 @@ fn load_as(
     }
     loaded.attached.splice(..0, first);
     loaded.sets.clone_from(&assembly.sets);
-    crate::attach::order(&mut loaded.attached, system.kernel);
+    crate::load::attach::order(&mut loaded.attached, system.kernel);
     Ok(loaded)
 }
 
@@ -361,7 +374,8 @@ impl Program {
         let target = target(module, process_set::size(&assembly, options) > 0, &system).unwrap_or_default();
         let interned = assembly.strings.len() as u32;
         let session = Session { module, plan: &plan, layout: &layout, target: &target, interned };
-        let error = ErrorProbe { probe: crate::assemble::error_probe(&assembly.units), clauses: &error };
+        let error =
+            ErrorProbe { probe: crate::load::assemble::error_probe(&assembly.units), clauses: &error };
         let preempt_count = preempt_count(module, &assembly, &system);
         let (strings, sources) = (&assembly.strings, &self.map);
         let loader = ProgramLoader {
@@ -412,7 +426,7 @@ fn fires_at_any_level(unit: &Unit) -> bool {
 /// Where programs read their context level, if one of them needs it.
 fn preempt_count(module: &Module, assembly: &Assembly, system: &SystemContext<'_>) -> Option<PreemptCount> {
     let needed = has_thread_locals(module) && assembly.units.iter().any(|a| fires_at_any_level(&a.unit));
-    needed.then(|| crate::facts::preempt_count(system)).flatten()
+    needed.then(|| crate::load::facts::preempt_count(system)).flatten()
 }
 
 /// The context level of clocks.

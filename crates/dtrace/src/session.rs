@@ -11,18 +11,25 @@
 //! period no program of a probe runs any more. So the drain that follows is complete, and END sees
 //! everything before it.
 
+pub(crate) mod advice;
 mod arrivals;
+pub(crate) mod builder;
 mod enable;
 mod end;
+pub(crate) mod file_stops;
 mod held;
 mod host;
+pub(crate) mod linker;
+pub(crate) mod modules;
 mod notice;
 mod postmortem;
+pub(crate) mod processes;
 mod recorded;
 pub(crate) mod settings;
 mod shapes;
 mod source;
 mod state;
+pub(crate) mod stop;
 mod targets;
 mod watch;
 mod watching;
@@ -38,16 +45,16 @@ use events::{Sink, Start};
 use plane::control::Activity;
 use symbols::Interrupted;
 
-use crate::advice::advice;
-use crate::attach::{AttachObserver, Progress};
 use crate::compile::Program;
-use crate::deadman::{Alarm, Finding, Overload, OverloadMonitor, OverloadSigns, WINDOW};
+use crate::engine::deadman::{Alarm, Finding, Overload, OverloadMonitor, OverloadSigns, WINDOW};
+use crate::engine::interpreter::{Interpreter, InterpreterEngine};
+use crate::engine::kernel::Kernel;
 use crate::engine::{Enabled, Engine, Firings};
 use crate::error::Error;
-use crate::interpreter::{Interpreter, InterpreterEngine};
-use crate::kernel::Kernel;
+use crate::load::attach::{AttachObserver, Progress};
 use crate::options::{OptionError, Options, UserAddresses, nanoseconds};
-use crate::stop::Stopper;
+use crate::session::advice::advice;
+use crate::session::stop::Stopper;
 use enable::{Registered, register};
 use held::{Held, consume, drain};
 use recorded::Recorded;
@@ -174,7 +181,7 @@ impl<S: Sink> Session<S> {
     }
 
     /// Starts a session without a kernel: the interpreter executes the program over given firings.
-    /// It needs no privilege. See [`crate::interpreter`].
+    /// It needs no privilege. See [`crate::engine::interpreter`].
     pub fn interpret(
         program: &Program,
         options: Options,

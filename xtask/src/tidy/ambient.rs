@@ -28,7 +28,11 @@ const EXCEPT: [(&str, &str, &str); 4] = [
         "Features::running",
         "probes at nops of processes, which only the live machine has",
     ),
-    ("crates/dtrace/src/process_ids.rs", "KernelBtf::running", "it asks the running kernel for processes"),
+    (
+        "crates/dtrace/src/load/process_ids.rs",
+        "KernelBtf::running",
+        "it asks the running kernel for processes",
+    ),
     ("crates/dtrace/src/load.rs", "bpf_sys::cpu_numbers_end", "a map of a session, which runs here"),
     ("crates/dtrace/src/options/table.rs", "/sys/kernel/btf", "the text of a message"),
 ];

@@ -28,12 +28,12 @@ use super::enable::layouts;
 use super::shapes::{Group, Kind, Lowered, Matched, NameAndArgs, Shape, ShapeClause, lowered};
 use super::state::Session;
 use super::{Notice, more_left_out};
-use crate::assemble::{NO_IDS, ProbeUse, names_used, provider_pid};
 use crate::compile::{ListedClause, Program};
 use crate::engine::{Arrival, Firings, NewProbe};
 use crate::error::Error;
-use crate::modules::ModuleWatcher;
-use crate::processes::ProcessChanges;
+use crate::load::assemble::{NO_IDS, ProbeUse, names_used, provider_pid};
+use crate::session::modules::ModuleWatcher;
+use crate::session::processes::ProcessChanges;
 
 /// Why probes are not enabled.
 type Failure = (Arc<SourceMap>, Error);

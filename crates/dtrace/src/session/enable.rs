@@ -16,11 +16,11 @@ use super::held::drain;
 use super::settings::{self, consumer_options};
 use super::state::{Session, over};
 use super::{Notice, more_left_out};
-use crate::advice::advice;
 use crate::compile::{Macros, Program, Source};
 use crate::engine::{Enabled, Engine, Firings, Loading};
 use crate::error::{CompileError, Error};
 use crate::options::Options;
+use crate::session::advice::advice;
 
 impl<S: Sink> Session<S> {
     /// Enables more programs while the session runs. They can use the variables and aggregations of

@@ -167,12 +167,12 @@ mod tests {
     use plane::stacks::Stack;
 
     use super::*;
-    use crate::attach::AttachObserver;
     use crate::compile::{Field, Macros, Program, Source, compile_with};
+    use crate::engine::interpreter::{Firing, GivenProbes, Interpreter, InterpreterEngine};
     use crate::engine::{Between, Enabled, Firings, Loading};
-    use crate::interpreter::{Firing, GivenProbes, Interpreter, InterpreterEngine};
+    use crate::load::attach::AttachObserver;
+    use crate::session::stop::Stopper;
     use crate::session::{Notice, Parts, Session, Status};
-    use crate::stop::Stopper;
 
     /// The interpreter, with grace periods that end when the test says so.
     struct Slow {

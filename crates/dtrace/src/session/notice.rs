@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use events::{Event, NoticeKind, Suppressed};
 
-use crate::deadman::{Alarm, Overload};
+use crate::engine::deadman::{Alarm, Overload};
 
 /// A report for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]

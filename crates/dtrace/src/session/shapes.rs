@@ -15,9 +15,9 @@ use diagnostics::Few;
 use dif::ir;
 use probes::{Args, Family, ProbeInfo};
 
-use crate::assemble::ProbeUse;
 use crate::compile::{ListedClause, Program};
-use crate::growth::clause_bits;
+use crate::engine::growth::clause_bits;
+use crate::load::assemble::ProbeUse;
 
 /// The shapes that are compiled and loaded for probes that come later.
 #[derive(Default)]

@@ -14,13 +14,13 @@ use super::recorded::Recorded;
 use super::shapes::{RemovedIds, Shapes};
 use super::watch::Watch;
 use crate::compile::Program;
-use crate::deadman::OverloadMonitor;
 use crate::engine::Engine;
+use crate::engine::deadman::OverloadMonitor;
 use crate::error::Error;
-use crate::file_stops::FileStops;
-use crate::linker::LinkerStops;
 use crate::options::Options;
-use crate::processes::ProcessChanges;
+use crate::session::file_stops::FileStops;
+use crate::session::linker::LinkerStops;
+use crate::session::processes::ProcessChanges;
 
 /// A running session. Its results, drops, faults and messages are the [events](::events) that its
 /// sink receives.

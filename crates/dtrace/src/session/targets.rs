@@ -9,8 +9,8 @@
 //! neither its data nor the names of its JIT code ([`super::watch`]).
 //!
 //! A target with probes of its functions also stops where it has executed a program, and where its first thread has loaded a library
-//! ([`crate::linker`]); one that may describe probes, where its first thread has mapped a file of them that the program has made
-//! ([`crate::file_stops`]). It runs on when the probes of what is new are attached. What other threads load, and all of it with
+//! ([`crate::session::linker`]); one that may describe probes, where its first thread has mapped a file of them that the program has made
+//! ([`crate::session::file_stops`]). It runs on when the probes of what is new are attached. What other threads load, and all of it with
 //! `-x exithold=no`, is told by the watcher, a little later.
 //!
 //! With `-x follow=exec` and `all`, what the first threads of targets and of their children fork stays traced too, and stops where it executes a program.
@@ -25,9 +25,9 @@ use providers::method::Detached;
 use super::Notice;
 use super::state::{ProgramKey, Session};
 use crate::error::Error;
-use crate::file_stops::FileStops;
-use crate::linker::LinkerStops;
 use crate::options::Options;
+use crate::session::file_stops::FileStops;
+use crate::session::linker::LinkerStops;
 
 /// How long a target is held at its exit, in addition to the time limit for reading its map.
 const HOLD: Duration = Duration::from_secs(5);

@@ -18,20 +18,20 @@ use proc::watcher::SharedWatcher;
 use providers::method::{Detached, SlowRelease};
 use providers::{EnabledProbe, Registry, Unit};
 
-use crate::assemble::{Assembly, EnabledClause, UnitShape, assemble, probes_with};
-use crate::attach::AttachObserver;
 use crate::compile::Program;
+use crate::engine::growth::{LeftOut, NewProbe, NewSite, UnitArrival};
+use crate::engine::machine::Machine;
+use crate::engine::speculation::SpeculativeBuffers;
 use crate::engine::{Arrival, Between, Enabled, EnabledRange, EnabledSite, Engine, Loading, probe};
-use crate::environment::env;
 use crate::error::Error;
-use crate::facts::SystemContext;
-use crate::growth::{LeftOut, NewProbe, NewSite, UnitArrival};
+use crate::load::assemble::{Assembly, EnabledClause, UnitShape, assemble, probes_with};
+use crate::load::attach::AttachObserver;
+use crate::load::environment::env;
+use crate::load::facts::SystemContext;
 use crate::load::{LoadedPrograms, load};
-use crate::machine::Machine;
 use crate::options::{Bytes, Options};
 use crate::session::Notice;
-use crate::speculation::SpeculativeBuffers;
-use crate::stop::Stopper;
+use crate::session::stop::Stopper;
 
 /// A program of a shape.
 struct ShapeProgram {

@@ -24,9 +24,9 @@ use system::System;
 use types::btf::{Btf, BtfKind, Def, KernelBtf};
 
 use crate::error::Error;
-use crate::linear_map;
+use crate::load::linear_map;
+use crate::load::process_ids::Numbers;
 use crate::options::Options;
-use crate::process_ids::Numbers;
 
 /// The system that programs are generated for.
 pub(crate) struct SystemContext<'a> {

@@ -21,12 +21,12 @@ use bpf_runtime::program::{end_of_thread, heartbeat, vtime_switch};
 use bpf_sys::{Counter, ProgKind};
 use providers::method::{Clock, RawTp, TpBtf};
 
-use crate::assemble::Assembly;
-use crate::attach::Purpose;
 use crate::error::Error;
-use crate::facts::SystemContext;
+use crate::load::assemble::Assembly;
+use crate::load::attach::Purpose;
+use crate::load::facts::SystemContext;
+use crate::load::process_set::{self, ServiceProgram};
 use crate::options::Options;
-use crate::process_set::{self, ServiceProgram};
 
 /// Those that a session has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,7 +122,9 @@ pub(crate) const SERVICES: &[Service] = &[
         is_missing: |needed, has| has.heartbeat.is_none() && needed.can_overload,
         place: Place::First,
         make: beating,
-        note: |needed, has| has.heartbeat = crate::deadman::limits(needed.options).map(|l| l.interval),
+        note: |needed, has| {
+            has.heartbeat = crate::engine::deadman::limits(needed.options).map(|l| l.interval)
+        },
     },
     Service {
         is_missing: |needed, has| needed.has_others && needed.plan.owned(has.freed_arrays).next().is_some(),
@@ -134,7 +136,7 @@ pub(crate) const SERVICES: &[Service] = &[
 
 /// They account for the time of threads.
 fn accounts(needed: &Needed<'_>, _: &Services) -> Result<Vec<ServiceProgram>, Error> {
-    let found = crate::facts::tracepoint(needed.system.kernel, "sched_switch");
+    let found = crate::load::facts::tracepoint(needed.system.kernel, "sched_switch");
     let make = |btf| -> Result<ServiceProgram, Error> {
         Ok((vtime_switch(btf)?, Arc::new(TpBtf { btf }), Purpose::Clauses))
     };
@@ -142,7 +144,7 @@ fn accounts(needed: &Needed<'_>, _: &Services) -> Result<Vec<ServiceProgram>, Er
 }
 
 fn beating(needed: &Needed<'_>, _: &Services) -> Result<Vec<ServiceProgram>, Error> {
-    let Some(limits) = crate::deadman::limits(needed.options) else { return Ok(Vec::new()) };
+    let Some(limits) = crate::engine::deadman::limits(needed.options) else { return Ok(Vec::new()) };
     let kills = !needed.options.destructive;
     let compiled = heartbeat(ProgKind::PerfEvent, needed.plan, limits, kills)?;
     let (event, cpus) = (Counter::clock(), needed.system.cpus.to_vec());
@@ -152,7 +154,7 @@ fn beating(needed: &Needed<'_>, _: &Services) -> Result<Vec<ServiceProgram>, Err
 
 /// It frees the elements of threads that end.
 fn ends_of_threads(needed: &Needed<'_>, has: &Services) -> Result<Vec<ServiceProgram>, Error> {
-    let Some(state) = crate::facts::task_state(needed.system.kernel) else { return Ok(Vec::new()) };
+    let Some(state) = crate::load::facts::task_state(needed.system.kernel) else { return Ok(Vec::new()) };
     let compiled = end_of_thread(needed.plan, has.freed_arrays, state)?;
     Ok(vec![(compiled, Arc::new(RawTp { name: "sched_switch" }), Purpose::Clauses)])
 }

@@ -18,10 +18,10 @@ use providers::method::{Copies, Members, ProgramType};
 use providers::{EnabledProbe, Env, Role, Unit};
 
 use crate::compile::Program;
-use crate::facts::uses;
-use crate::growth::{NewProbe, NewSite, clause_bits};
-use crate::prefault::{Prefault, prefault, stretches};
-use crate::probe_set::probe_set;
+use crate::compile::probe_set::probe_set;
+use crate::engine::growth::{NewProbe, NewSite, clause_bits};
+use crate::load::facts::uses;
+use crate::load::prefault::{Prefault, prefault, stretches};
 
 /// A unit and the clauses that run in it.
 pub(crate) struct EnabledUnit {

@@ -27,24 +27,24 @@ use proc::share::Owners;
 use providers::method::{Cpus, Detached, Members, Semaphores, SiteLink};
 use symbols::Readers;
 
-use crate::assemble::Assembly;
-use crate::attach::{AttachObserver, AttachedProgram, attach, follow};
-use crate::bank::Bank;
 use crate::compile::Program;
-use crate::deadman::LivenessThread;
-use crate::detach::{close_links, detach};
+use crate::engine::bank::Bank;
+use crate::engine::deadman::LivenessThread;
+use crate::engine::growth::{Growth, LeftOut, LoadedGrowing, ReadState, UnitArrival, attach_each};
+use crate::engine::snapshots::Snapshots;
+use crate::engine::speculation::SpeculativeBuffers;
+use crate::engine::stack_store::StackStore;
+use crate::engine::unwinder::Unwinder;
 use crate::error::Error;
-use crate::facts::SystemContext;
-use crate::growth::{Growth, LeftOut, LoadedGrowing, ReadState, UnitArrival, attach_each};
-use crate::kernel_stack::KernelRows;
+use crate::load::assemble::Assembly;
+use crate::load::attach::{AttachObserver, AttachedProgram, attach, follow};
+use crate::load::detach::{close_links, detach};
+use crate::load::facts::SystemContext;
+use crate::load::kernel_stack::KernelRows;
+use crate::load::process_ids::Numbers;
+use crate::load::services::Services;
 use crate::load::{LoadedPrograms, RunningSession, load};
 use crate::options::Options;
-use crate::process_ids::Numbers;
-use crate::services::Services;
-use crate::snapshots::Snapshots;
-use crate::speculation::SpeculativeBuffers;
-use crate::stack_store::StackStore;
-use crate::unwinder::Unwinder;
 
 /// See the [module](self).
 pub(crate) struct Machine {
@@ -294,7 +294,7 @@ impl Machine {
         let fixed = self.attached.iter_mut().map(|a| &mut a.loaded.links);
         let lists = fixed.chain(self.growth.link_lists());
         let links: Vec<SiteLink> = lists.flat_map(|links| links.extract_if(.., is_meant)).collect();
-        crate::attach::close_at_once(links);
+        crate::load::attach::close_at_once(links);
     }
 
     /// True if removed sites need a snapshot soon.
@@ -336,7 +336,7 @@ impl Machine {
         let Some(map) = self.maps.get(MapRef::Processes) else { return Ok(()) };
         let filled = &self.sets.1;
         let new = || sets.iter().filter(|members| !filled.contains(&members.set));
-        crate::process_set::add(map, new())?;
+        crate::load::process_set::add(map, new())?;
         let new: Vec<u32> = new().map(|members| members.set).collect();
         self.sets.1.extend(new);
         Ok(())
@@ -345,7 +345,9 @@ impl Machine {
     /// The sets in which a process is, as bits.
     pub(crate) fn sets_of(&mut self, process: u32) -> u64 {
         let numbers = &mut self.numbers;
-        self.maps.get(MapRef::Processes).map_or(0, |map| crate::process_set::sets_of(map, process, numbers))
+        self.maps
+            .get(MapRef::Processes)
+            .map_or(0, |map| crate::load::process_set::sets_of(map, process, numbers))
     }
 
     /// Starts the liveness thread, if there are heartbeats. Returns false if the thread cannot
@@ -532,7 +534,7 @@ impl Machine {
                 }
             }
         }
-        let missed = crate::process_set::missed_by_all(self.attached.iter());
+        let missed = crate::load::process_set::missed_by_all(self.attached.iter());
         let count = missed.saturating_sub(std::mem::replace(&mut self.missed_forks, missed));
         if count > 0 {
             all.push(DropDelta { kind: DropKind::Fork, cpu: 0, count });

@@ -12,11 +12,11 @@ use providers::method::{Members, TpBtf};
 use providers::{Follow, Method};
 use types::btf::KernelBtf;
 
-use crate::assemble::Assembly;
-use crate::attach::{AttachedProgram, Purpose};
 use crate::error::Error;
+use crate::load::assemble::Assembly;
+use crate::load::attach::{AttachedProgram, Purpose};
+use crate::load::process_ids::{InKernel, Numbers};
 use crate::options::Options;
-use crate::process_ids::{InKernel, Numbers};
 
 /// Adds the members of sets. The programs that follow forks and exits are attached already. A process that has ended is left out.
 pub(crate) fn add<'a>(map: &Map, sets: impl Iterator<Item = &'a Members>) -> Result<(), Error> {
@@ -87,7 +87,7 @@ fn keeper(
     compile: impl Fn(u32, ProcessOffsets) -> bpf_codegen::Result<Compiled>,
     purpose: Purpose,
 ) -> Result<ServiceProgram, Error> {
-    let found = crate::facts::tracepoint(kernel, name).zip(target.processes);
+    let found = crate::load::facts::tracepoint(kernel, name).zip(target.processes);
     let (btf, at) =
         found.ok_or_else(|| Error::Setting(format!("the kernel has no typed tracepoint {name}")))?;
     Ok((compile(btf, at)?, Arc::new(TpBtf { btf }), purpose))

@@ -6,10 +6,10 @@ use events::Sink;
 use providers::Provider;
 use system::System;
 
+use crate::compile::evaltime::{check_evaltime, evaltime_in};
 use crate::compile::{Field, Macros, Program, Source, compile_with};
+use crate::engine::interpreter::Interpreter;
 use crate::error::{CompileError, Error};
-use crate::evaltime::{check_evaltime, evaltime_in};
-use crate::interpreter::Interpreter;
 use crate::options::{Moment, Options};
 use crate::session::Session;
 

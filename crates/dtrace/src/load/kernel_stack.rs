@@ -12,10 +12,10 @@ use bpf_sys::{Map, MapSpec};
 use dif::ir::{IntBuiltin, Module, Op};
 use types::btf::Btf;
 
-use crate::assemble::Assembly;
 use crate::error::Error;
-use crate::facts::{SystemContext, direct_load, read_only, uses};
 use crate::load::RunningSession;
+use crate::load::assemble::Assembly;
+use crate::load::facts::{SystemContext, direct_load, read_only, uses};
 use crate::options::{self, Options};
 
 /// The kernel's tables by which programs walk its stack, or why they do not: for all programs of a session the same.

@@ -2,7 +2,7 @@
 
 use providers::method::SiteLink;
 
-use crate::attach::{AttachedProgram, CLOSED_TOGETHER, close_at_once};
+use crate::load::attach::{AttachedProgram, CLOSED_TOGETHER, close_at_once};
 
 /// Detaches programs, the last one first. Of two programs on a tracepoint, the kernel detaches the
 /// later one at once. If the first one is detached before the other, the kernel waits for a grace

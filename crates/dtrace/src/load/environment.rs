@@ -35,7 +35,7 @@ pub(crate) fn sizes(options: &Options) -> bpf_codegen::plan::Options {
         aggsize: options.aggsize.0,
         dynvarsize: options.dynvarsize.0,
         stacksize: options.stacksize.0,
-        stack_key: crate::stack_store::random_key(),
+        stack_key: crate::engine::stack_store::random_key(),
         nspec: options.nspec,
         specsize: options.specsize.0,
     }

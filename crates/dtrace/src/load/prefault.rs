@@ -9,7 +9,7 @@ use dif::ir::Module;
 use dif::user_access::{UserAccess, reads_user, user_accesses};
 use providers::{EnabledProbe, Unit};
 
-use crate::probe_set::probe_set;
+use crate::compile::probe_set::probe_set;
 
 /// A program that faults in pages.
 pub(crate) struct Prefault {

@@ -1,7 +1,7 @@
 //! What of the probes that came later could not be attached, and programs for such probes.
 
-use crate::attach::{AttachObserver, AttachedProgram, attach};
 use crate::error::Error;
+use crate::load::attach::{AttachObserver, AttachedProgram, attach};
 
 /// What an arrival left out.
 #[derive(Default)]

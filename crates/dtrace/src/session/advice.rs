@@ -1,7 +1,7 @@
 //! What is said after a fault that a script can avoid: where the value that it looks for can be read.
 //!
 //! Two faults are usual in scripts that read the arguments of system calls. A string in a page that the
-//! process has not touched yet cannot be read at the entry, unless [programs may wait there](crate::prefault).
+//! process has not touched yet cannot be read at the entry, unless [programs may wait there](crate::load::prefault).
 //! And calls of Linux have a descriptor where those of other systems have a path: `open*` matches `openat`.
 //! Whether a clause is wrong is not known before it faults: it may test `probefunc`. So it is said after the
 //! fault, each advice once.

@@ -25,14 +25,14 @@ use providers::{Registry, Role};
 use super::Interpreter;
 use super::firing::Firing;
 use super::world::{Firer, FiringWorld};
-use crate::assemble::provider_pid;
-use crate::attach::AttachObserver;
 use crate::compile::Program;
 use crate::engine::{Between, Enabled, EnabledRange, Engine, Firings, Loading, probe};
 use crate::error::Error;
+use crate::load::assemble::provider_pid;
+use crate::load::attach::AttachObserver;
 use crate::options::Options;
 use crate::session::Notice;
-use crate::stop::Stopper;
+use crate::session::stop::Stopper;
 
 /// The clauses that were enabled together. As programs in the kernel, they share the variables of
 /// `this->` in a firing, and their ERROR sees their faults only.

@@ -20,7 +20,7 @@ use providers::method::{
 };
 use types::btf::KernelBtf;
 
-use crate::clocks::{CpuClock, Served};
+use crate::engine::clocks::{CpuClock, Served};
 use crate::error::Error;
 
 /// Closes links to processes. For each the kernel waits until no CPU runs a program of it (some 40 ms). Those that are

@@ -3,7 +3,7 @@
 //! A program that makes a provider fires its probes at once. The watcher tells of the mapping when most of them have fired. So a program in the
 //! kernel, at the end of each system call, sends a thread a signal that has mapped such a file (`memfd:dtrace:NAME`, `dtrace:NAME`) for execution,
 //! if this process traces it. Its tracer takes the signal and holds the process (`proc::Hold`) until the probes are attached. The signal and why it
-//! is that one: [`crate::linker`].
+//! is that one: [`crate::session::linker`].
 //!
 //! Why the system call: a program calls it in whatever language it is written, also without a C library or without symbols, and no other
 //! place of the kernel that a program can be attached to is passed by mappings alone. The price is that of a `syscall:::` probe: every system call of
@@ -15,8 +15,8 @@ use bpf_sys::insn::{Alu, Insn, Jmp, Reg, Size};
 use bpf_sys::{AttachType, Link, Prog, ProgKind, ProgSpec};
 use types::btf::{BtfKind, KernelBtf};
 
-use crate::linker::{read, send_signal, unless};
-use crate::process_ids::Numbers;
+use crate::load::process_ids::Numbers;
+use crate::session::linker::{read, send_signal, unless};
 
 /// The name of such a file begins so, in memory behind what the kernel puts before it. Each is shifted to the end of a word.
 const PREFIX: &[u8; 8] = b"\0dtrace:";

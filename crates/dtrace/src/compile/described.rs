@@ -14,8 +14,8 @@ use syntax::ast::{AttributeSubject, Item, PragmaKind, Program as Tree};
 use syntax::{Libraries, MacroEnv, ParseMode};
 use types::Types;
 
+use crate::compile::stable::with_attributes;
 use crate::error::Error;
-use crate::stable::with_attributes;
 
 /// The most definitions of a session. The probes of others have the types that their sites give.
 const MOST: usize = 1024;

@@ -26,13 +26,13 @@ use providers::{EnabledProbe, Unit};
 
 mod late;
 
-use crate::attach::{
+use crate::engine::snapshots::wait_for_programs;
+use crate::error::Error;
+use crate::load::attach::{
     AttachObserver, AttachedProgram, close_together, probes_text, report, reported_name, steps,
 };
-use crate::error::Error;
-use crate::names::NameTable;
-use crate::probe_table::ProbeTable;
-use crate::snapshots::wait_for_programs;
+use crate::load::names::NameTable;
+use crate::load::probe_table::ProbeTable;
 pub(crate) use late::{LeftOut, attach_each};
 
 /// A probe that came later.
