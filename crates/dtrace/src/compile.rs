@@ -16,7 +16,7 @@ mod unchanged;
 pub(crate) mod visibility;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use check::{Checked, ClauseUses, pattern_of};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Span, Tag};
@@ -119,10 +119,6 @@ pub fn compile_as(
     Ok(compile_new(setup, system, sources, macros, options)?)
 }
 
-/// What reads the files of traced processes, for all sessions of this process. There are no readers while no session
-/// needs them.
-static READERS: LazyLock<symbols::Readers> = LazyLock::new(symbols::Readers::new);
-
 fn compile_new(
     setup: Setup,
     system: &System,
@@ -162,7 +158,7 @@ fn compile_new(
         Err(why) => return Err((frontend.map, Error::Setting(why))),
     }
     match crate::session::settings::debug_servers(options) {
-        Ok(urls) => registry.use_readers(&READERS.with_servers(&urls)),
+        Ok(urls) => registry.use_readers(&system.readers().with_servers(&urls)),
         Err(why) => return Err((frontend.map, Error::Setting(format!("option debuginfod: {why}")))),
     }
     let base = Base {

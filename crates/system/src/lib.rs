@@ -13,7 +13,8 @@
 //! nowhere near. The alternative, files that are replaced (`chroot`, `--sysroot`), cannot stand for what is tried and not read: which
 //! facilities the kernel has, which tracepoints can be attached to, which counters the processor has.
 //!
-//! What is *not* here yet: processes and their files. A machine that is not live has none.
+//! Of processes it has what reads their files. What each consumer knows of processes is its own (`symbols::Processes`): they are asked for by
+//! different threads, with different limits, so a common table would be a common lock. A machine that is not live has no processes.
 //!
 //! A record tells no address of the machine: see [`kallsyms`]. It has no name of the machine or its users, and no contents of memory.
 //!
@@ -37,11 +38,11 @@ mod record;
 mod wire;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use bpf_sys::Counter;
 use bpf_sys::features::Features;
-use symbols::SymbolText;
+use symbols::{Readers, SymbolText};
 use types::btf::{BtfBlobs, BtfKind, KernelBtf};
 
 pub use blob::Blob;
@@ -51,9 +52,14 @@ pub use record::{Facts, LARGEST_RECORD, Record, RecordError};
 #[derive(Clone, Debug)]
 pub struct System(Arc<Machine>);
 
+/// What reads the files of processes of the running machine. No reader is there while nobody needs one.
+static READERS: LazyLock<Readers> = LazyLock::new(Readers::new);
+
 #[derive(Debug)]
 struct Machine {
     types: Arc<KernelBtf>,
+    /// What reads the files of its processes.
+    readers: Readers,
     /// `None`: the running machine.
     given: Option<Given>,
 }
@@ -104,10 +110,10 @@ fn essence(format: &str) -> String {
 }
 
 impl System {
-    /// The machine that this process runs on. Nothing is read yet. What the kernel's types and facilities were found to be is shared with
-    /// other values of it: the process has one kernel.
+    /// The machine that this process runs on. Nothing is read yet. What the kernel's types and facilities were found to be, and the
+    /// readers of processes' files, are shared with other values of it: the process has one kernel.
     pub fn live() -> System {
-        System(Arc::new(Machine { types: KernelBtf::running(), given: None }))
+        System(Arc::new(Machine { types: KernelBtf::running(), readers: READERS.clone(), given: None }))
     }
 
     /// A machine that is given. Nothing is asked of the running one.
@@ -115,7 +121,8 @@ impl System {
         let record = Arc::new(record);
         let types = Arc::new(KernelBtf::of_blobs(Arc::new(RecordedTypes(record.clone()))));
         let features = Features::given(record.features.clone());
-        System(Arc::new(Machine { types, given: Some(Given { record, features, formats: OnceLock::new() }) }))
+        let given = Given { record, features, formats: OnceLock::new() };
+        System(Arc::new(Machine { types, readers: Readers::new(), given: Some(given) }))
     }
 
     /// The machine of a record.
@@ -130,6 +137,11 @@ impl System {
 
     fn given(&self) -> Option<&Record> {
         self.0.given.as_ref().map(|given| &*given.record)
+    }
+
+    /// What reads the files of its processes, for all sessions: they share the limit of memory. A machine that is not live has no processes.
+    pub fn readers(&self) -> &Readers {
+        &self.0.readers
     }
 
     /// The kernel's types.
