@@ -175,7 +175,7 @@ pub(crate) const LONG: &[Long] = &[
         arg: "file",
         takes: File,
         help: "trace nothing; write a record of this machine to a new file: its kernel's types, symbols, functions, events and \
-               facilities, without addresses",
+               facilities, without addresses; with programs only what these ask",
     },
     Long {
         name: "postmortem",

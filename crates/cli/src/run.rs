@@ -90,7 +90,7 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
         };
     }
     if let Some(file) = &command.record_system {
-        return record_system(file);
+        return record_system(&command, file);
     }
     let system = match system(&command) {
         Ok(system) => system,
@@ -135,9 +135,21 @@ fn system(command: &Command) -> Result<System, String> {
     System::recorded(&bytes).map_err(|e| format!("{shown}: {e}"))
 }
 
-/// `--record-system`: writes all that is asked of this machine to a new file, for its owner alone.
-fn record_system(path: &str) -> u8 {
-    let (bytes, missing) = dtrace::record_system(&System::live());
+/// `--record-system`: writes all that is asked of this machine, or what the programs ask of it, to a new file, for its owner alone.
+fn record_system(command: &Command, path: &str) -> u8 {
+    let machine = System::live();
+    let (bytes, missing) = if command.programs.is_empty() {
+        dtrace::record_system(&machine)
+    } else {
+        let sources = match sources(command) {
+            Ok(sources) => sources,
+            Err(code) => return code,
+        };
+        match dtrace::record_program(&machine, &sources, &macros(command, 0), &command.options) {
+            Ok(record) => record,
+            Err(error) => return complain_all(error.messages(command.options.errtags)),
+        }
+    };
     let shown = control::name_text(path);
     if let Err(e) = write_new(&file_of(path), &bytes) {
         return complain_all(vec![format!("failed to write {shown}: {}", system_text(&e))]);

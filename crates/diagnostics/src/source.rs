@@ -100,6 +100,11 @@ impl SourceMap {
         &self.source(file).text
     }
 
+    /// All texts.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.sources.iter().map(|source| &*source.text)
+    }
+
     /// The name given to [`SourceMap::add`].
     pub fn name(&self, file: FileId) -> &str {
         &self.source(file).name

@@ -48,6 +48,7 @@
 //!    advice          what is said of a fault that a script can avoid
 //!  provider        what a provider of a program that uses this library is made of
 //!  list            the probes of a machine, their arguments and stability
+//!  recording       what compiling asks of a machine, as bytes
 //!  abilities       what works on this system
 //!  completion      what can follow at a prompt
 //!  reference       tables for the manual page
@@ -72,7 +73,7 @@
 //! compile engine/growth/late engine/unwinder load/detach session/notice
 //! engine/growth
 //! compile/evaltime engine list load/assemble session/modules session/processes
-//! abilities completion definitions load/environment load/process_set session/advice
+//! abilities completion definitions recording load/environment load/process_set session/advice
 //! load/services
 //! engine/interpreter/engine load/kernel_stack+load
 //! engine/machine
@@ -96,6 +97,7 @@ pub mod list;
 mod load;
 pub mod options;
 pub mod provider;
+mod recording;
 pub mod reference;
 mod session;
 
@@ -128,6 +130,7 @@ pub use load::attach::Progress;
 pub use probes::{FieldKind, Pattern, ProbeInfo};
 pub use proc::{Environment, Error as TargetError, ExitStatus, Hold, Moment, Target, signal_name};
 pub use providers::Provider;
+pub use recording::{record_program, record_system};
 pub use session::builder::Builder;
 pub use session::stop::Stopper;
 pub use session::{Session, Status};
@@ -167,20 +170,4 @@ pub fn end_process(status: i32) -> ! {
 /// The facilities of a machine's kernel, one a line. Those of the running one are tried now.
 pub fn facilities(system: &System) -> String {
     system.features().table()
-}
-
-/// All that compiling programs asks of a machine, as the bytes that [`System::recorded`] reads; and what could not be read, and why.
-pub fn record_system(system: &System) -> (Vec<u8>, Vec<String>) {
-    let record = system.record(&providers::hardware_counters());
-    let mut missing = Vec::new();
-    if record.types.is_empty() {
-        missing.push("types (BTF)".to_owned());
-    }
-    let parts = [
-        ("symbols", record.symbols.as_ref().err()),
-        ("functions", record.functions.as_ref().err()),
-        ("events", record.events.as_ref().err()),
-    ];
-    missing.extend(parts.into_iter().filter_map(|(part, why)| Some(format!("{part}: {}", why?))));
-    (record.to_bytes(), missing)
 }

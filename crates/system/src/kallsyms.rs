@@ -67,6 +67,17 @@ fn place<'a>(l: &Line<'a>, kernel: RangeInclusive<u64>, lowest: Option<u64>) -> 
     }
 }
 
+/// Of what a record has, the symbols with such a name. Addresses stay as they are, so what they are counted from stays too.
+pub(crate) fn keep(packed: &[u8], is_name: impl Fn(&str) -> bool) -> Result<Vec<u8>, String> {
+    let text = unpack(packed).and_then(|text| String::from_utf8(text).ok());
+    let text = text.ok_or("the record is damaged: the symbols")?;
+    let lowest = text.lines().filter_map(line).filter(|l| !l.module.is_empty()).min_by_key(|l| l.addr);
+    let lowest = lowest.map(|l| (l.addr, l.name));
+    let is_kept = |l: &Line<'_>| l.name == "_text" || is_name(l.name) || Some((l.addr, l.name)) == lowest;
+    let kept = text.lines().filter(|text| line(text).is_some_and(|l| is_kept(&l)));
+    pack(&kept.collect::<Vec<_>>().join("\n"))
+}
+
 /// What a record has of the text of `/proc/kallsyms`; or why there is nothing to have.
 pub(crate) fn pack(text: &str) -> Result<Vec<u8>, String> {
     let all: Vec<Line<'_>> = text.lines().filter_map(line).filter(|l| is_kept(l.module)).collect();

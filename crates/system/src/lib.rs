@@ -38,6 +38,7 @@ mod record;
 mod wire;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use bpf_sys::Counter;
@@ -71,6 +72,15 @@ struct Given {
     features: Features,
     /// The formats of events by group and name.
     formats: OnceLock<HashMap<(String, String), String>>,
+    asked: Asked,
+}
+
+/// Which lists somebody has asked for.
+#[derive(Debug, Default)]
+struct Asked {
+    functions: AtomicBool,
+    events: AtomicBool,
+    formats: AtomicBool,
 }
 
 /// The types of a record.
@@ -120,9 +130,20 @@ impl System {
     pub fn synthetic(record: Record) -> System {
         let record = Arc::new(record);
         let types = Arc::new(KernelBtf::of_blobs(Arc::new(RecordedTypes(record.clone()))));
+        System::given_as(record, types)
+    }
+
+    fn given_as(record: Arc<Record>, types: Arc<KernelBtf>) -> System {
         let features = Features::given(record.features.clone());
-        let given = Given { record, features, formats: OnceLock::new() };
+        let given = Given { record, features, formats: OnceLock::new(), asked: Asked::default() };
         System(Arc::new(Machine { types, readers: Readers::new(), given: Some(given) }))
+    }
+
+    /// A machine that is given, which notes what is asked of it: see [`System::asked`].
+    pub fn watched(record: Record) -> System {
+        let record = Arc::new(record);
+        let types = Arc::new(KernelBtf::watched(Arc::new(RecordedTypes(record.clone()))));
+        System::given_as(record, types)
     }
 
     /// The machine of a record.
@@ -218,6 +239,7 @@ impl System {
         match self.given() {
             None => live::functions(live::tracefs()?),
             Some(record) => {
+                self.note(|asked| &asked.functions);
                 let bytes = record.functions.as_ref().map_err(Clone::clone)?.open()?;
                 String::from_utf8(bytes).map_err(|_| "the record is damaged: the functions".into())
             }
@@ -232,6 +254,7 @@ impl System {
 
     /// Group and name of the tracepoints that are events now, in the kernel's order; or why they cannot be listed.
     pub fn events(&self) -> Result<Vec<(String, String)>, String> {
+        self.note(|asked| &asked.events);
         self.given().map_or_else(|| live::events(live::tracefs()?), |r| r.events.clone())
     }
 
@@ -248,6 +271,7 @@ impl System {
         let Some(given) = &self.0.given else {
             return live::event_format(live::tracefs().ok()?, group, event);
         };
+        self.note(|asked| &asked.formats);
         let formats = given.formats.get_or_init(|| {
             let mut all = HashMap::new();
             // What is damaged has no formats.
@@ -319,6 +343,33 @@ impl System {
         let formats = self.all_formats(record.events.as_deref().unwrap_or_default());
         record.set_formats(formats.iter().map(|[group, name, text]| (&**group, &**name, &**text)));
         record
+    }
+
+    fn note(&self, list: impl Fn(&Asked) -> &AtomicBool) {
+        if let Some(given) = &self.0.given {
+            list(&given.asked).store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Of the record of a machine that is [watched](System::watched), what it was asked for until now: a record that gives the same
+    /// answers. Of the symbols those that have such a name; a list that nobody asked for is empty.
+    pub fn asked(&self, is_name: impl Fn(&str) -> bool) -> Option<Record> {
+        let given = self.0.given.as_ref()?;
+        let mut record = (*given.record).clone();
+        let parts = self.0.types.asked();
+        record.types = parts.into_iter().map(|(name, bytes)| (name, Blob::new(bytes))).collect();
+        let is_asked = |list: &AtomicBool| list.load(Ordering::Relaxed);
+        if !is_asked(&given.asked.functions) {
+            record.functions = record.functions.map(|_| Blob::default());
+        }
+        if !is_asked(&given.asked.events) {
+            record.events = record.events.map(|_| Vec::new());
+        }
+        if !is_asked(&given.asked.formats) {
+            record.formats = Blob::default();
+        }
+        record.keep_symbols(is_name);
+        Some(record)
     }
 
     fn all_types(&self) -> Vec<(String, Blob)> {

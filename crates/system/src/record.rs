@@ -160,6 +160,14 @@ impl Record {
         self.symbols = crate::kallsyms::pack(kallsyms).map(Blob::new);
     }
 
+    /// Drops the symbols whose name is no such name.
+    pub(crate) fn keep_symbols(&mut self, is_name: impl Fn(&str) -> bool) {
+        let kept = |blob: &Blob| crate::kallsyms::keep(&blob.open()?, is_name);
+        if let Ok(blob) = &self.symbols {
+            self.symbols = kept(blob).map(Blob::new);
+        }
+    }
+
     /// Sets the formats of events: group, name and the text of the file `format`.
     pub fn set_formats<'a>(&mut self, all: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>) {
         let mut w = Writer::default();

@@ -19,9 +19,11 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! btf/names btf/source
+//! btf/asked btf/names btf/source
 //! btf/blob
-//! btf/kernel btf/query btf/synth
+//! btf/query btf/synth
+//! btf/part
+//! btf/kernel
 //! btf
 //! model
 //! layout lookup padding print rules

@@ -13,7 +13,7 @@ tests! {
     a_list_for_a_record_is_that_of_its_machine compiling_for_a_record_says_what_it_says_on_its_machine
     tools_compile_for_a_record_as_on_its_machine a_record_is_asked_without_privilege
     a_record_is_small_private_and_tells_no_address damaged_and_foreign_records_are_refused
-    what_would_trace_the_machine_of_a_record_is_refused
+    what_would_trace_the_machine_of_a_record_is_refused a_record_of_a_program_is_smaller_and_says_the_same_of_it
 }
 
 /// A directory with the record of this machine.
@@ -175,6 +175,38 @@ fn a_record_is_small_private_and_tells_no_address() -> Verdict {
     Pass
 }
 
+fn a_record_of_a_program_is_smaller_and_says_the_same_of_it() -> Verdict {
+    let dir = Dir::new("recorded-program");
+    let whole = {
+        let (_dir, path) = record();
+        std::fs::metadata(path).unwrap().len()
+    };
+    let programs = [
+        "syscall::read:entry { @[execname] = quantize(arg2); }",
+        "proc:::exec-success { trace(curpsinfo->pr_psargs); }",
+        "sched:::off-cpu { @[args[1]->pr_fname, ((struct task_struct *)curthread)->mm->total_vm] = count(); }",
+        "BEGIN { print(*((struct task_struct *)curthread)->cred); }",
+    ];
+    for (n, program) in programs.iter().enumerate() {
+        let path = dir.join(n.to_string()).display().to_string();
+        let o = dtrace(&["--record-system", &path, "-n", program]).code(0);
+        assert_eq!(o.out, "", "{o:?}");
+        let size = std::fs::metadata(&path).unwrap().len();
+        assert!(size < whole / 4, "{program}: {size} of {whole} bytes");
+        for words in [&["-e", "-v"][..], &["-eS"], &["-l"], &["-lv"]] {
+            same(&path, &[words, &["-n", program]].concat());
+        }
+    }
+    // What it was not asked is not there, and a program that does not compile has no record.
+    let path = dir.join("0").display().to_string();
+    let o = dtrace(&["--system", &path, "-en", "BEGIN { trace(((struct file *)0)->f_flags); }"]).code(1);
+    assert!(o.err.contains("struct file"), "{o:?}");
+    let none = dir.join("none").display().to_string();
+    let o = dtrace(&["--record-system", &none, "-n", "BEGIN { trace(nothing); }"]).code(1);
+    assert!(o.err.contains("nothing") && !std::path::Path::new(&none).exists(), "{o:?}");
+    Pass
+}
+
 fn damaged_and_foreign_records_are_refused() -> Verdict {
     let (dir, path) = record();
     let bytes = std::fs::read(&path).unwrap();
@@ -208,7 +240,7 @@ fn what_would_trace_the_machine_of_a_record_is_refused() -> Verdict {
         let o = dtrace(&[&["--system", "/nonexistent"], words].concat()).code(1);
         assert!(o.err.contains(why) && o.out.is_empty(), "{words:?}: {o:?}");
     }
-    let o = dtrace(&["--record-system", "/nonexistent/x", "-n", "BEGIN"]).code(1);
-    assert!(o.err.contains("leave out the programs"), "{o:?}");
+    let o = dtrace(&["--record-system", "/nonexistent/x", "-n", "BEGIN", "-p", "1"]).code(1);
+    assert!(o.err.contains("leave out -c and -p"), "{o:?}");
     Pass
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
+use super::asked::Ids;
 use super::names::NameIndex;
 use super::source::Data;
 
@@ -33,7 +34,7 @@ pub enum BtfKind {
 }
 
 impl BtfKind {
-    fn of(info: u32) -> Option<BtfKind> {
+    pub(super) fn of(info: u32) -> Option<BtfKind> {
         use BtfKind::*;
         const KINDS: [BtfKind; 19] = [
             Int, Ptr, Array, Struct, Union, Enum, Fwd, Typedef, Volatile, Const, Restrict, Func, FuncProto,
@@ -43,7 +44,7 @@ impl BtfKind {
     }
 
     /// Number of bytes after the type's header.
-    fn extra(self, vlen: usize) -> usize {
+    pub(super) fn extra(self, vlen: usize) -> usize {
         match self {
             BtfKind::Int | BtfKind::Var | BtfKind::DeclTag => 4,
             BtfKind::Array => 12,
@@ -97,6 +98,8 @@ pub struct Btf {
     pub(super) offsets: Vec<u32>,
     pub(super) names: OnceLock<NameIndex>,
     pub(super) lookups: AtomicU32,
+    /// The types that were looked at, if that is noted.
+    pub(super) asked: Option<Ids>,
 }
 
 impl std::fmt::Debug for Btf {
@@ -157,8 +160,8 @@ pub(crate) struct Raw<'a> {
     /// Offset of the header, from the start of the blob.
     at: usize,
     pub(super) name: u32,
-    info: u32,
-    size_or_type: u32,
+    pub(super) info: u32,
+    pub(super) size_or_type: u32,
 }
 
 impl<'a> Raw<'a> {
@@ -247,6 +250,7 @@ impl Btf {
             origin: None,
             names: OnceLock::new(),
             lookups: AtomicU32::new(0),
+            asked: None,
         })
     }
 
@@ -305,7 +309,11 @@ impl Btf {
         if id < self.first_id {
             return self.base.as_ref()?.raw(id);
         }
-        let at = self.types + *self.offsets.get((id - self.first_id) as usize)? as usize;
+        let index = (id - self.first_id) as usize;
+        if let Some(asked) = &self.asked {
+            asked.note(index);
+        }
+        let at = self.types + *self.offsets.get(index)? as usize;
         self.raw_at(at)
     }
 

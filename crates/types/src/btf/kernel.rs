@@ -50,6 +50,8 @@ pub struct KernelBtf {
     source: Source,
     vmlinux: OnceLock<Result<Arc<Btf>, BtfError>>,
     modules: Mutex<HashMap<String, Option<Arc<Btf>>>>,
+    /// What is looked at is noted.
+    is_watched: bool,
 }
 
 impl KernelBtf {
@@ -71,15 +73,39 @@ impl KernelBtf {
         KernelBtf::of(Source::Blobs(blobs))
     }
 
+    /// The same, which notes what is looked at: see [`KernelBtf::asked`].
+    pub fn watched(blobs: Arc<dyn BtfBlobs>) -> KernelBtf {
+        KernelBtf { is_watched: true, ..KernelBtf::of_blobs(blobs) }
+    }
+
+    /// Of BTF that is [watched](KernelBtf::watched), blobs with the types that were looked at, by name, `vmlinux` first. They
+    /// answer what was asked as the whole ones do. The types have their ids; the others are there without a name.
+    pub fn asked(&self) -> Vec<(String, Vec<u8>)> {
+        let Some(Ok(vmlinux)) = self.vmlinux.get() else { return Vec::new() };
+        let (bytes, strings) = vmlinux.of_asked(0);
+        let mut all = vec![("vmlinux".to_owned(), bytes)];
+        let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked =
+            modules.iter().filter_map(|(name, btf)| Some((name, btf.as_ref().filter(|btf| btf.is_asked())?)));
+        all.extend(asked.map(|(name, btf)| (name.clone(), btf.of_asked(strings).0)));
+        all.get_mut(1..).unwrap_or_default().sort();
+        all
+    }
+
+    fn open(&self, name: &str, base: Option<Arc<Btf>>) -> Result<Arc<Btf>, BtfError> {
+        let btf = self.source.open(name, base)?;
+        Ok(Arc::new(if self.is_watched { btf.watched() } else { btf }))
+    }
+
     fn of(source: Source) -> KernelBtf {
-        KernelBtf { source, vmlinux: OnceLock::new(), modules: Mutex::default() }
+        KernelBtf { source, vmlinux: OnceLock::new(), modules: Mutex::default(), is_watched: false }
     }
 
     /// One BTF blob without modules, for tests.
     pub fn from_btf(btf: Btf) -> KernelBtf {
         let vmlinux = OnceLock::new();
         let _ = vmlinux.set(Ok(Arc::new(btf)));
-        KernelBtf { source: Source::Given, vmlinux, modules: Mutex::default() }
+        KernelBtf { source: Source::Given, vmlinux, modules: Mutex::default(), is_watched: false }
     }
 
     /// True when the kernel's own BTF has been opened. A session that names no kernel type never
@@ -90,8 +116,7 @@ impl KernelBtf {
 
     /// The kernel's own BTF, or the error.
     pub fn vmlinux(&self) -> Result<&Arc<Btf>, &BtfError> {
-        let open = || self.source.open("vmlinux", None).map(Arc::new);
-        self.vmlinux.get_or_init(open).as_ref()
+        self.vmlinux.get_or_init(|| self.open("vmlinux", None)).as_ref()
     }
 
     /// The BTF of a module. `vmlinux` is the kernel itself.
@@ -107,7 +132,7 @@ impl KernelBtf {
         if let Some(known) = modules.get(name) {
             return known.clone();
         }
-        let btf = self.source.open(name, Some(base.clone())).ok().map(Arc::new);
+        let btf = self.open(name, Some(base.clone())).ok();
         modules.insert(name.into(), btf.clone());
         btf
     }

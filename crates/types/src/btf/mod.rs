@@ -16,9 +16,11 @@
 //!
 //! Only this machine's byte order is supported; the running kernel has no other.
 
+mod asked;
 mod blob;
 mod kernel;
 mod names;
+mod part;
 mod query;
 mod source;
 pub mod synth;

@@ -126,9 +126,13 @@ impl Btf {
 
     /// Names of the types of these kinds that are defined in this blob.
     pub fn names<'a>(&'a self, kinds: &'a [BtfKind]) -> impl Iterator<Item = &'a str> {
-        self.local_types()
-            .filter(|(_, raw)| raw.kind().is_some_and(|k| kinds.contains(&k)))
-            .map(|(_, raw)| raw.name())
+        let of_kinds = self.local_types().filter(|(_, raw)| raw.kind().is_some_and(|k| kinds.contains(&k)));
+        of_kinds.map(|(id, raw)| {
+            if let Some(asked) = &self.asked {
+                asked.note((id - self.first_id) as usize);
+            }
+            raw.name()
+        })
     }
 
     /// A type's own name. Empty when it has none.

@@ -190,17 +190,21 @@ impl Builder {
 
     /// The blob.
     pub fn finish(self) -> Vec<u8> {
-        let (types, strings) = (self.types.len() as u32, self.strings.len() as u32);
-        let mut out = Vec::new();
-        out.extend_from_slice(&0xeb9fu16.to_ne_bytes());
-        out.extend_from_slice(&[1, 0]);
-        for word in [24, 0, types, types, strings] {
-            out.extend_from_slice(&u32::to_ne_bytes(word));
-        }
-        out.extend(self.types);
-        out.extend(self.strings);
-        out
+        blob(&self.types, &self.strings)
     }
+}
+
+/// A blob of these types and strings.
+pub(super) fn blob(types: &[u8], strings: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend_from_slice(&0xeb9fu16.to_ne_bytes());
+    out.extend_from_slice(&[1, 0]);
+    for word in [24, 0, types.len() as u32, types.len() as u32, strings.len() as u32] {
+        out.extend_from_slice(&u32::to_ne_bytes(word));
+    }
+    out.extend_from_slice(types);
+    out.extend_from_slice(strings);
+    out
 }
 
 /// System calls of the miniature kernel.
