@@ -27,6 +27,7 @@ mod long;
 mod output;
 mod peer;
 mod run;
+mod second;
 mod sections;
 mod session;
 mod speculation;

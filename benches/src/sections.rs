@@ -21,7 +21,7 @@ pub(crate) enum Place {
 
 /// Name, place and code of each section. Sections that require that no probe was enabled before
 /// come first.
-pub(crate) const ALL: [(&str, Place, Section); 22] = [
+pub(crate) const ALL: [(&str, Place, Section); 23] = [
     ("off", Place::Machine, crate::all::off),
     ("all", Place::Machine, crate::all::all),
     ("start", Place::Machine, start),
@@ -30,6 +30,7 @@ pub(crate) const ALL: [(&str, Place, Section); 22] = [
     ("output", Place::Machine, crate::output::output),
     ("keys", Place::Machine, crate::keys::keys),
     ("exit", Place::Machine, exit),
+    ("second", Place::Machine, crate::second::second),
     ("long", Place::Machine, crate::long::long),
     ("flame", Place::Machine, crate::flame::flame),
     ("disabled", Place::Machine, crate::disabled::disabled),

@@ -4,6 +4,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use dtrace::Target;
+use testing::dir::Dir;
 
 use crate::tool::own_program;
 use crate::{Test, Verdict};
@@ -29,25 +30,9 @@ pub(crate) const TESTS: &[Test] = &[
     ("beginners::slow_queries_prints_the_slow_ones_of_a_service", slow),
 ];
 
-/// A directory for the files of a test.
-struct Place(std::path::PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Place {
-        let place = std::env::temp_dir().join(format!("dt-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&place).unwrap();
-        Place(place)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A file in the directory of a test.
+fn file(dir: &Dir, name: &str) -> String {
+    dir.join(name).display().to_string()
 }
 
 fn command(words: &str) -> String {
@@ -68,8 +53,8 @@ fn counted() -> Verdict {
 }
 
 fn as_json() -> Verdict {
-    let place = Place::new("to-json");
-    let (opened, lines) = (place.file("opened"), place.file("lines"));
+    let dir = Dir::new("to-json");
+    let (opened, lines) = (file(&dir, "opened"), file(&dir, "lines"));
     std::fs::write(&opened, "").unwrap();
     to_json::run(&lines, &command(&format!("open 40 {opened}"))).unwrap();
     let text = std::fs::read_to_string(&lines).unwrap();
@@ -86,8 +71,8 @@ fn as_json() -> Verdict {
 
 /// The workload begins when the session runs. The differences of all intervals are its calls.
 fn shown() -> Verdict {
-    let place = Place::new("top");
-    let (stop, counts) = (place.file("stop"), place.file("counts"));
+    let dir = Dir::new("top");
+    let (stop, counts) = (file(&dir, "stop"), file(&dir, "counts"));
     let mut child: Option<Child> = None;
     let (mut seen, mut intervals) = (0, 0);
     top::run("getppid", Duration::from_millis(20), |calls| {
@@ -116,8 +101,8 @@ fn shown() -> Verdict {
 
 /// The service is held from the moment at which it is grabbed until it is traced.
 fn slow() -> Verdict {
-    let place = Place::new("slow");
-    let go = place.file("go");
+    let dir = Dir::new("slow");
+    let go = file(&dir, "go");
     let mut child = spawn(&["service", &go]);
     let service = Target::grab(child.id() as i32).unwrap();
     std::fs::write(&go, "").unwrap();

@@ -16,6 +16,7 @@ mod later;
 mod results;
 mod stress;
 mod threads;
+mod together;
 mod tool;
 mod wide;
 mod workload;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
             results::TESTS,
             stress::TESTS,
             threads::TESTS,
+            together::TESTS,
             wide::TESTS,
         ],
         workload::run,
