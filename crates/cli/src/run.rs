@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dtrace::events::{Event, Sink, SinkError};
 use dtrace::options::{Options, OutputFormat};
 use dtrace::{
-    Error, Field, Macros, Program, Progress, Provider, Session, Setup, Source, Status, System, Target,
+    Error, Field, Macros, Program, Progress, Provider, Session, Setup, Source, Status, System, Targets,
 };
 
 use crate::about;
@@ -212,8 +212,8 @@ fn list(command: Command, system: &System, out: Output) -> u8 {
             Ok(targets) => targets,
             Err(code) => return Ok(code),
         };
-        options.select(&targets);
-        let target = targets.first().map_or(0, |t| t.pid() as u64);
+        options.select(targets.all());
+        let target = targets.first();
         let machine = (system, Vec::new());
         let program = match compile(&command, &sources, &macros(&command, target), &mut options, machine) {
             Ok(program) => program,
@@ -233,35 +233,29 @@ fn list(command: Command, system: &System, out: Output) -> u8 {
 
 /// Creates and stops the processes of -c and -p. With -e, only where probes of the first one are described. A list may have their probes
 /// without naming them (`web*:::`).
-fn targets(command: &Command, sources: &[Source]) -> Result<Vec<Target>, u8> {
+fn targets(command: &Command, sources: &[Source]) -> Result<Targets, u8> {
     let text = |source: &Source| match source {
         Source::Specifier(Field::Provider, text) => text.contains("$target"),
         Source::Script(_, text) | Source::Specifier(_, text) => text.contains("$target:"),
     };
     if command.compile_only && !sources.iter().any(text) {
-        return Ok(Vec::new());
+        return Ok(Targets::default());
     }
-    let options = &command.options;
-    let traces = command.mode == Mode::Trace && !command.compile_only;
-    let memory = options.postmortem.map(|size| size.0).filter(|_| traces);
-    let moment = dtrace::evaltime_in(options, sources);
+    let mut options = command.options.clone();
+    if command.mode != Mode::Trace || command.compile_only {
+        options.postmortem = None;
+    }
     let mut environment = options.environment();
     secure::restore(&mut environment);
     // What reads the format from standard output reads nothing else.
     environment.output_to_stderr = options.oformat != OutputFormat::Text && command.output.is_none();
-    let make = |wanted: &Wanted| match wanted {
-        Wanted::Run(text) => Target::create_with_memory(raw::bytes(text), &environment, moment, memory),
-        Wanted::Pid(pid) => Target::grab(*pid),
-    };
-    let mut targets: Vec<Target> = Vec::new();
-    for wanted in &command.targets {
-        // As in the original, a process that is named twice is one target.
-        if matches!(wanted, Wanted::Pid(pid) if targets.iter().any(|target| target.pid() == *pid)) {
-            continue;
-        }
-        targets.push(make(wanted).map_err(|e| complain_all(vec![e.to_string()]))?);
-    }
-    for target in &targets {
+    let wanted = command.targets.iter().map(|wanted| match wanted {
+        Wanted::Run(text) => dtrace::Wanted::Command(raw::bytes(text)),
+        Wanted::Pid(pid) => dtrace::Wanted::Pid(*pid),
+    });
+    let targets = Targets::make(wanted, &environment, &options, sources)
+        .map_err(|e| complain_all(vec![e.to_string()]))?;
+    for target in targets.all() {
         if let Some(note) = target.note() {
             complain(format!("pid {}: {note}", target.pid()));
         }
@@ -290,9 +284,8 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
         Err(code) => return code,
     };
     let mut options = command.options.clone();
-    options.select(&targets);
-    let waited = dtrace::evaltime_in(&options, &sources);
-    let target = targets.first().map_or(0, |t| t.pid() as u64);
+    options.select(targets.all());
+    let target = targets.first();
     let (providers, interpreter) = match engine {
         Engine::Kernel => (Vec::new(), None),
         Engine::Interpreter(given) => (given.providers, Some(given.interpreter)),
@@ -307,11 +300,10 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
         to_stderr(program.listing());
     }
     let (quiet, tags, bpflog) = (options.quiet, options.errtags, options.bpflog);
-    if command.targets.iter().any(|wanted| matches!(wanted, Wanted::Run(_)))
-        && let Err(e) = dtrace::check_evaltime(waited, &options)
-    {
-        return failed(&e, &program, tags);
-    }
+    let targets = match targets.into_all(&options) {
+        Ok(targets) => targets,
+        Err(e) => return failed(&e, &program, tags),
+    };
     let verbose = command.verbose;
     out.shown = Shown { quiet, verbose, resize: !options.quietresize };
     // Nothing is traced with -e.

@@ -15,8 +15,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use dtrace::options::Options;
-use dtrace::{Field, Macros, Session, Source, Status, Target, Text};
+use dtrace::{Options, Session, Status, System, Text};
 
 const SCRIPT: &str = r#"
 syscall:::entry /pid == $target/ { @calls[probefunc] = count(); }
@@ -75,15 +74,11 @@ pub(crate) fn run(command: &str) -> Result<i32, String> {
 }
 
 fn start(command: &str) -> Result<Session<Text<File>>, String> {
-    let target = Target::create(command).map_err(|e| e.to_string())?;
-    let macros = Macros { target: target.pid() as u64, ..Macros::default() };
-    let mut options = Options::default();
-    options.set("quiet", None).map_err(|e| e.to_string())?;
-    let source = Source::Specifier(Field::Name, SCRIPT.into());
-    let program = dtrace::compile(&dtrace::System::live(), &[source], &macros, &mut options)
-        .map_err(|e| e.to_string())?;
-    Session::start_text(&program, options, vec![target], file(&io::stdout())?)
-        .map_err(|e| e.messages(&program.map, false).join("\n"))
+    let session = Session::builder(&System::live())
+        .program(SCRIPT)
+        .options(Options { quiet: true, ..Options::default() })
+        .command(command);
+    session.start(Text::new(file(&io::stdout())?)).map_err(|e| e.to_string())
 }
 
 fn file(fd: &impl AsFd) -> Result<File, String> {

@@ -12,7 +12,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dtrace::options::Options;
 use dtrace::provider::bpf_sys::{AttachType, Link, PerfEvent, Prog, ProgKind};
 use dtrace::provider::context::{Context, Index};
 use dtrace::provider::method::CustomAttach;
@@ -21,7 +20,7 @@ use dtrace::provider::{
     Attributes, EnabledProbe, Env, Family, ProbeDesc, ProbeList, ProbeSource, Provider, ProviderFacts,
     ProviderStability, Role, Unit,
 };
-use dtrace::{Field, Macros, Session, Source, Text};
+use dtrace::{Options, Session, System, Text};
 
 const SCRIPT: &str = "work:::call { @calls = count(); @sum = sum(arg0); }";
 
@@ -89,19 +88,12 @@ fn offset_in_file(address: u64) -> Option<u64> {
 
 /// Traces ten calls; the output of the session.
 pub(crate) fn run() -> Result<String, Box<dyn std::error::Error>> {
-    let mut options = Options::default();
-    options.set("quiet", None)?;
     let list = ProbeList::new(|| vec![ProbeDesc::new("work", "", "", "call")]);
-    let providers: Vec<Box<dyn Provider>> = vec![Box::new(Work(list))];
-    let source = Source::Specifier(Field::Name, SCRIPT.into());
-    let program = dtrace::compile_with(
-        &dtrace::System::live(),
-        &[source],
-        &Macros::default(),
-        &mut options,
-        providers,
-    )?;
-    let mut session = Session::start(&program, options, Vec::new(), Text::new(Vec::new()))?;
+    let mut session = Session::builder(&System::live())
+        .program(SCRIPT)
+        .provider(Box::new(Work(list)))
+        .options(Options { quiet: true, ..Options::default() })
+        .start(Text::new(Vec::new()))?;
     for n in 1..=10 {
         work(n);
     }

@@ -64,7 +64,8 @@ pub struct Program {
     /// The modules that were loaded before the probes were listed; `None` if modules that are
     /// loaded later do not matter.
     pub(crate) modules: Option<Arc<BTreeSet<String>>>,
-    process_ids: bool,
+    /// Its records have the ids of the process and the thread.
+    pub(crate) process_ids: bool,
     macros: Macros,
 }
 

@@ -120,7 +120,7 @@ pub use bpf_sys::load::LoadError;
 /// For programs that run sessions: raises the limit on open descriptors as far as every process may. What
 /// the library executes (targets, `system()`, the preprocessor) has the limit that was there before.
 pub use bpf_sys::raise_fd_limit_at_start;
-pub use compile::evaltime::{check_evaltime, evaltime_in};
+pub use compile::evaltime::{Targets, Wanted};
 pub use compile::{Field, Macros, Program, Setup, Source, compile, compile_as, compile_with};
 pub use consumer::Aborted;
 pub use definitions::{Processor, ProviderDefinitions, processor_of, processor_of_compiler};

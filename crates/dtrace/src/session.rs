@@ -39,7 +39,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use consumer::{Consumer, KernelSymbols, Output, Symbolizer, SystemSymbols, Text};
+use consumer::{Consumer, KernelSymbols, Symbolizer, SystemSymbols};
 use diagnostics::Few;
 use events::{Sink, Start};
 use plane::control::Activity;
@@ -105,18 +105,6 @@ fn reduced_rates(options: &Options) -> impl Iterator<Item = Notice> {
     let reduced = all.filter(|(rate, _)| *rate < LEAST_INTERVAL);
     let hz = Duration::from_secs(1).as_nanos() / LEAST_INTERVAL.as_nanos();
     reduced.map(move |(_, words)| Notice::Lowered(format!("{words} reduced to {hz} hz")))
-}
-
-impl<W: Output + Send> Session<Text<W>> {
-    /// As [`Session::start`], for a session that writes DTrace's text to an output.
-    pub fn start_text(
-        program: &Program,
-        options: Options,
-        targets: Vec<proc::Target>,
-        out: W,
-    ) -> Result<Session<Text<W>>, Error> {
-        Session::start(program, options, targets, Text::new(out))
-    }
 }
 
 impl<S: Sink> Session<S> {
@@ -209,6 +197,11 @@ impl<S: Sink> Session<S> {
     ) -> Result<Session<S>, Error> {
         let Parts { mut engine, enabled, symbols, options, targets, sink, .. } = parts;
         let Parts { monitor, cpus, start, interrupted, .. } = parts;
+        if sink.needs().process_ids && !program.process_ids {
+            return Err(Error::Setting(
+                "the sink needs the ids of processes, and the program was compiled without the option processids".into(),
+            ));
+        }
         let target = targets.first().map(|t| t.pid() as u32);
         let settings = consumer_options(&options, target);
         let mut consumer = Consumer::new(Recorded::new(sink, &options), symbols, settings);

@@ -12,7 +12,7 @@ use dtrace::events::{
 use dtrace::interpreter::{Firing, GivenProbes, Interpreter, Memory};
 use dtrace::options::Options;
 use dtrace::provider::{EnabledProbe, Env, OpenChanges, ProbeSource, Provider, ProviderFacts, Unit};
-use dtrace::{Field, Macros, Message, Program, Session, Sink, Source, Status, Text};
+use dtrace::{Field, Json, Macros, Message, Program, Session, Sink, Source, Status, Text};
 
 use crate::given::{self, Given, without_ids, without_privileges};
 
@@ -463,6 +463,23 @@ fn programs_that_are_enabled_in_an_interpreted_session_open_no_source_of_this_sy
     session.enable(&[source()], &Macros::default()).unwrap();
     assert!(session.descriptors().is_empty());
     complete(&mut session);
+}
+
+#[test]
+fn a_sink_that_needs_process_ids_is_refused_where_the_program_has_none() {
+    let source = || Source::Specifier(Field::Name, format!("{GETPID} {{ trace(1); }}"));
+    let ids = |program: &Program, options| {
+        let session = Session::interpret(program, options, Interpreter::new([]), Json::new(Vec::new()));
+        session.map(drop).map_err(|e| e.to_string())
+    };
+    for (processids, is_refused) in [(false, true), (true, false)] {
+        let mut options = Options { processids, ..Options::default() };
+        let program = compile(source(), &mut options, &Given::default());
+        // What is set afterwards comes too late for it.
+        let started = ids(&program, Options { processids: true, ..options });
+        assert_eq!(started.is_err(), is_refused, "{started:?}");
+        assert!(started.err().is_none_or(|why| why.contains("processids")));
+    }
 }
 
 #[test]

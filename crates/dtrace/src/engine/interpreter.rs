@@ -29,14 +29,8 @@
 //!
 //! ```
 //! use dtrace::interpreter::{Firing, Interpreter, Memory};
-//! use dtrace::options::Options;
-//! use dtrace::{Field, Macros, Session, Source, Status, Text};
+//! use dtrace::{Options, Session, System, Text};
 //!
-//! let script = "syscall::openat:entry { printf(\"%s %s\\n\", execname, copyinstr(arg1)); }";
-//! let mut options = Options::default();
-//! options.set("quiet", None).unwrap();
-//! let source = Source::Specifier(Field::Name, script.into());
-//! let program = dtrace::compile(&dtrace::System::live(), &[source], &Macros::default(), &mut options).ok().unwrap();
 //! let memory = Memory::new().user(0x1000, b"/etc/passwd\0");
 //! let firing = Firing {
 //!     execname: "cat".into(),
@@ -44,11 +38,13 @@
 //!     memory: memory.into(),
 //!     ..Firing::of("syscall::openat:entry")
 //! };
-//! let interpreter = Interpreter::new([firing]);
-//! let mut session = Session::interpret(&program, options, interpreter, Text::new(Vec::new())).unwrap();
-//! while session.work(None, std::time::Duration::ZERO).unwrap() == Status::Working {}
-//! assert_eq!(session.finish().unwrap(), 0);
+//! let mut session = Session::builder(&System::live())
+//!     .program("syscall::openat:entry { printf(\"%s %s\\n\", execname, copyinstr(arg1)); }")
+//!     .options(Options { quiet: true, ..Options::default() })
+//!     .interpret(Interpreter::new([firing]), Text::new(Vec::new()))?;
+//! assert_eq!(session.run()?, 0);
 //! assert_eq!(session.sink().output(), b"cat /etc/passwd\n\n");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod engine;

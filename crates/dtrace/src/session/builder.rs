@@ -6,11 +6,11 @@ use events::Sink;
 use providers::Provider;
 use system::System;
 
-use crate::compile::evaltime::{check_evaltime, evaltime_in};
+use crate::compile::evaltime::{Targets, Wanted};
 use crate::compile::{Field, Macros, Program, Source, compile_with};
 use crate::engine::interpreter::Interpreter;
 use crate::error::{CompileError, Error};
-use crate::options::{Moment, Options};
+use crate::options::Options;
 use crate::session::Session;
 
 /// A session that is about to begin: [`Session::builder`].
@@ -42,14 +42,7 @@ pub struct Builder {
     macros: Macros,
     options: Options,
     providers: Vec<Box<dyn Provider>>,
-    targets: Vec<Traced>,
-}
-
-/// A process that is a target.
-enum Traced {
-    /// It is created when the session begins.
-    Command(String),
-    Process(proc::Target),
+    targets: Vec<Wanted>,
 }
 
 impl Session<Box<dyn Sink>> {
@@ -96,14 +89,14 @@ impl Builder {
     /// `evaltime`), and runs when tracing has begun. The first target is `$target`. The session is over when all
     /// have ended.
     pub fn command(mut self, command: impl Into<String>) -> Builder {
-        self.targets.push(Traced::Command(command.into()));
+        self.targets.push(Wanted::Command(command.into().into_bytes()));
         self
     }
 
     /// Adds a process that was taken or created before, which runs on when tracing has begun: a target as
     /// that of [`Builder::command`].
     pub fn target(mut self, target: proc::Target) -> Builder {
-        self.targets.push(Traced::Process(target));
+        self.targets.push(Wanted::Process(target));
         self
     }
 
@@ -116,16 +109,15 @@ impl Builder {
     /// Compiles the programs and enables their probes. `BEGIN` has run then, and the targets run. The sink gets
     /// the results, with what it [needs](Sink::needs).
     pub fn start<S: Sink>(mut self, sink: S) -> Result<Session<S>, CompileError> {
-        let waits = self.targets.iter().any(|target| matches!(target, Traced::Command(_)));
-        let moment = evaltime_in(&self.options, &self.sources);
-        let targets = self
-            .make_targets(moment)
+        let wanted = std::mem::take(&mut self.targets);
+        let environment = self.options.environment();
+        let targets = Targets::make(wanted, &environment, &self.options, &self.sources)
             .map_err(|e| CompileError { error: Error::Setting(e.to_string()), map: Arc::default() })?;
-        self.options.select(&targets);
-        self.macros.target = targets.first().map_or(0, |target| target.pid() as u64);
+        self.options.select(targets.all());
+        self.macros.target = targets.first();
         let (program, options) = self.compile(&sink)?;
-        let checked = if waits { check_evaltime(moment, &options) } else { Ok(()) };
-        let session = checked.and_then(|()| Session::start(&program, options, targets, sink));
+        let targets = targets.into_all(&options);
+        let session = targets.and_then(|targets| Session::start(&program, options, targets, sink));
         session.map_err(|error| CompileError { error, map: program.map })
     }
 
@@ -134,16 +126,6 @@ impl Builder {
         let (program, options) = self.compile(&sink)?;
         let session = Session::interpret(&program, options, given, sink);
         session.map_err(|error| CompileError { error, map: program.map })
-    }
-
-    fn make_targets(&mut self, moment: Moment) -> Result<Vec<proc::Target>, proc::Error> {
-        let environment = self.options.environment();
-        let memory = self.options.postmortem.map(|size| size.0);
-        let make = |target| match target {
-            Traced::Command(text) => proc::Target::create_with_memory(text, &environment, moment, memory),
-            Traced::Process(target) => Ok(target),
-        };
-        std::mem::take(&mut self.targets).into_iter().map(make).collect()
     }
 
     fn compile(self, sink: &impl Sink) -> Result<(Program, Options), CompileError> {

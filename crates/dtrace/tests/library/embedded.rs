@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use dtrace::options::Options;
-use dtrace::{Session, Status, Target};
+use dtrace::{Session, Status, Target, Text};
 
 use crate::tool::{Output, compile, own_program};
 use crate::{Test, Verdict};
@@ -91,7 +91,7 @@ fn woken() -> Verdict {
     options.set("quiet", None).unwrap();
     let script = "syscall::getppid:entry /pid == $target && ++n == 200/ { exit(3); }";
     let program = compile(script, &mut options, target.pid() as u64);
-    let mut session = Session::start_text(&program, options, vec![target], Output::default()).unwrap();
+    let mut session = Session::start(&program, options, vec![target], Text::new(Output::default())).unwrap();
     let (start, mut waits) = (Instant::now(), 0);
     while session.ready().unwrap() == Status::Working {
         assert!(start.elapsed() < testing::HANG_LIMIT, "no end");
