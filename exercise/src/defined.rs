@@ -92,6 +92,7 @@ pub fn compile(program: usize, definition: &str, strsize: u32) -> Result<Compile
         libraries: &libraries,
         definitions: &definitions,
         options: Options { strsize, ..Options::default() },
+        stop: &|| false,
     };
     for probe in &catalog.0.probes {
         check::defined_types(&cx, &probe.desc);

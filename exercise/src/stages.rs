@@ -69,6 +69,7 @@ fn checked(text: &str, strsize: u32, kernel: Option<Arc<KernelBtf>>) -> (Checked
         libraries: &libraries,
         definitions: &[],
         options,
+        stop: &|| false,
     };
     let checked = check::check(&[program], &cx, &mut sink);
     (checked, map, sink)

@@ -84,6 +84,9 @@ impl Checker<'_> {
         let mut several = rest.len() > whole;
         let (mut wrong, mut any, mut ordered) = (Vec::new(), false, false);
         loop {
+            if self.stops() {
+                return self.args = ArgsContext::default();
+            }
             let patterns = patterns_of(&rest);
             let (span, probes) = (clause.span, distinct_probes(&rest));
             let whole =
@@ -410,7 +413,7 @@ impl Checker<'_> {
     fn descriptions(&mut self, descs: &[ast::ProbeDesc], program: usize) -> Vec<DescriptionMatch> {
         let mut all = Vec::with_capacity(descs.len());
         for desc in descs {
-            if let Ok((pattern, mut probes)) = self.description(desc) {
+            if let Ok((pattern, mut probes)) = self.description(desc, program) {
                 if !probes.iter().all(|p| self.may_describe(program, p)) {
                     probes = probes.iter().filter(|p| self.may_describe(program, p)).cloned().collect();
                 }
@@ -421,7 +424,11 @@ impl Checker<'_> {
         all
     }
 
-    fn description(&mut self, desc: &ast::ProbeDesc) -> CheckResult<(Pattern, Arc<[ProbeInfo]>)> {
+    fn description(
+        &mut self,
+        desc: &ast::ProbeDesc,
+        program: usize,
+    ) -> CheckResult<(Pattern, Arc<[ProbeInfo]>)> {
         let fields = match &desc.kind {
             ast::ProbeDescKind::Id(id) => {
                 return match self.cx.catalog.by_id(ProbeId(*id)) {
@@ -440,8 +447,13 @@ impl Checker<'_> {
             Ok(pattern) => pattern,
             Err(error) => return self.fail(Tag::D_PDESC_INVAL, desc.span, error.to_string()),
         };
-        if let Some(known) = self.matching.matched.get(&pattern) {
-            return Ok((pattern, known.clone()));
+        if let Some(known) = self.matching.known(program, &pattern) {
+            self.matching.record_described(program, &pattern, &known);
+            return Ok((pattern, known));
+        }
+        if let Some(known) = self.matching.matched.get(&pattern).cloned() {
+            self.matching.record_described(program, &pattern, &known);
+            return Ok((pattern, known));
         }
         if let Some(error) = probes::misnamed(&pattern, self.cx.catalog) {
             return self.no_match(&pattern, Some(error), desc);
@@ -457,6 +469,7 @@ impl Checker<'_> {
             Ok(found) => {
                 let found: Arc<[ProbeInfo]> = found.into();
                 self.matching.matched.insert(pattern.clone(), found.clone());
+                self.matching.record_described(program, &pattern, &found);
                 Ok((pattern, found))
             }
             Err(error) => self.no_match(&pattern, Some(error), desc),

@@ -24,6 +24,9 @@ pub struct Context<'a> {
     pub definitions: &'a [Definition],
     /// Options.
     pub options: Options,
+    /// Asked between items: what processes have may take long to check. When it answers true, the check ends
+    /// ([`Checked::is_stopped`](crate::Checked)).
+    pub stop: &'a dyn Fn() -> bool,
 }
 
 /// Access to the kernel's symbol table. Nothing is read before the first query.

@@ -94,6 +94,10 @@ impl Checker<'_> {
             return Some(Ok(known.clone()?));
         }
         let definition = self.cx.definitions.iter().find(|d| d.number == found.number)?;
+        // There may be one for each file.
+        if self.stops() {
+            return None;
+        }
         let is_usable = self.defined.usable.get(&found.number).copied();
         let is_usable = is_usable.unwrap_or_else(|| {
             let faults = self.load(definition);
@@ -120,6 +124,9 @@ impl Checker<'_> {
         }
         self.apart(definition.number, |c| {
             for item in &definition.program.items {
+                if c.stops() {
+                    break;
+                }
                 match item {
                     Item::Inline(inline) => c.inline(inline),
                     Item::Declaration(d) => c.declaration(d),

@@ -123,7 +123,7 @@ const KEYS_MAX: usize = 48;
 const KEY_BYTES_MAX: u32 = 256 << 10;
 
 /// Checks the programs of one session, in the order of the command line. The result may be lowered
-/// only if `sink` is empty.
+/// only if `sink` is empty and the check was not stopped.
 pub fn check(programs: &[Program], cx: &Context<'_>, sink: &mut Sink) -> Checked {
     check_more(programs, 0, &|_, _| true, cx, sink)
 }
@@ -175,6 +175,9 @@ impl Checker<'_> {
         let from = self.clauses.len();
         self.derive_for(program, index);
         for item in &program.items {
+            if self.stops() {
+                return;
+            }
             anything |= !matches!(item, Item::Pragma(_));
             self.recovering(item, |checker| match item {
                 Item::Clause(clause) => checker.clause(clause, index),
@@ -282,6 +285,7 @@ impl Checker<'_> {
             strsize,
             record: self.matching.record,
             left_out,
+            is_stopped: self.is_stopped,
             uses: Vec::new(),
         }
     }

@@ -46,6 +46,8 @@ pub struct Checked {
     pub record: Record,
     /// What definitions of programs say that is not used, and probes that are left out because of it.
     pub left_out: Vec<String>,
+    /// It was told to stop before it was done: nothing of this is whole.
+    pub is_stopped: bool,
     /// For each program, what each of its items uses that is a clause.
     pub uses: Vec<Vec<ClauseUses>>,
 }

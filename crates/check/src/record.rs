@@ -3,7 +3,9 @@
 //! A program that runs is checked again when others are enabled, and its clauses must keep their
 //! numbers. Which clauses it has depends on the bases of its derived probes, on `defined()` and on the
 //! types of the bases' arguments. All of these change as modules are loaded and unloaded. So each
-//! answer is recorded, and a program that is checked again gets it from the record.
+//! answer is recorded, and a program that is checked again gets it from the record. Nor does it ask what its own
+//! descriptions match: of probes that came later it gets none, and those that it had are recorded, so that the check of what
+//! runs does not grow with all that came since.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use probes::{Args, Pattern, ProbeDesc, ProbeId, ProbeInfo};
 /// See the [module](self). The number in each key is that of the program.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
+    /// What a description of the program itself matched.
+    pub(crate) described: HashMap<(usize, Pattern), Arc<[ProbeInfo]>>,
     /// What a description of a library matched.
     pub(crate) matched: HashMap<(usize, Pattern), Arc<[ProbeInfo]>>,
     /// The values of `defined()`.
@@ -45,6 +49,18 @@ pub trait Visibility {
     fn is_for_later(&self, program: usize) -> bool {
         let _ = program;
         false
+    }
+
+    /// The probes that a description of such a program matches, if they are known: the catalog is not asked then.
+    fn came(&self, program: usize, pattern: &Pattern) -> Option<Vec<ProbeInfo>> {
+        let _ = (program, pattern);
+        None
+    }
+
+    /// Those of some probes that still exist. `None`: all of them.
+    fn existing(&self, probes: &[ProbeInfo]) -> Option<Vec<ProbeInfo>> {
+        let _ = probes;
+        None
     }
 
     /// True if a program runs: it was checked before.

@@ -47,6 +47,8 @@ pub(crate) struct Checker<'a> {
     pub(crate) deferral: DeferralState,
     /// Errors that affect later checks.
     pub(crate) recovery: Recovery,
+    /// The check has been told to stop.
+    pub(crate) is_stopped: bool,
     /// The result.
     pub(crate) clauses: Vec<Clause>,
 }
@@ -72,8 +74,15 @@ impl<'a> Checker<'a> {
             defined: Defined::default(),
             deferral: DeferralState::default(),
             recovery,
+            is_stopped: false,
             clauses: Vec::new(),
         }
+    }
+
+    /// True if the check is to end. Asked between items.
+    pub(crate) fn stops(&mut self) -> bool {
+        self.is_stopped = self.is_stopped || (self.cx.stop)();
+        self.is_stopped
     }
 
     /// Reports an error.

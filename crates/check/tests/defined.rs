@@ -1,5 +1,6 @@
 //! Definitions of programs, which may say anything.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use check::{Context, Definition, Options};
@@ -10,52 +11,83 @@ use syntax::{Libraries, MacroEnv, ParseMode};
 use testing::{HANG_LIMIT, eventually};
 use types::Types;
 
+/// Definitions with their probes, for scripts.
+struct World {
+    map: SourceMap,
+    libraries: Libraries,
+    catalog: Defined,
+    definitions: Vec<Definition>,
+    /// After so many questions the check is told to stop.
+    questions: Cell<usize>,
+}
+
+impl World {
+    /// Each definition is that of a program with these probes.
+    fn new(texts: &[&str], probes: &[&str]) -> World {
+        let (map, libraries) = (SourceMap::default(), Libraries::embedded());
+        let (catalog, definitions) = (Defined(ListCatalog::default()), Vec::new());
+        let questions = Cell::new(usize::MAX);
+        let mut world = World { map, libraries, catalog, definitions, questions };
+        for (number, text) in texts.iter().enumerate() {
+            for name in probes {
+                let desc = ProbeDesc::new("app", format!("v{number}"), "f", *name);
+                world.catalog.0.add_with(desc, [0, 1].map(|n| ArgType::text(n, "uint64_t")).into());
+            }
+            let (program, faults) = world.parse(SourceKind::Library, &format!("app of /app{number}"), text);
+            let (number, program, faults) = (number as u32, Arc::new(program), faults.into_sorted());
+            world.definitions.push(Definition { number, program, faults });
+        }
+        world
+    }
+
+    fn parse(&mut self, kind: SourceKind, name: &str, text: &str) -> (syntax::ast::Program, Sink) {
+        let (mut sink, env) = (Sink::default(), MacroEnv::default());
+        let file = self.map.add(kind, name, text);
+        let tree = syntax::parse(&mut self.map, file, ParseMode::Script, &env, &self.libraries, &mut sink);
+        (tree, sink)
+    }
+
+    /// Checks with this world.
+    fn with<T>(&self, f: impl FnOnce(&Context<'_>) -> T) -> T {
+        f(&Context {
+            types: &Types::new(),
+            catalog: &self.catalog,
+            symbols: &(),
+            map: &self.map,
+            libraries: &self.libraries,
+            definitions: &self.definitions,
+            options: Options::default(),
+            stop: &|| {
+                self.questions.set(self.questions.get().saturating_sub(1));
+                self.questions.get() == 0
+            },
+        })
+    }
+
+    /// Checks a script; the errors.
+    fn check(&mut self, script: &str) -> (check::Checked, Vec<String>) {
+        let (tree, mut sink) = self.parse(SourceKind::Script, "test.d", script);
+        let checked = self.with(|cx| check::check(&[tree], cx, &mut sink));
+        let complaints = sink.into_sorted().iter().map(|d| d.render(&self.map, true)).collect();
+        (checked, complaints)
+    }
+}
+
 /// The types of `args[]` of the probes `sent` of these definitions, and the messages; then what a script that uses them is told.
 fn checked(texts: &[&str], script: &str) -> (Vec<Vec<String>>, Vec<String>, Vec<String>, usize) {
-    let (mut map, mut sink, env) = (SourceMap::default(), Sink::default(), MacroEnv::default());
-    let libraries = Libraries::embedded();
-    let mut catalog = ListCatalog::default();
-    let mut definitions = Vec::new();
-    for (number, text) in texts.iter().enumerate() {
-        let desc = ProbeDesc::new("app", format!("v{number}"), "f", "sent");
-        let arg = |n| ArgType::text(n, "uint64_t");
-        catalog.add_with(desc, vec![arg(0), arg(1)]);
-        let file = map.add(SourceKind::Library, format!("app of /app{number}"), *text);
-        let mut faults = Sink::default();
-        let program = syntax::parse(&mut map, file, ParseMode::Script, &env, &libraries, &mut faults);
-        let (number, program, faults) = (number as u32, Arc::new(program), faults.into_sorted());
-        definitions.push(Definition { number, program, faults });
-    }
-    let catalog = Defined(catalog);
-    let file = map.add(SourceKind::Script, "test.d", script);
-    let program = syntax::parse(&mut map, file, ParseMode::Script, &env, &libraries, &mut sink);
-    let types = Types::new();
-    let options = Options::default();
-    let cx = Context {
-        types: &types,
-        catalog: &catalog,
-        symbols: &(),
-        map: &map,
-        libraries: &libraries,
-        definitions: &definitions,
-        options,
-    };
+    let mut world = World::new(texts, &["sent"]);
     let (mut names, mut messages) = (Vec::new(), Vec::new());
-    for probe in &catalog.0.probes {
-        let (found, faults) = check::defined_types(&cx, &probe.desc);
+    for probe in &world.catalog.0.probes {
+        let (found, faults) = world.with(|cx| check::defined_types(cx, &probe.desc));
         names.push(found.unwrap_or_default());
         messages.extend(faults);
     }
-    let clauses = match script.is_empty() {
-        true => 0,
-        false => {
-            let checked = check::check(&[program], &cx, &mut sink);
-            messages.extend(checked.left_out);
-            checked.clauses.len()
-        }
-    };
-    let complaints = sink.into_sorted().iter().map(|d| d.render(&map, true)).collect();
-    (names, messages, complaints, clauses)
+    if script.is_empty() {
+        return (names, messages, Vec::new(), 0);
+    }
+    let (checked, complaints) = world.check(script);
+    messages.extend(checked.left_out);
+    (names, messages, complaints, checked.clauses.len())
 }
 
 const GOOD: &str = "typedef struct file { char *name; int size; } file_t;
@@ -156,33 +188,8 @@ fn raw_arguments_of_each_probe_are_in_the_order_of_its_definition() {
         ("app:::plain, app::: { trace(arg0); }", &["also 0", "first 0", "last 1", "plain 0", "turned 1"]),
         ("inline int x = arg1; app:::t*, app:::*i* { trace(x); }", &["first -", "plain 1", "turned 0"]),
     ] {
-        let (mut map, mut sink, env) = (SourceMap::default(), Sink::default(), MacroEnv::default());
-        let libraries = Libraries::embedded();
-        let mut catalog = ListCatalog::default();
-        for name in names {
-            let arg = |n| ArgType::text(n, "uint64_t");
-            catalog.add_with(ProbeDesc::new("app", "v0", "f", name), vec![arg(0), arg(1)]);
-        }
-        let catalog = Defined(catalog);
-        let mut parse = |kind, name: &str, text: &str| {
-            let file = map.add(kind, name, text);
-            syntax::parse(&mut map, file, ParseMode::Script, &env, &libraries, &mut sink)
-        };
-        let program = Arc::new(parse(SourceKind::Library, "app of /app0", text));
-        let definitions = [Definition { number: 0, program, faults: Vec::new() }];
-        let program = parse(SourceKind::Script, "test.d", script);
-        let types = Types::new();
-        let cx = Context {
-            types: &types,
-            catalog: &catalog,
-            symbols: &(),
-            map: &map,
-            libraries: &libraries,
-            definitions: &definitions,
-            options: Options::default(),
-        };
-        let checked = check::check(&[program], &cx, &mut sink);
-        assert!(sink.is_empty() && checked.left_out.is_empty(), "{script}: {:?}", checked.left_out);
+        let (checked, complaints) = World::new(&[text], &names).check(script);
+        assert!(complaints.is_empty() && checked.left_out.is_empty(), "{script}: {:?}", checked.left_out);
         let mut found = Vec::new();
         for clause in &checked.clauses {
             let body = format!("{:?}", clause.body);
@@ -223,6 +230,24 @@ fn a_definition_does_not_take_long() {
         });
         eventually(format_args!("an answer to {name}"), HANG_LIMIT, || answer.is_finished());
         answer.join().unwrap();
+    }
+}
+
+#[test]
+fn the_check_of_many_definitions_can_be_stopped_between_any_two() {
+    // Each of them is wrong, so that each that is checked is said to be.
+    let texts: Vec<String> =
+        (0..300).map(|n| GOOD.replace("int size", &format!("nothing_{n} size"))).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let script = "app:::sent { trace(args[0]); }";
+    let mut world = World::new(&texts, &["sent"]);
+    let (whole, _) = world.check(script);
+    assert!(!whole.is_stopped && whole.left_out.len() >= texts.len(), "{}", whole.left_out.len());
+    for most in [1, 10, texts.len()] {
+        world.questions.set(most);
+        let (stopped, _) = world.check(script);
+        // More than one question is asked for each definition.
+        assert!(stopped.is_stopped && stopped.left_out.len() < most, "{most}: {:?}", stopped.left_out);
     }
 }
 

@@ -132,6 +132,7 @@ fn checked_with(
         libraries: &libraries,
         definitions: &[],
         options,
+        stop: &|| false,
     };
     let filter = |_, id| catalog.by_id(id).is_some_and(|p| is_visible(&p.desc));
     let out = check::check_more(&programs, 0, &filter, &cx, &mut sink);
@@ -338,6 +339,7 @@ fn a_type_and_a_value_of_a_library_may_have_one_name() {
         libraries: &libraries,
         definitions: &[],
         options,
+        stop: &|| false,
     };
     check::check(&[tree], &cx, &mut sink);
     let complaints: Vec<String> = sink.into_sorted().iter().map(|d| d.render(&map, true)).collect();

@@ -6,5 +6,6 @@ mod user_object;
 
 mod defined;
 mod golden;
+mod running;
 mod tags;
 mod translators;

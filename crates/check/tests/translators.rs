@@ -102,6 +102,7 @@ fn checked(text: &str, kernel: &Arc<KernelBtf>, facts: fn() -> Facts) -> (Vec<St
         definitions: &[],
         symbols: &NoSymbols,
         options,
+        stop: &|| false,
     };
     let out = check::check(&[program], &cx, &mut sink);
     let complaints: Vec<String> = sink.into_sorted().iter().map(|d| d.render(&map, true)).collect();

@@ -188,7 +188,8 @@ fn compile(
     (system, providers): (&System, Vec<Box<dyn Provider>>),
 ) -> Result<Program, u8> {
     let shown_only = command.mode != Mode::Trace || command.compile_only;
-    let setup = Setup { providers, needs: |options| output::needs(options.oformat), shown_only };
+    let setup =
+        Setup { providers, needs: |options| output::needs(options.oformat), shown_only, ..Setup::default() };
     let program = dtrace::compile_as(system, sources, macros, options, setup);
     program.map_err(|error| complain_all(error.messages(options.errtags)))
 }

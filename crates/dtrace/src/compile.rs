@@ -30,7 +30,7 @@ use system::System;
 use types::Types;
 
 use crate::compile::lookup::{KernelSymbols, TypedefNames};
-use crate::compile::visibility::{Later, NewBases, Visibility, Visible};
+use crate::compile::visibility::{Candidates, Later, NewBases, Visibility, Visible};
 use crate::error::{CompileError, Error};
 use crate::options::Options;
 pub use input::{Field, Macros, Setup, Source};
@@ -144,7 +144,7 @@ fn compile_new(
         return Err((frontend.map, e));
     }
     let modules = modules_now(options, system);
-    let Setup { providers, needs, shown_only } = setup;
+    let Setup { providers, needs, shown_only, stop } = setup;
     let registry = match crate::compile::stable::registry(system, &frontend.libraries, providers, !shown_only)
     {
         Ok(registry) => registry,
@@ -171,6 +171,7 @@ fn compile_new(
         reenables: false,
         later: None,
         process_ids: options.processids || needs(options).process_ids,
+        stop: &*stop,
     };
     frontend.compile(sources.iter().map(Source::title).collect(), macros, options, base)
 }
@@ -202,13 +203,14 @@ impl Program {
         macros: &Macros,
         options: &mut Options,
         strings: Vec<Vec<u8>>,
+        stop: &dyn Fn() -> bool,
     ) -> Result<Program, (SourceMap, Error)> {
         let mut frontend = self.frontend();
         if let Err(e) = frontend.parse(sources, macros, options, &self.system, true) {
             return Err((frontend.map, e));
         }
         let modules = self.modules.clone().or_else(|| modules_now(options, &self.system));
-        let base = Base { strings, modules, reenables: false, ..Base::of(self) };
+        let base = Base { strings, modules, reenables: false, ..Base::of(self, stop) };
         frontend.compile(sources.iter().map(Source::title).collect(), macros, options, base)
     }
 
@@ -278,6 +280,7 @@ impl Program {
         groups: &[(Vec<ProbeInfo>, Vec<&ListedClause>)],
         options: &Options,
         strings: Vec<Vec<u8>>,
+        stop: &dyn Fn() -> bool,
     ) -> Result<Program, (SourceMap, Error)> {
         let mut frontend = self.frontend();
         let mut titles = Vec::new();
@@ -303,8 +306,9 @@ impl Program {
                 titles.push(self.titles.get(clause.tree).cloned().unwrap_or_default());
             }
         }
-        let later = Some(groups.iter().flat_map(|(later, _)| later.iter().cloned()).collect());
-        let base = Base { strings, reenables: true, later, ..Base::of(self) };
+        let mut later: Vec<ProbeInfo> = groups.iter().flat_map(|(later, _)| later.iter().cloned()).collect();
+        later.sort_by_key(|probe| probe.id);
+        let base = Base { strings, reenables: true, later: Some(later), ..Base::of(self, stop) };
         frontend.compile(titles, &self.macros, options, base)
     }
 
@@ -317,6 +321,7 @@ impl Program {
         wrong: &HashSet<Span>,
         options: &Options,
         strings: Vec<Vec<u8>>,
+        stop: &dyn Fn() -> bool,
     ) -> Option<Result<Program, (SourceMap, Error)>> {
         let mut of_tree: BTreeMap<usize, BTreeSet<u32>> = BTreeMap::new();
         for (tree, pattern) in &self.checked.record.bases {
@@ -340,7 +345,7 @@ impl Program {
             frontend.visibility.push(Visibility { listed: false, later, bases });
             titles.push(self.titles.get(origin).cloned().unwrap_or_default());
         }
-        let base = Base { strings, reenables: true, ..Base::of(self) };
+        let base = Base { strings, reenables: true, ..Base::of(self, stop) };
         Some(frontend.compile(titles, &self.macros, options, base))
     }
 
@@ -372,10 +377,12 @@ struct Base<'a> {
     later: Option<Vec<ProbeInfo>>,
     /// Records have the ids of the process and the thread.
     process_ids: bool,
+    /// Checking ends when it answers true.
+    stop: &'a dyn Fn() -> bool,
 }
 
-impl Base<'_> {
-    fn of(program: &Program) -> Base<'_> {
+impl<'a> Base<'a> {
+    fn of(program: &'a Program, stop: &'a dyn Fn() -> bool) -> Base<'a> {
         Base {
             system: program.system.clone(),
             registry: program.registry.clone(),
@@ -385,6 +392,7 @@ impl Base<'_> {
             reenables: false,
             later: None,
             process_ids: program.process_ids,
+            stop,
         }
     }
 }
@@ -531,11 +539,13 @@ impl Frontend {
             return Err((self.map, Error::Setting(why)));
         }
         let types = Types::with_kernel(base.system.types().clone());
+        let candidates = Candidates { came: base.later.as_deref(), registry: &base.registry };
         let not_used = described::add(
             &mut self.definitions,
             (&self.trees, first),
-            (base.later.as_deref(), &base.registry),
+            candidates,
             (&mut self.map, &mut self.libraries),
+            base.stop,
         );
         let machine: (&dyn Catalog, &System) = (&*base.registry, &base.system);
         libraries::dependencies(&mut self.libraries, &self.trees, &self.map, machine, &mut self.sink);
@@ -565,16 +575,20 @@ impl Frontend {
                 amin: options.amin,
                 version: options.version,
             },
+            stop: base.stop,
         };
         let later = Later::Range(base.registry.later_ids());
         self.visibility.resize(self.trees.len(), Visibility { listed: true, later, bases: None });
         let visible = Visible {
             trees: &self.visibility,
-            registry: &base.registry,
+            candidates,
             running: first,
             record: base.running.map(|p| &p.checked.record),
         };
         let mut checked = check::check_more(&self.trees, first, &visible, &context, &mut self.sink);
+        if checked.is_stopped || (base.stop)() {
+            return Err((self.map, Error::Interrupted));
+        }
         if let Some(least) = options.amin {
             crate::compile::stability::check_least(&checked.clauses, &base.registry, least, &mut self.sink);
         }

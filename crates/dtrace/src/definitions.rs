@@ -101,6 +101,7 @@ fn faults(mut tree: Program, map: &SourceMap, libraries: &Libraries) -> Vec<Diag
         libraries,
         definitions: &[],
         options: check::Options::default(),
+        stop: &|| false,
     };
     let definition = check::Definition { number: 0, program: Arc::new(tree), faults: Vec::new() };
     check::definition_faults(&cx, &definition)

@@ -12,7 +12,7 @@ use dtrace::events::{
 use dtrace::interpreter::{Firing, GivenProbes, Interpreter, Memory};
 use dtrace::options::Options;
 use dtrace::provider::{EnabledProbe, Env, OpenChanges, ProbeSource, Provider, ProviderFacts, Unit};
-use dtrace::{Field, Json, Macros, Message, Program, Session, Sink, Source, Status, Text};
+use dtrace::{Error, Field, Json, Macros, Message, Program, Session, Setup, Sink, Source, Status, Text};
 
 use crate::given::{self, Given, without_ids, without_privileges};
 
@@ -480,6 +480,15 @@ fn a_sink_that_needs_process_ids_is_refused_where_the_program_has_none() {
         assert_eq!(started.is_err(), is_refused, "{started:?}");
         assert!(started.err().is_none_or(|why| why.contains("processids")));
     }
+}
+
+#[test]
+fn compiling_ends_when_it_is_told_to() {
+    let source = Source::Specifier(Field::Name, format!("{GETPID} {{ trace(1); }}"));
+    let setup = Setup { stop: Box::new(|| true), ..Setup::default() };
+    let (system, macros) = (dtrace::System::live(), Macros::default());
+    let stopped = dtrace::compile_as(&system, &[source], &macros, &mut Options::default(), setup);
+    assert!(matches!(stopped.map(drop).map_err(|e| e.error), Err(Error::Interrupted)));
 }
 
 #[test]

@@ -45,6 +45,7 @@ fn lowered(text: &str) -> String {
         libraries: &libraries,
         definitions: &[],
         options: Options::default(),
+        stop: &|| false,
     };
     let checked = check::check(&[program], &cx, &mut sink);
     if !sink.is_empty() {

@@ -362,6 +362,17 @@ impl Registry {
         self.later_base.get().map_or(0..0, |base| *base..*base + lock(&self.changes).came)
     }
 
+    /// Those of some probes that still exist. `None`: all of them.
+    pub fn existing(&self, probes: &[ProbeInfo]) -> Option<Vec<ProbeInfo>> {
+        let (ids, changes) = (self.later_ids(), lock(&self.changes));
+        let exists = |probe: &ProbeInfo| match ids.contains(&probe.id.0) {
+            true => changes.later.get(&(probe.id.0 - ids.start)).is_some_and(|later| !later.removed),
+            false => !changes.removed.contains(&probe.id.0),
+        };
+        let all = changes.removed.is_empty() && ids.is_empty() || probes.iter().all(exists);
+        (!all).then(|| probes.iter().filter(|probe| exists(probe)).cloned().collect())
+    }
+
     /// True if an id is that of a probe that came later.
     pub fn is_later(&self, id: ProbeId) -> bool {
         self.later_base.get().is_some_and(|base| (*base..OVERFLOW).contains(&id.0))

@@ -28,6 +28,23 @@ impl<'a> Matching<'a> {
         Matching { number: 0, visibility, record, matched: HashMap::new() }
     }
 
+    /// What a description of a program matches, if that is known without the catalog: of one that is checked again, and
+    /// of one for probes that came later.
+    pub(crate) fn known(&self, program: usize, pattern: &Pattern) -> Option<Arc<[ProbeInfo]>> {
+        if !self.visibility.is_running(program) {
+            return self.visibility.came(program, pattern).map(Arc::from);
+        }
+        let recorded = self.record.described.get(&(program, pattern.clone()))?;
+        Some(self.visibility.existing(recorded).map_or_else(|| recorded.clone(), Arc::from))
+    }
+
+    /// Records what a description of a program matches.
+    pub(crate) fn record_described(&mut self, program: usize, pattern: &Pattern, found: &Arc<[ProbeInfo]>) {
+        if !self.visibility.is_running(program) {
+            self.record.described.insert((program, pattern.clone()), found.clone());
+        }
+    }
+
     /// Set while a program is checked for later bases.
     pub(crate) fn later_bases(&self) -> Option<LaterBases<'a>> {
         self.visibility.later_bases(self.number)

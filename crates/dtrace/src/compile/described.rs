@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use check::{Context, Definition, pattern_of};
 use diagnostics::{Sink, SourceKind, SourceMap, control};
-use probes::{Catalog, Family, Pattern, ProbeDesc, ProbeInfo, ProviderStability};
+use probes::{Catalog, Family, Pattern, ProbeDesc, ProviderStability};
 use providers::Registry;
 use syntax::ast::{AttributeSubject, Item, PragmaKind, Program as Tree};
 use syntax::{Libraries, MacroEnv, ParseMode};
 use types::Types;
 
 use crate::compile::stable::with_attributes;
+use crate::compile::visibility::Candidates;
 use crate::error::Error;
 
 /// The most definitions of a session. The probes of others have the types that their sites give.
@@ -25,10 +26,11 @@ const MOST: usize = 1024;
 pub(crate) fn add(
     all: &mut Vec<Definition>,
     (trees, first): (&[Tree], usize),
-    probes: (Option<&[ProbeInfo]>, &Registry),
+    probes: Candidates<'_>,
     (map, libraries): (&mut SourceMap, &mut Libraries),
+    stop: &dyn Fn() -> bool,
 ) -> Vec<String> {
-    let registry = probes.1;
+    let registry = probes.registry;
     let families = registry.families();
     let is_usdt = |p: &Pattern| {
         p.names_provider() && families.iter().any(|f| Family::is_of_any(f) && registry.can_mean(p, f))
@@ -44,33 +46,26 @@ pub(crate) fn add(
             to.extend(clause.probes.iter().filter_map(pattern_of).filter(is_usdt));
         }
     }
-    for probe in patterns.iter().flat_map(|p| matches(p, probes)) {
+    for probe in patterns.iter().flat_map(|p| probes.matching(p)).take_while(|_| !stop()) {
         parse(all, &probe.desc, registry, (map, libraries));
     }
-    faults(all, &others, probes)
-}
-
-/// The probes that a description matches: of those that programs are compiled for, if there are such, so that the work does not
-/// grow with the probes that are there already; else of all.
-fn matches(pattern: &Pattern, (of, registry): (Option<&[ProbeInfo]>, &Registry)) -> Vec<ProbeInfo> {
-    let Some(of) = of else { return registry.matches(pattern).unwrap_or_default() };
-    let selects = registry.selects(pattern);
-    of.iter().filter(|probe| selects(&probe.desc)).cloned().collect()
+    faults(all, &others, probes, stop)
 }
 
 /// Why definitions of the probes of these descriptions would not be used, except those that are known already.
 fn faults(
     known: &[Definition],
     patterns: &HashSet<Pattern>,
-    probes: (Option<&[ProbeInfo]>, &Registry),
+    probes: Candidates<'_>,
+    stop: &dyn Fn() -> bool,
 ) -> Vec<String> {
-    let registry = probes.1;
+    let registry = probes.registry;
     if patterns.is_empty() {
         return Vec::new();
     }
     let (mut map, mut libraries) = (SourceMap::default(), Libraries::embedded());
     let (mut all, mut providers) = (Vec::new(), HashMap::new());
-    for probe in patterns.iter().flat_map(|p| matches(p, probes)) {
+    for probe in patterns.iter().flat_map(|p| probes.matching(p)).take_while(|_| !stop()) {
         let Some(found) = registry.definition(&probe.desc) else { continue };
         if known.iter().all(|d| d.number != found.number) {
             parse(&mut all, &probe.desc, registry, (&mut map, &mut libraries));
@@ -85,6 +80,7 @@ fn faults(
         libraries: &libraries,
         definitions: &[],
         options: check::Options::default(),
+        stop,
     };
     let text = |d: Definition| {
         let provider = providers.get(&d.number)?;
@@ -177,6 +173,7 @@ impl Listed {
             libraries: &self.libraries,
             definitions: &self.all,
             options: check::Options::default(),
+            stop: &|| false,
         };
         let (found, faults) = check::defined_types(&cx, probe);
         let mut lines = found.as_deref().unwrap_or_default().to_vec();

@@ -66,10 +66,14 @@ pub struct Setup {
     pub needs: fn(&Options) -> Needs,
     /// The program does not run: option values that only a session rejects are no error.
     pub shown_only: bool,
+    /// Asked while the program is checked, which may take long where processes have many definitions of their probes. When it
+    /// answers true, compiling ends with [`Error::Interrupted`](crate::Error::Interrupted).
+    pub stop: Box<dyn Fn() -> bool>,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { providers: Vec::new(), needs: |_| Needs::default(), shown_only: false }
+        let needs = |_: &Options| Needs::default();
+        Setup { providers: Vec::new(), needs, shown_only: false, stop: Box::new(|| false) }
     }
 }

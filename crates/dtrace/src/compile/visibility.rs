@@ -5,8 +5,32 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use probes::ProbeId;
+use probes::{Catalog, Pattern, ProbeId, ProbeInfo};
 use providers::Registry;
+
+/// The probes that programs are compiled for.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidates<'a> {
+    /// Those that came, in the order of their ids; `None`: all of the registry.
+    pub(crate) came: Option<&'a [ProbeInfo]>,
+    pub(crate) registry: &'a Registry,
+}
+
+impl Candidates<'_> {
+    /// Those that a description matches. The work does not grow with the probes that are there already if only some came.
+    pub(crate) fn matching(&self, pattern: &Pattern) -> Vec<ProbeInfo> {
+        let Some(came) = self.came else { return self.registry.matches(pattern).unwrap_or_default() };
+        let selects = self.registry.selects(pattern);
+        came.iter().filter(|probe| selects(&probe.desc)).cloned().collect()
+    }
+
+    /// Of those that came with these ids, the ones that a description matches.
+    fn matching_of(&self, ids: &BTreeSet<u32>, pattern: &Pattern) -> Option<Vec<ProbeInfo>> {
+        let (came, selects) = (self.came?, self.registry.selects(pattern));
+        let of_id = |id: &u32| came.get(came.binary_search_by_key(id, |probe| probe.id.0).ok()?);
+        Some(ids.iter().filter_map(of_id).filter(|probe| selects(&probe.desc)).cloned().collect())
+    }
+}
 
 /// The probes that a tree can match.
 #[derive(Clone, Debug)]
@@ -30,7 +54,7 @@ pub(crate) struct NewBases {
 /// The probes that the trees can match, for the checker.
 pub(crate) struct Visible<'a> {
     pub(crate) trees: &'a [Visibility],
-    pub(crate) registry: &'a Registry,
+    pub(crate) candidates: Candidates<'a>,
     /// The number of trees that run.
     pub(crate) running: usize,
     pub(crate) record: Option<&'a check::Record>,
@@ -38,9 +62,9 @@ pub(crate) struct Visible<'a> {
 
 impl check::Visibility for Visible<'_> {
     fn is_visible(&self, program: usize, id: ProbeId) -> bool {
-        self.trees
-            .get(program)
-            .is_none_or(|s| if self.registry.is_later(id) { s.later.contains(id.0) } else { s.listed })
+        self.trees.get(program).is_none_or(|s| {
+            if self.candidates.registry.is_later(id) { s.later.contains(id.0) } else { s.listed }
+        })
     }
 
     fn later_bases(&self, program: usize) -> Option<check::LaterBases<'_>> {
@@ -50,6 +74,18 @@ impl check::Visibility for Visible<'_> {
 
     fn is_for_later(&self, program: usize) -> bool {
         self.trees.get(program).is_some_and(|s| !s.listed)
+    }
+
+    fn came(&self, program: usize, pattern: &Pattern) -> Option<Vec<ProbeInfo>> {
+        let tree = self.trees.get(program).filter(|tree| !tree.listed && tree.bases.is_none())?;
+        match &tree.later {
+            Later::Only(ids) => self.candidates.matching_of(ids, pattern),
+            Later::Range(_) => None,
+        }
+    }
+
+    fn existing(&self, probes: &[ProbeInfo]) -> Option<Vec<ProbeInfo>> {
+        self.candidates.registry.existing(probes)
     }
 
     fn is_running(&self, program: usize) -> bool {

@@ -274,7 +274,8 @@ impl<S: Sink> Session<S> {
         let mut wrong = HashSet::new();
         loop {
             let strings = self.strings.iter().map(|s| s.to_vec()).collect();
-            let more = self.program.extend_for_bases(added, &wrong, &self.options, strings);
+            let more =
+                self.program.extend_for_bases(added, &wrong, &self.options, strings, &*self.interrupted);
             let (map, error) = match more.transpose() {
                 Ok(more) => return Ok(more),
                 Err((map, error)) => (Arc::new(map), error),
@@ -405,6 +406,7 @@ impl<S: Sink> Session<S> {
         while let Some(first) = groups.first() {
             let mut more = match self.lower_for(&groups, listed) {
                 Ok(more) => more,
+                Err(why @ (_, Error::Interrupted)) => return Err(why),
                 Err(why) if groups.len() == 1 => {
                     failed.push((why, first.clone()));
                     break;
@@ -443,7 +445,8 @@ impl<S: Sink> Session<S> {
             (probes, group.sources().iter().filter_map(|n| listed.get(*n)).collect())
         });
         let strings = self.strings.iter().map(|s| s.to_vec()).collect();
-        let more = self.program.extend_for(&groups.collect::<Vec<_>>(), &self.options, strings);
+        let groups: Vec<_> = groups.collect();
+        let more = self.program.extend_for(&groups, &self.options, strings, &*self.interrupted);
         more.map_err(|(map, e)| (Arc::new(map), e))
     }
 

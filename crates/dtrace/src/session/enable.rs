@@ -36,7 +36,7 @@ impl<S: Sink> Session<S> {
     pub fn enable(&mut self, sources: &[Source], macros: &Macros) -> Result<Vec<usize>, CompileError> {
         let mut options = self.options.clone();
         let strings = self.strings.iter().map(|s| s.to_vec()).collect();
-        let more = self.program.extend(sources, macros, &mut options, strings);
+        let more = self.program.extend(sources, macros, &mut options, strings, &*self.interrupted);
         let more = more?;
         let map = more.map.clone();
         let first = self.program.titles.len();
