@@ -72,7 +72,7 @@ impl fmt::Display for Owner {
 
 /// Who has the most of a table whose elements are dropped to make space: whoever comes next has the place of one of theirs. Root counts as a
 /// quarter of what it has, since a quarter is root's alone. `None`: nobody has anything.
-pub fn heaviest<'o>(all: impl Iterator<Item = (&'o Owner, usize)>) -> Option<Payer> {
+fn heaviest<'o>(all: impl Iterator<Item = (&'o Owner, usize)>) -> Option<Payer> {
     let mut by_payer: HashMap<Payer, usize> = HashMap::new();
     for (owner, amount) in all {
         let sum = by_payer.entry(owner.payer()).or_default();
@@ -85,28 +85,45 @@ pub fn heaviest<'o>(all: impl Iterator<Item = (&'o Owner, usize)>) -> Option<Pay
     by_payer.into_iter().filter(|(_, amount)| *amount > 0).max_by_key(weight).map(|(payer, _)| payer)
 }
 
-/// Which element of such a table makes space for one that `asking` wants since `used`: of who has [the most](heaviest), the one that was
-/// asked for least recently. All are given with their owners, how much they have, and when they were last asked for. Who asks for all its
-/// own all the time keeps them from itself, not from others. `None`: there is none, or `asking` has the most and has asked for all of it since.
-pub fn goes<'o, K>(
-    all: impl Iterator<Item = (K, &'o Owner, usize, u64)> + Clone,
-    asking: &Owner,
-    used: u64,
-) -> Option<K> {
-    let most = heaviest(all.clone().map(|(_, owner, amount, _)| (owner, amount)))?;
-    let is_own = asking.payer() == most;
-    let may_go = all.filter(|(_, owner, _, last)| owner.payer() == most && (!is_own || *last < used));
-    may_go.min_by_key(|(_, _, _, last)| *last).map(|(key, ..)| key)
+/// An element of such a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Element<'o, K> {
+    /// Which one.
+    pub key: K,
+    /// Whose it is. What is nobody's yet goes first.
+    pub owner: Option<&'o Owner>,
+    /// How much of the table it has.
+    pub amount: usize,
+    /// When it was last asked for.
+    pub used: u64,
 }
 
-/// As [`goes`] where one element makes space for itself: `but`, which stays whatever its owner has.
-pub fn goes_for<'o, K: PartialEq>(
-    all: impl Iterator<Item = (K, &'o Owner, usize, u64)> + Clone,
-    but: &K,
+impl<'o, K> Element<'o, K> {
+    /// One that has an owner.
+    pub fn new(key: K, owner: &'o Owner, amount: usize, used: u64) -> Element<'o, K> {
+        Element { key, owner: Some(owner), amount, used }
+    }
+
+    /// True unless it belongs to who asks and was asked for since: who asks for all its own all the time keeps them from itself, not
+    /// from others.
+    pub fn is_left_by(&self, asking: &Owner, since: u64) -> bool {
+        self.used < since || self.owner.is_some_and(|owner| owner.payer() != asking.payer())
+    }
+}
+
+/// Which element of such a table makes space: of who has the most (root counts as a quarter of what it has), the one of those that may
+/// go that was asked for least recently. An element that makes space for itself may not, nor one that
+/// [is not left](Element::is_left_by). `None`: who has the most has none that may.
+pub fn goes<'o, K>(
+    all: impl Iterator<Item = Element<'o, K>> + Clone,
+    may_go: impl Fn(&Element<'o, K>) -> bool,
 ) -> Option<K> {
-    let most = heaviest(all.clone().map(|(_, owner, amount, _)| (owner, amount)))?;
-    let may_go = all.filter(|(key, owner, ..)| key != but && owner.payer() == most);
-    may_go.min_by_key(|(_, _, _, last)| *last).map(|(key, ..)| key)
+    let most = heaviest(all.clone().filter_map(|e| Some((e.owner?, e.amount))));
+    let is_of_most = |e: &Element<'o, K>| e.owner.is_none_or(|owner| Some(owner.payer()) == most);
+    let mut those = all.filter(is_of_most).filter(may_go);
+    let first = those.next()?;
+    let order = |e: &Element<'o, K>| (e.owner.is_some(), e.used);
+    Some(those.fold(first, |least, e| if order(&e) < order(&least) { e } else { least }).key)
 }
 
 /// The ids that were given to users: the first, how many, to whom.
@@ -357,17 +374,27 @@ mod tests {
     fn of_who_has_the_most_the_least_recently_used_goes_but_not_the_one_that_needs_the_space() {
         let [root, one, other] = [0, 1000, 1001].map(|user| Owner::new(1, user, ""));
         // Those of root, and of the other user, were used before.
-        let mut table = vec![("root", &root, 3, 1), ("other", &other, 2, 2)];
-        table.extend([("old", &one, 1, 7), ("new", &one, 2, 9), ("older", &one, 2, 5)]);
-        let goes = |table: &[(&'static str, &Owner, usize, u64)], but| goes_for(table.iter().copied(), &but);
+        let mut table = vec![Element::new("root", &root, 3, 1), Element::new("other", &other, 2, 2)];
+        table.extend([
+            Element::new("old", &one, 1, 7),
+            Element::new("new", &one, 2, 9),
+            Element::new("older", &one, 2, 5),
+        ]);
+        let goes = |table: &[Element<'_, &'static str>], but| {
+            goes(table.iter().copied(), |element| element.key != but)
+        };
         assert_eq!(goes(&table, "new"), Some("older"));
         assert_eq!(goes(&table, "older"), Some("old"));
         assert_eq!(goes(&table, "none of them"), Some("older"));
         // Root counts as a quarter of what it has: now as 6.
-        table.push(("more of root", &root, 21, 3));
+        table.push(Element::new("more of root", &root, 21, 3));
         assert_eq!(goes(&table, "root"), Some("more of root"));
         assert_eq!(goes(&table[..1], "root"), None);
         assert_eq!(goes(&[], "root"), None);
+        // What is nobody's yet is first, whenever it was used.
+        table.push(Element { key: "new process", owner: None, amount: 1, used: 99 });
+        assert_eq!(goes(&table, "root"), Some("new process"));
+        assert_eq!(goes(&table, "new process"), Some("more of root"));
     }
 
     #[test]
@@ -376,7 +403,9 @@ mod tests {
         let (user, other) = (Owner::new(2, 1000, "/a"), Owner::new(3, 1001, "/a"));
         // The user has the most, and has asked for it since the others have asked for more.
         let all = [('r', &root, 8, 3), ('u', &user, 5, 9), ('v', &user, 5, 8), ('o', &other, 4, 1)];
-        let goes_for = |asking, used| goes(all.into_iter(), asking, used);
+        let all = all.map(|(key, owner, amount, used)| Element::new(key, owner, amount, used));
+        let goes_for =
+            |asking: &Owner, since| goes(all.into_iter(), |element| element.is_left_by(asking, since));
         assert_eq!(goes_for(&root, 5), Some('v'));
         assert_eq!(goes_for(&other, 5), Some('v'));
         assert_eq!(goes_for(&nobody, 5), Some('v'));
@@ -384,7 +413,8 @@ mod tests {
         assert_eq!(goes_for(&user, 8), None);
         assert_eq!(goes_for(&user, 10), Some('v'));
         // One owner: the least recently used, as long as it was not asked for since.
-        let own = |used| goes([('a', &root, 1, 7), ('b', &root, 1, 6)].into_iter(), &root, used);
+        let two = [Element::new('a', &root, 1, 7), Element::new('b', &root, 1, 6)];
+        let own = |since| goes(two.into_iter(), |element| element.is_left_by(&root, since));
         assert_eq!((own(6), own(7), own(9)), (None, Some('b'), Some('b')));
     }
 

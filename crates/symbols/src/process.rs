@@ -36,7 +36,7 @@ use crate::pool::Readers;
 use crate::wire::{self, Identity, MAX_NUMBERS, Request, Response};
 use proc::Caller;
 use proc::maps::{self, Backing, Map, MappedFile, Mapping};
-use proc::share::{Owner, Owners, heaviest};
+use proc::share::{Element, Owner, Owners, goes};
 use proc::watcher::{Cursor, File, SharedWatcher};
 
 /// Maximum number of address maps. The least recently used one of the user who has the most is dropped first.
@@ -408,14 +408,13 @@ impl Processes {
         }
     }
 
-    /// The process whose map makes space for others, but for one: of the user who has the most, the one that was used least recently.
+    /// The process whose map makes space for that of another one: see [`goes`]. One without a map has no owner yet.
     fn least_useful(&self, but: u32) -> Option<u32> {
-        let others = || self.processes.iter().filter(|(pid, _)| **pid != but);
-        let most = heaviest(others().filter_map(|(_, p)| Some((p.owner.as_ref()?, p.mappings.len().max(1)))));
-        // One without a map has no owner yet, and goes first.
-        let is_of_most = |p: &Process| p.owner.as_ref().is_none_or(|owner| Some(owner.payer()) == most);
-        let order = |p: &Process| (p.owner.is_some(), p.used);
-        others().filter(|(_, p)| is_of_most(p)).min_by_key(|(_, p)| order(p)).map(|(pid, _)| *pid)
+        let all = self.processes.iter().map(|(pid, p)| {
+            let (owner, amount) = (p.owner.as_ref(), p.mappings.len().max(1));
+            Element { key: *pid, owner, amount, used: p.used }
+        });
+        goes(all, |element| element.key != but)
     }
 
     /// Reads the process if it is not known yet, or if its identity changed.

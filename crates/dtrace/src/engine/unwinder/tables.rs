@@ -8,7 +8,7 @@
 //! code later. What they have all mapped is one list then; where they differ, a walk ends.
 //!
 //! Whoever has the most makes space for others: the address space, the table and the file of the map that go are the ones that were
-//! asked for least recently of the user who has the most ([`proc::share::heaviest`]). So the processes and files of a user, however many,
+//! asked for least recently of the user who has the most ([`proc::share::goes`]). So the processes and files of a user, however many,
 //! take nothing from others for long. Tables are made for root first, and for the others in turns.
 
 use std::cmp::Reverse;
@@ -25,7 +25,7 @@ use plane::unwind::{
     AMBIGUOUS, CHUNK_SHIFT, CHUNK_WORDS, CHUNKS, Directory, FIRST_RANGE, FileRecord, Load, MAX_LOADS,
     NO_TABLE, PAGE, PENDING, RANGES_END, RANGES_MAX, Range, UnknownFile, contents, key,
 };
-use proc::share::{Owner, Owners, Payer, goes, goes_for, in_turns};
+use proc::share::{Element, Owner, Owners, Payer, goes, in_turns};
 use proc::watcher::SharedWatcher;
 use symbols::{CodeLoad, CodeSource, FrameRequest, FrameTable, MappedCode, Processes};
 use unwind::Place;
@@ -439,8 +439,8 @@ impl Tables {
     /// Removes the table that [goes](goes) for this owner, who asked for another at `used`. False if there is none.
     fn evict(&mut self, owner: &Owner, used: u64) -> bool {
         let loaded = self.files.iter().filter(|(_, file)| file.loaded.is_some());
-        let loaded = loaded.map(|(source, file)| (*source, &file.owner, file.words(), file.used));
-        let Some(source) = goes(loaded, owner, used) else { return false };
+        let loaded = loaded.map(|(source, file)| Element::new(*source, &file.owner, file.words(), file.used));
+        let Some(source) = goes(loaded, |file| file.is_left_by(owner, used)) else { return false };
         let Some(loaded) = self.files.remove(&source).and_then(|file| file.loaded) else { return false };
         if self.inodes.remove(source) {
             // What was found without a range, and remembered.
@@ -534,13 +534,11 @@ impl Tables {
 
     /// Programs do not find the file of who has the most any more that was asked for least recently, but for one. They ask for it again.
     fn remove_oldest(&mut self, but: CodeSource) -> bool {
-        let others = || self.inodes.published().filter(|source| *source != but);
-        let known = others().filter_map(|source| {
-            let file = self.files.get(&source)?;
-            Some((source, &file.owner, 1, file.used))
+        let all = self.inodes.published().map(|source| match self.files.get(&source) {
+            Some(file) => Element::new(source, &file.owner, 1, file.used),
+            None => Element { key: source, owner: None, amount: 1, used: 0 },
         });
-        let oldest = goes_for(known, &but);
-        oldest.or_else(|| others().next()).is_some_and(|source| self.inodes.remove(source))
+        goes(all, |file| file.key != but).is_some_and(|source| self.inodes.remove(source))
     }
 
     /// What programs are told. `None`: there is nothing yet, or the file was written anew since its table was made.
@@ -659,9 +657,9 @@ impl Tables {
     /// Removes the address space of who has the most ranges that was asked for least recently, but for one. False if there is none.
     fn remove_space(&mut self, but: u64) -> bool {
         let amount = |space: &Space| space.ranges.len().max(SPACE);
-        let all = self.spaces.iter().map(|(key, space)| (*key, &space.owner, amount(space), space.used));
-        let oldest = goes_for(all, &but);
-        oldest.inspect(|key| self.remove(*key)).is_some()
+        let spaces = self.spaces.iter();
+        let all = spaces.map(|(key, space)| Element::new(*key, &space.owner, amount(space), space.used));
+        goes(all, |space| space.key != but).inspect(|key| self.remove(*key)).is_some()
     }
 
     /// Removes an address space.
