@@ -1,6 +1,7 @@
 //! The examples of the documentation. Every `dtrace` command in the README, the one-liners and the
 //! chapters of the book compiles, or fails where the block says `fails`. Every quoted file equals the
-//! file. The tests named in SPECIFICATION.md exist, and the numbers of its promises are unique.
+//! file. The tests named in SPECIFICATION.md and in the table of what all processes share exist, and the
+//! numbers of the promises are unique.
 //!
 //! The commands are only compiled (`-e`), because their output depends on the machine. `cargo xtask
 //! docs` runs them and inserts their output.
@@ -13,7 +14,8 @@ use crate::tool::{binary, dtrace, finish};
 
 tests! {
     commands_in_the_documentation_compile files_quoted_in_the_documentation_match_the_tree
-    tests_named_in_the_specification_exist promises_have_unique_numbers
+    tests_named_in_the_specification_exist each_table_that_processes_share_names_a_test
+    promises_have_unique_numbers
     the_manual_page_renders_without_warnings
 }
 
@@ -150,26 +152,49 @@ fn tests_named_in_the_specification_exist() -> Verdict {
         return Skip("no SPECIFICATION.md".into());
     };
     let benches = std::fs::read_to_string(root.join("benches/src/sections.rs")).unwrap_or_default();
-    let mut count = 0;
     for quoted in text.split('`').skip(1).step_by(2) {
         if let Some(bench) = quoted.strip_prefix("cargo xtask bench ") {
             assert!(benches.contains(&format!("(\"{bench}\",")), "no benchmark {bench}");
         }
+    }
+    let count = tests_named_in("SPECIFICATION.md", &text);
+    assert!(count > 60, "only {count} tests found");
+    Pass
+}
+
+/// The tests that a text names exist; how many.
+fn tests_named_in(document: &str, text: &str) -> usize {
+    let mut count = 0;
+    for quoted in text.split('`').skip(1).step_by(2) {
         let Some((path, names)) = quoted.split_once(".rs: ") else { continue };
         let path = match path.split_once('/') {
             Some(("e2e", rest)) => format!("cli/tests/e2e/{rest}.rs"),
             Some(("model", rest)) => format!("plane/src/model/{rest}.rs"),
             _ => format!("{path}.rs"),
         };
-        let source = std::fs::read_to_string(root.join("crates").join(&path))
-            .unwrap_or_else(|e| panic!("SPECIFICATION.md names {path}: {e}"));
+        let source = std::fs::read_to_string(Path::new(ROOT).join("crates").join(&path))
+            .unwrap_or_else(|e| panic!("{document} names {path}: {e}"));
         for name in names.split(", ") {
             let there = [format!("fn {name}()"), format!("::{name}\"")].iter().any(|t| source.contains(t));
-            assert!(there, "SPECIFICATION.md names {path}: {name}, which is not there");
+            assert!(there, "{document} names {path}: {name}, which is not there");
             count += 1;
         }
     }
-    assert!(count > 60, "only {count} tests found");
+    count
+}
+
+fn each_table_that_processes_share_names_a_test() -> Verdict {
+    const DOCUMENT: &str = "docs/book/src/internals/shares.md";
+    let Ok(text) = std::fs::read_to_string(Path::new(ROOT).join(DOCUMENT)) else {
+        return Skip(format!("no {DOCUMENT}"));
+    };
+    let rows = text.lines().skip_while(|line| !line.ends_with("| Test |")).skip(2);
+    let rows: Vec<&str> = rows.take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() > 12, "only {} tables found", rows.len());
+    for row in rows {
+        let test = row.trim_end_matches(" |").rsplit("| ").next().unwrap_or_default();
+        assert!(tests_named_in(DOCUMENT, test) > 0, "{DOCUMENT} names no test of: {row}");
+    }
     Pass
 }
 

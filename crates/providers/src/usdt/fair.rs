@@ -135,6 +135,19 @@ mod tests {
     }
 
     #[test]
+    fn who_has_many_files_with_arguments_of_their_own_leaves_some_to_others() {
+        let mut fair = Fair::new();
+        for pid in 1..=5000 {
+            let owner = Owner::new(pid, 1000, "/mine");
+            while fair.forms.left(&owner) > 0 {
+                fair.forms.take(&owner, 1);
+            }
+        }
+        assert!(fair.forms.left(&Owner::new(5001, 1001, "")) > 0);
+        assert!(fair.forms.left(&Owner::new(5002, 0, "")) >= MAX_FORMS / 4);
+    }
+
+    #[test]
     fn who_takes_long_leaves_time_to_others() {
         let mut fair = Fair::of(1, 1, ALL);
         let (one, other, root) = (Owner::new(1, 1000, ""), Owner::new(2, 1001, ""), Owner::new(3, 0, ""));

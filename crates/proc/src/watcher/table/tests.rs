@@ -281,6 +281,26 @@ fn ended_images_are_kept_for_a_limited_time_and_number() {
 }
 
 #[test]
+fn a_process_that_executes_programs_without_end_forgets_its_own_and_an_image_has_an_eighth_of_the_bytes() {
+    let most = Limits::default().programs;
+    let mut t = table();
+    t.apply(map(S, 1, 100, 200, "/of-another"));
+    t.apply(exit(S, 1));
+    for n in 0..2 * most as u64 {
+        t.apply(map((n + 2) * S, 2, 100, 200, "/own"));
+        t.apply(exec((n + 2) * S, 2, "again"));
+    }
+    assert_eq!((t.images(2).len(), path(&t, 1, 100).as_deref()), (most + 1, Some("/of-another")));
+
+    let mut t = Table::new(Limits { bytes: 1 << 16, ..Limits::default() });
+    t.apply(map(S, 1, 100, 200, "/of-another"));
+    (1..1000).for_each(|n| t.apply(map(S, 2, n << 12, (n + 1) << 12, "/own")));
+    let own = t.bytes - t.images(1)[0].bytes;
+    assert!((1 << 12..=1 << 13).contains(&own), "{own}");
+    assert_eq!(path(&t, 1, 100).as_deref(), Some("/of-another"));
+}
+
+#[test]
 fn processes_whose_end_was_lost_are_ended_when_they_do_not_exist() {
     let mut t = table();
     for pid in [11, 12, 13] {
