@@ -176,9 +176,10 @@ impl Exceeded<'_> {
         let named: Vec<String> =
             sums.iter().map(|(option, sum)| format!("{option} ({} MB)", mb(*sum))).collect();
         let lower = if named.is_empty() { String::new() } else { format!(", or lower {}", named.join(", ")) };
-        let Limit { name, bytes, .. } = self.limit;
+        let Limit { name, bytes, mapped, .. } = self.limit;
+        let more = if *mapped { "" } else { "; targets, and the readers of large programs, take more" };
         let hint = format!(
-            "it needs about {} MB; the limit is {} MB: raise {name}{lower}",
+            "it needs about {} MB; the limit is {} MB: raise {name}{lower}{more}",
             mb(self.needed()),
             mb(*bytes)
         );
@@ -200,6 +201,15 @@ mod tests {
 
     fn limit(bytes: u64) -> Limit {
         Limit { name: "memory.max".into(), bytes, taken: 0, mapped: false }
+    }
+
+    #[test]
+    fn what_is_not_in_the_figure_of_a_cgroup_is_said() {
+        let plan = Plan::new(&module(""), &Options::default(), &Needs { cpus: 2, ..Needs::default() });
+        let hint =
+            |limit| exceeded(&plan, None, &[limit]).and_then(|exceeded| exceeded.error().hint).unwrap();
+        assert!(hint(limit(0)).ends_with("; targets, and the readers of large programs, take more"));
+        assert!(!hint(Limit { mapped: true, ..limit(0) }).contains("targets"));
     }
 
     #[test]
