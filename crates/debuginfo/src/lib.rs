@@ -13,6 +13,8 @@
 //!  files of units (.dwo, .dwp) ──► split: beside the sections of the file, for both
 //!
 //!  sections of a file ──► Lines::read ──► Lines::frames   the functions at an address that were put inline there, and the lines
+//!
+//!  sections of a file ──► Extents::read ──► Extents::of   the function at an address, and all its code, which may be in several places
 //! ```
 //!
 //! The decision that shapes it: the result is a small blob of BTF, the format in which the kernel has its types. The crate `types`
@@ -32,6 +34,7 @@
 //! ```layers
 //! blob query
 //! bytes ctf/one graph shapes split
+//! extents
 //! ctf/dict rust_layout
 //! arch/x86_64/convention arch/x86_64/go
 //! arch/x86_64
@@ -48,6 +51,7 @@ mod blob;
 mod bytes;
 mod convert;
 mod ctf;
+mod extents;
 mod graph;
 mod index;
 mod lines;
@@ -62,6 +66,7 @@ mod units;
 
 use gimli::DwarfSections;
 
+pub use extents::{EXTENT_SECTIONS, Extent, Extents};
 pub use lines::{LINE_SECTIONS, Lines, MAX_INLINED, SourceFrame};
 pub use query::{Answer, Error, Load, MAX_NAME, NameKind, ObjectPart, Place, Query};
 pub use split::{NoSplitFiles, Read, SplitFiles, SplitUnit, Take};

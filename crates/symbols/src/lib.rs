@@ -52,7 +52,7 @@
 //! reader/frames reader/functions reader/observe reader/usdt
 //! reader/describing
 //! reader/functions/belonging reader/functions/unwind reader/types
-//! reader/lines reader/servers/http reader/split
+//! reader/extents reader/lines reader/servers/http reader/split
 //! reader/servers
 //! reader/index reader/whole
 //! reader

@@ -28,6 +28,7 @@ mod debug;
 mod demangle;
 mod describing;
 mod elf;
+mod extents;
 mod frames;
 mod functions;
 mod index;

@@ -15,6 +15,8 @@
 //! it cannot express becomes [`Kind::Unknown`](plane::unwind::Kind::Unknown), where a walk ends honestly,
 //! and never a guess.
 //!
+//! Beside it, [`landing_pads`] reads where exceptions come back to functions, outside of their code.
+//!
 //! `gimli` decodes the sections. Of what it gives, three shapes of rules need expressions, and are known by
 //! their bytes (`arch`): entries of procedure linkage tables, functions that align their stack, and
 //! the frames of signal handlers.
@@ -25,13 +27,16 @@
 //! arch/x86_64 table
 //! arch
 //! read
+//! landing
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod arch;
+mod landing;
 mod read;
 mod table;
 
+pub use landing::{LandingPad, landing_pads};
 pub use read::{MAX_RULES, Sections, read};
 pub use table::{Builder, Place, Table};

@@ -12,6 +12,8 @@ tests! {
     a_part_of_a_stripped_file_is_known_by_who_reaches_it
     what_is_called_is_a_function_whatever_its_name
     a_site_in_a_part_is_in_its_function
+    a_part_that_only_exceptions_reach_belongs_to_its_function
+    a_part_without_a_name_is_known_by_the_debug_information
 }
 
 /// `work` calls `rare` in a part of its own, and goes on behind it.
@@ -232,5 +234,143 @@ fn a_site_in_a_part_is_in_its_function() -> Verdict {
     let program = usdt::compiled!(programs.compile("site", SITE, &["-O2"]));
     let o = dtrace(&["-qc", &program, "-n", "tst$target:site:work:site { @[probefunc] = count(); }"]).code(0);
     assert_eq!(o.out.split_whitespace().collect::<Vec<_>>(), ["work", "250"], "{o:?}");
+    Pass
+}
+
+/// The part of `caught` has what catches, and returns by itself: nothing jumps there, but the table of exceptions leads to it.
+const PADS: &str = r##"
+volatile int sink;
+extern "C" __attribute__((noinline)) int thrower(int n) { if (n % 3 == 0) throw n; sink += n; return n; }
+extern "C" int caught(int n);
+__asm__(R"(
+    .text
+    .globl caught
+    .type caught, @function
+caught:
+    .cfi_startproc
+    .cfi_personality 0x9b, DW.ref.__gxx_personality_v0
+    .cfi_lsda 0x1b, .Ltable
+    pushq %rbx
+    .cfi_def_cfa_offset 16
+    .cfi_offset 3, -16
+    movl %edi, %ebx
+.Lbegin:
+    call thrower
+.Lend:
+    movl %ebx, %eax
+    popq %rbx
+    .cfi_def_cfa_offset 8
+    ret
+    .cfi_endproc
+    .size caught, .-caught
+    .section .text.unlikely, "ax", @progbits
+    .type caught.cold, @function
+caught.cold:
+    .cfi_startproc
+    .cfi_def_cfa_offset 16
+    .cfi_offset 3, -16
+    nop
+.Lpad:
+    movq %rax, %rdi
+    call __cxa_begin_catch@plt
+    call __cxa_end_catch@plt
+    movl $-1, %eax
+    popq %rbx
+    .cfi_def_cfa_offset 8
+    ret
+    .cfi_endproc
+    .size caught.cold, .-caught.cold
+    .section .gcc_except_table, "a", @progbits
+    .balign 4
+.Ltable:
+    .byte 0x1b
+    .long caught.cold - .
+    .byte 0x9b
+    .uleb128 .Ltypes - .Lheader
+.Lheader:
+    .byte 1
+    .uleb128 .Lactions - .Lsites
+.Lsites:
+    .uleb128 .Lbegin - caught
+    .uleb128 .Lend - .Lbegin
+    .uleb128 .Lpad - caught.cold
+    .uleb128 1
+.Lactions:
+    .byte 1, 0
+    .balign 4
+    .long 0
+.Ltypes:
+    .text
+)");
+int main()
+{
+    int count = 0;
+    try { thrower(3); } catch (int) { count--; }
+    for (int i = 0; i < 3000; i++) count += caught(i) == -1;
+    return count != 999;
+}
+"##;
+
+fn a_part_that_only_exceptions_reach_belongs_to_its_function() -> Verdict {
+    for words in [&["-O2"][..], &["-O2", "-s", "-rdynamic"]] {
+        let (_dir, program) = compiled!(Programs::new("pads", ("c++", PADS), words));
+        let script = format!("pid$target:a.out:caught*:entry, pid$target:a.out:caught*:return {COUNT}");
+        // No frame whose return the kernel has replaced is unwound: `caught` catches.
+        for means in ["auto", "ret", "uretprobe"] {
+            let means = format!("pidreturn={means}");
+            let o = dtrace(&["-x", &means, "-qc", &program, "-n", &script]).code(0);
+            assert_eq!(rows(&o), ["caught entry 3000", "caught return 3000"], "{words:?} {means}: {o:?}");
+            let script = "pid$target:a.out:caught:return /(int)arg1 == -1/ { @ = count(); }";
+            let o = dtrace(&["-x", &means, "-qc", &program, "-n", script]).code(0);
+            assert_eq!(o.last_number(), 1000, "{words:?} {means}: {o:?}");
+        }
+    }
+    Pass
+}
+
+/// `work` comes back from its part, and goes on.
+const COMES_BACK: &str = r#"
+__attribute__((cold,noinline)) void rare(int n) { static volatile int k; k += n; }
+volatile int sink, other;
+__attribute__((noinline)) int work(int n)
+{
+    sink += n;
+    if (n % 4 == 0) { rare(n); sink += 2; rare(n + 1); }
+    for (int i = 0; i < n % 7; i++) { sink ^= i; other += sink; if (other > 1000) other -= 1000; }
+    return n * 2;
+}
+int main(void) { for (int i = 0; i < 1000; i++) work(i); return 0; }
+"#;
+
+/// Neither a symbol nor the tables of unwinders tell of the part.
+fn a_part_without_a_name_is_known_by_the_debug_information() -> Verdict {
+    let words = ["-O2", "-g", "-rdynamic", "-fno-asynchronous-unwind-tables"];
+    let (dir, whole) = compiled!(Programs::new("ranges", ("cc", COMES_BACK), &words));
+    let run = |words: &[&str]| {
+        let o = std::process::Command::new("objcopy").args(words).current_dir(dir.path()).output();
+        o.is_ok_and(|o| o.status.success())
+    };
+    let made = run(&["-N", "work.cold", "program", "own"])
+        && run(&["--only-keep-debug", "-N", "work.cold", "program", "beside.debug"])
+        && run(&["--strip-all", "program", "beside"])
+        && run(&["--add-gnu-debuglink=beside.debug", "beside"]);
+    if !made {
+        return Verdict::Skip("no objcopy".into());
+    }
+    let script = format!(
+        "pid$target:a.out:work*:entry, pid$target:a.out:work*:return {COUNT} \
+         pid$target:a.out:work:return {{ @sum = sum(arg1); }} END {{ printa(\"%@d\\n\", @sum); }}"
+    );
+    let beside = |name: &str| dir.path().join(name).display().to_string();
+    for program in [whole, beside("own"), beside("beside")] {
+        for means in ["ret", "uretprobe"] {
+            let o = dtrace(&["-x", &format!("pidreturn={means}"), "-qc", &program, "-n", &script]).code(0);
+            assert_eq!(
+                rows(&o),
+                ["999000", "work entry 1000", "work return 1000"],
+                "{program} {means}: {o:?}"
+            );
+        }
+    }
     Pass
 }

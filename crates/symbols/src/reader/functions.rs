@@ -10,8 +10,10 @@
 //! code, because symbols may overlap and each be as long as the file; the names and returns of a function by the
 //! size of a packet; instructions in one answer by [`MAX_INSTRUCTIONS`].
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
+use ::unwind::LandingPad;
+use debuginfo::Extents;
 use diagnostics::control;
 use text::Function as Code;
 
@@ -51,6 +53,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) name: &'a [u8],
     /// A separate table, and what it is.
     pub(crate) other: Option<(&'a Elf, SymbolSource)>,
+    /// Reads the debug information about functions in several places, in these bytes of memory.
+    pub(crate) debug: Option<&'a dyn Fn(u64) -> Option<Extents>>,
 }
 
 /// A symbol, and the number of its table.
@@ -77,6 +81,11 @@ pub(crate) struct Listing<'a> {
     parts: Vec<NamedPart>,
     /// The address of a function of which one may be a part, and the number of the part.
     owners: Vec<(u64, u32)>,
+    /// The debug information about functions, if that was asked for.
+    debug: Option<&'a dyn Fn(u64) -> Option<Extents>>,
+    extents: OnceCell<Option<RefCell<Extents>>>,
+    /// Landing pads outside of the code whose exceptions they get, if that was asked for.
+    pads: OnceCell<Vec<LandingPad>>,
     /// Who reaches what, if that was asked for.
     reach: OnceCell<Option<Reach>>,
     /// Bytes of parts that may still be read.
@@ -134,6 +143,9 @@ impl<'a> Listing<'a> {
             go_registers: false,
             parts: Vec::new(),
             owners: Vec::new(),
+            debug: sources.debug,
+            extents: OnceCell::new(),
+            pads: OnceCell::new(),
             reach: OnceCell::new(),
             left: Cell::new(0),
             most,

@@ -17,7 +17,7 @@ use super::perfmap::{self, PerfMap};
 use super::servers::AllServers;
 use super::split::Finder;
 use super::types::{self, NoTypes};
-use super::{compressed, debug, demangle, frames, lines, usdt};
+use super::{compressed, debug, demangle, extents, frames, lines, usdt};
 use crate::frames::FrameTable;
 use crate::functions::{FunctionQuery, SymbolSource};
 use crate::usdt::DescribedProbes;
@@ -270,7 +270,16 @@ impl Indexes {
         };
         let unpacked = unpacked.as_deref().map(|unpacked| (unpacked, SymbolSource::Compressed));
         let other = debug.as_ref().map(|debug| (debug, SymbolSource::DebugFile)).or(unpacked);
-        let sources = Sources { own: &elf, name, other };
+        let installed = |elf: &Elf| debug::find(root.as_ref()?, &file.path, file.inode, elf);
+        let extents = |left| {
+            let beside =
+                if elf.section_size(types::INFO) > 0 || debug.is_some() { None } else { installed(&elf) };
+            let described = debug.as_ref().or(beside.as_ref()).unwrap_or(&elf);
+            let left = Cell::new(left);
+            let mut files = Finder { root: root.as_ref(), path: &file.path, left: &left };
+            extents::read(described, &mut files, may_be_split(described), &left)
+        };
+        let sources = Sources { own: &elf, name, other, debug: Some(&extents) };
         self.make_space(Listing::memory(&sources));
         let listing = match Listing::read(&sources, self.most) {
             Ok(listing) => listing,

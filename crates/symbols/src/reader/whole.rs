@@ -5,13 +5,13 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::rc::Rc;
 
-use debuginfo::{Answer, Query, SourceFrame, SplitFiles, SplitUnit, Take};
+use debuginfo::{Answer, NoSplitFiles, Query, SourceFrame, SplitFiles, SplitUnit, Take};
 
 use super::elf::Elf;
 use super::functions::{Listing, Output, Sources};
 use super::perfmap::{self, PerfMap};
 use super::types::NoTypes;
-use super::{compressed, debug, frames, lines, servers, types, usdt};
+use super::{compressed, debug, extents, frames, lines, servers, types, usdt};
 use crate::frames::FrameTable;
 use crate::functions::{Function, FunctionQuery, SymbolSource};
 use crate::usdt::DescribedProbes;
@@ -44,7 +44,9 @@ pub fn functions_of_bytes(bytes: Vec<u8>, query: &FunctionQuery, most: u64) -> R
     let elf = Elf::open(Rc::new(bytes)).map_err(|e| e.to_string())?;
     let unpacked = if elf.has_full_table() { None } else { compressed::find(&elf, most) };
     let other = unpacked.as_ref().map(|unpacked| (unpacked, SymbolSource::Compressed));
-    let listing = Listing::read(&Sources { own: &elf, name: b"", other }, most).map_err(|e| e.to_string())?;
+    let extents = |left| extents::read(&elf, &mut NoSplitFiles, false, &Cell::new(left));
+    let sources = Sources { own: &elf, name: b"", other, debug: Some(&extents) };
+    let listing = Listing::read(&sources, most).map_err(|e| e.to_string())?;
     let mut kept = Kept::default();
     let Ok(answer) = listing.answer(query, None, &mut kept);
     answer?;

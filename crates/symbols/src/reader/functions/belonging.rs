@@ -2,8 +2,20 @@
 //!
 //! A compiler moves what is rarely executed away from a function: GCC to a part that has a symbol (`f.cold`) unless the file is stripped. A jump there is no
 //! return, and one back no entry. So the parts of a function are found before its code is judged, and are no functions themselves.
+//!
+//! | What tells | Of what |
+//! |---|---|
+//! | names, with who calls or jumps | parts with symbols ([`super::named`]) |
+//! | the debug information, if there is any: the ranges of a function | parts without symbols, and those whose names and jumps do not tell |
+//! | landing pads: the unwinder leads to them | parts that catch exceptions, to which no code jumps |
+//! | who reaches what in the whole file ([`super::reach`]) | parts of stripped files |
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use debuginfo::Extent;
 use text::{Function as Code, LONGEST, Reference, references};
+use unwind::{LandingPad, Sections, landing_pads};
 
 use super::named::{NamedPart, Span, Verdict};
 use super::reach::Reach;
@@ -45,7 +57,9 @@ impl Listing<'_> {
     }
 
     fn judge(&self, part: &NamedPart) -> Verdict {
-        let Some(nearest) = part.candidates.first() else { return Verdict::Unknown };
+        let Some(nearest) = part.candidates.first() else {
+            return self.described(part).unwrap_or(Verdict::Unknown);
+        };
         let (mut is_called, mut jumps) = (false, None);
         let mut own = Vec::new();
         let mut candidates = Vec::new();
@@ -60,9 +74,17 @@ impl Listing<'_> {
                 Reference::Jump if part.span.contains(target) => jumps = jumps.or(Some(span.address)),
                 Reference::Jump | Reference::Address => {}
             });
+            if self.pads_of(span).any(|pad| part.span.contains(pad)) {
+                jumps = jumps.or(Some(span.address));
+            }
         }
         if is_called {
             return Verdict::Function;
+        }
+        if jumps.is_none()
+            && let Some(verdict) = self.described(part)
+        {
+            return verdict;
         }
         if part.candidates.len() > 1 && jumps.is_none() {
             let bytes = self.code(part.span).unwrap_or_default();
@@ -77,13 +99,51 @@ impl Listing<'_> {
         Verdict::Of(jumps.unwrap_or(*nearest))
     }
 
+    /// What the debug information says that a symbol with the name of a part is.
+    fn described(&self, part: &NamedPart) -> Option<Verdict> {
+        let extent = self.extent(part.span.address)?;
+        Some(if extent.entry == part.span.address { Verdict::Function } else { Verdict::Of(extent.entry) })
+    }
+
+    /// The function that has the code at an address by the debug information, which is read when this is first asked.
+    fn extent(&self, address: u64) -> Option<Rc<Extent>> {
+        let read = || Some(RefCell::new(self.debug?(self.most / 2)?));
+        let mut extents = self.extents.get_or_init(read).as_ref()?.borrow_mut();
+        extents.of(address)
+    }
+
+    /// The landing pads of a stretch of code that are outside of the functions and parts in it.
+    fn pads_of(&self, span: Span) -> impl Iterator<Item = u64> + '_ {
+        let all = self.pads();
+        let from = all.partition_point(|pad| pad.start < span.address);
+        let own = all.iter().skip(from).take_while(move |pad| span.contains(pad.start));
+        own.map(|pad| pad.pad).filter(move |pad| !span.contains(*pad))
+    }
+
+    fn pads(&self) -> &[LandingPad] {
+        self.pads.get_or_init(|| {
+            let section = |name: &[u8]| self.own.section(name, self.most / 8);
+            let address = |name: &[u8]| self.own.section_address(name).unwrap_or(0);
+            let tables = section(b".gcc_except_table").filter(|_| self.own.is_native());
+            let Some((tables, frames)) = tables.zip(section(b".eh_frame")) else { return Vec::new() };
+            let sections = Sections {
+                eh_frame: Some((frames.0, &frames.1)),
+                text: address(b".text"),
+                got: address(b".got"),
+                ..Sections::default()
+            };
+            landing_pads(&sections, (tables.0, &tables.1))
+        })
+    }
+
     /// The parts of a function elsewhere, with their code.
     pub(super) fn parts_of(&self, whole: Span, code: &Code<'_>) -> Result<Vec<(Span, Vec<u8>)>, String> {
         let mut parts: Vec<(Span, Vec<u8>)> = Vec::new();
-        let mut jumps: Vec<u64> = code.jumps_out().collect();
+        let mut jumps: Vec<u64> = code.jumps_out().chain(self.pads_of(whole)).collect();
         let add = |span: Span, parts: &mut Vec<(Span, Vec<u8>)>, jumps: &mut Vec<u64>| {
             let bytes = self.code(span).ok_or(TOO_MUCH)?;
             jumps.extend(Code::decode(&bytes, span.address, &[]).jumps_out());
+            jumps.extend(self.pads_of(span));
             parts.push((span, bytes));
             Ok::<(), String>(())
         };
@@ -99,11 +159,19 @@ impl Listing<'_> {
         while let Some(target) = jumps.get(at).copied().filter(|_| parts.len() < MAX_PARTS) {
             at += 1;
             let is_known = whole.contains(target) || parts.iter().any(|(part, _)| part.contains(target));
-            if let Some(part) = (!is_known).then(|| self.unnamed_part(target, whole, &parts)).flatten() {
+            let find = || self.named_part(target, whole).or_else(|| self.unnamed_part(target, whole, &parts));
+            if let Some(part) = (!is_known).then(find).flatten() {
                 add(part, &mut parts, &mut jumps)?;
             }
         }
         Ok(parts)
+    }
+
+    /// The part of a function that has a symbol, if an address to which the function jumps is in one. Its name may be that of others.
+    fn named_part(&self, target: u64, whole: Span) -> Option<Span> {
+        let before = self.parts.partition_point(|part| part.span.address <= target).checked_sub(1)?;
+        let part = self.parts.get(before).filter(|part| part.span.contains(target))?;
+        (self.verdict(part) == Verdict::Of(whole.address)).then_some(part.span)
     }
 
     /// The part of a function that has no symbol of a function, if an address to which the function jumps is in one.
@@ -111,6 +179,11 @@ impl Listing<'_> {
         region(&self.regions, target)?;
         if self.is_covered(target) {
             return None;
+        }
+        if let Some(extent) = self.extent(target) {
+            let range = extent.ranges.iter().find(|range| range.contains(&target))?;
+            let is_its = extent.entry == whole.address && !range.contains(&whole.address);
+            return is_its.then(|| Span { address: range.start, size: range.end - range.start });
         }
         let reach = self.reach()?;
         let (number, address, size) = reach.find(target)?;
@@ -140,7 +213,7 @@ impl Listing<'_> {
 
     fn reach(&self) -> Option<&Reach> {
         let is_named = |address| self.is_covered(address);
-        let build = || Reach::build(self.own, &self.regions, is_named, self.most);
+        let build = || Reach::build(self.own, &self.regions, self.pads(), is_named, self.most);
         self.reach.get_or_init(build).as_ref()
     }
 

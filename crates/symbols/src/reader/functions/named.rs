@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `f.cold`, `f.cold.0` | GCC, and LLVM where it splits machine functions | a part of `f` |
 //! | `f.cold.1` | LLVM where it outlines cold code | a function, which `f` calls |
-//! | `f.__part.1` | LLVM, for sections of basic blocks | a part of `f` |
+//! | `f.__part.1`, `f.eh` | LLVM, for sections of basic blocks; what catches is in a section of its own | a part of `f` |
 //! | `f.part.0`, `f.constprop.0`, `f.isra.0` | GCC | functions |
 //!
 //! So a name is a hint: a symbol with the name of a part is none if its function calls it.
@@ -50,7 +50,7 @@ pub(super) enum Verdict {
 
 /// The name of the function of which a symbol is a part, by its name.
 pub(super) fn whole(name: &[u8]) -> Option<&[u8]> {
-    const ENDINGS: [&[u8]; 2] = [b".cold", b".warm"];
+    const ENDINGS: [&[u8]; 3] = [b".cold", b".warm", b".eh"];
     let digits = name.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let (before, _) = name.split_at_checked(name.len() - digits)?;
     let numbered = before.strip_suffix(b".").filter(|_| digits > 0);
@@ -133,6 +133,7 @@ mod tests {
             ("_Z1fi.cold", Some("_Z1fi")),
             ("f.__part.3", Some("f")),
             ("f.warm", Some("f")),
+            ("f.eh", Some("f")),
             ("f.part.1", None),
             ("f.constprop.0", None),
             ("f.isra.0", None),

@@ -3,6 +3,7 @@
 //! ```text
 //!  the unwinders' table ──► ranges: functions and parts of functions, each by itself
 //!  all code, all data   ──► edges:  this range jumps to that one; somebody calls that one, or has its address
+//!  landing pads         ──► edges:  exceptions in this range lead to that one, as a jump would
 //! ```
 //!
 //! A range that has no symbol is a part of the function that alone jumps to it. What is called, or has its address taken, is a function. A function that
@@ -11,6 +12,7 @@
 //! All code is decoded once, when the first jump leads where no symbol is.
 
 use text::{Reference, references};
+use unwind::LandingPad;
 
 use crate::reader::elf::Elf;
 use crate::reader::elf::code::Region;
@@ -37,6 +39,7 @@ impl Reach {
     pub(super) fn build(
         elf: &Elf,
         regions: &[Region],
+        pads: &[LandingPad],
         is_named: impl Fn(u64) -> bool,
         most: u64,
     ) -> Option<Reach> {
@@ -56,6 +59,7 @@ impl Reach {
         for section in data {
             reach.add_data(elf, section, &is_asked)?;
         }
+        reach.add_pads(pads, &is_asked);
         reach.settle();
         Some(reach)
     }
@@ -171,6 +175,17 @@ impl Reach {
             at += WINDOW;
         }
         Some(())
+    }
+
+    fn add_pads(&mut self, pads: &[LandingPad], is_asked: &impl Fn(u32) -> bool) {
+        for pad in pads {
+            let found = self.find(pad.pad).zip(self.find(pad.start));
+            if let Some(((to, ..), (from, ..))) = found.filter(|((to, ..), (from, ..))| to != from)
+                && is_asked(to)
+            {
+                self.edges.push((to, from));
+            }
+        }
     }
 
     fn bound(&mut self) -> Option<()> {

@@ -47,7 +47,7 @@ fn everything(select: Select) -> FunctionQuery {
 /// All functions of a file.
 fn list(bytes: Vec<u8>, query: &FunctionQuery) -> Result<(Vec<Function>, FileFunctions), ElfError> {
     let elf = Elf::open(Rc::new(bytes))?;
-    let mut listing = Listing::read(&Sources { own: &elf, name: b"x", other: None }, 1 << 22)?;
+    let mut listing = Listing::read(&Sources { own: &elf, name: b"x", other: None, debug: None }, 1 << 22)?;
     listing.extra = 0;
     let mut kept = Kept::default();
     let Ok(answer) = listing.answer(query, None, &mut kept);
