@@ -13,7 +13,7 @@
 //! return address. At a return they begin with `arg1`. An array of more than one element, and a value for which there are not as many registers
 //! as it has parts, is on the stack.
 //!
-//! Parameters without a name (`_`), and the dictionaries of generic functions, are not in the debug information. So the places of parameters
+//! Parameters without a name (`_`) are in the debug information of later compilers alone (of 1.26, as `~p0`, without a place), the dictionaries of generic functions in none. So the places of parameters
 //! are those that it gives for the function's first instruction, and the rules tell only what is not there: which part of a value is in which
 //! register, and the registers of results, of which all are listed.
 
