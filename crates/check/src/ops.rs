@@ -9,7 +9,7 @@ use syntax::ast::{self, BinaryOp};
 use types::TypeId;
 
 use crate::objects::Target;
-use crate::program::{Arith, Expr, ExprKind, Logic, Place, Relation, Repr};
+use crate::program::{Arith, Expr, ExprKind, Logic, Place, Relation, Repr, Scope};
 use crate::session::Checker;
 use crate::state::recovery::{CheckResult, ErrorReported};
 use crate::state::scopes::VarType;
@@ -350,7 +350,9 @@ impl Checker<'_> {
                     None => self.first_type(id, &value, span)?,
                 };
                 if let VarType::Known(_, Repr::Bytes { .. }) = self.scopes.var_info(id).ty {
-                    if value.as_const() == Some(0) && matches!(place, Place::Elem(..)) {
+                    let dynamic =
+                        matches!(place, Place::Elem(..)) || self.scopes.var_info(id).scope == Scope::Thread;
+                    if dynamic && value.as_const() == Some(0) {
                         return Ok(Expr { kind: ExprKind::Delete(place), ty: TypeId::INT, span });
                     }
                     let object = self.read_place(place, id, ty, span);

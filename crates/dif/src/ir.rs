@@ -388,6 +388,14 @@ pub struct VarDesc {
     pub key_size: u32,
 }
 
+impl VarDesc {
+    /// True of a string that is NULL until it is assigned: a thread-local one, or an element of an
+    /// array. They have no memory before; global and clause-local strings have, and begin empty.
+    pub fn begins_null(&self) -> bool {
+        self.ty == VarTy::Str && (self.scope == Scope::Thread || self.key.is_some())
+    }
+}
+
 /// A clause of the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clause {

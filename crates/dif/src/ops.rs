@@ -368,9 +368,10 @@ impl Module {
         records.filter(|r| r.exits()).map(|r| r.size).max()
     }
 
-    /// For each variable, whether a NULL string may be assigned to it.
+    /// For each variable, whether it may be a NULL string: one is assigned to it, or it is one from the
+    /// beginning ([`VarDesc::begins_null`]).
     pub fn null_vars(&self) -> Vec<bool> {
-        let mut vars = vec![false; self.vars.len()];
+        let mut vars: Vec<bool> = self.vars.iter().map(VarDesc::begins_null).collect();
         // Each round finds at least one more variable.
         loop {
             let before = vars.clone();

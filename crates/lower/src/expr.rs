@@ -1,6 +1,6 @@
 //! Lowers expressions to values.
 
-use check::program::{Builtin, Expr, ExprKind, Logic, Place, Repr, Scope};
+use check::program::{Builtin, Expr, ExprKind, Logic, Place, Repr};
 use dif::ir::{BinOp, Cond, FaultKind, IntBuiltin, Space, Subr, Ty, UnOp, Value, VarId};
 use dif::subr::Param;
 
@@ -140,25 +140,21 @@ impl Lowering<'_> {
                 self.b.str_len(v)
             }
             ExprKind::Assign(place, value) => {
-                let resets = matches!(value.kind, ExprKind::Null) && self.is_thread_local(place);
                 let place = self.place(place);
-                // Assigning NULL to a `self->` variable resets it, as if it had never been
-                // assigned.
-                let value = if resets { self.comparison_operand(value) } else { self.value(value) };
+                let value = self.value(value);
                 self.store(place, value)
             }
             ExprKind::Delete(place) => {
                 match self.place(place) {
                     Target::Elem(var, key) => {
                         self.b.delete_elem(var, key);
-                        let ty = self.var_ty(var);
-                        self.zero(ty)
+                        self.deleted(var)
                     }
+                    Target::Var(var) if self.is_object(var) => self.cleared(var),
                     Target::Var(var) => {
-                        let ty = self.var_ty(var);
-                        let zero = self.zero(ty);
-                        self.b.store_var(var, zero);
-                        zero
+                        let deleted = self.deleted(var);
+                        self.b.store_var(var, deleted);
+                        deleted
                     }
                     // Memory cannot be deleted.
                     Target::Memory(_) | Target::Char { .. } => self.b.int(0),
@@ -217,6 +213,33 @@ impl Lowering<'_> {
             });
         }
         self.b.call(subr, values)
+    }
+
+    /// The value of a variable after 0 or NULL was assigned.
+    fn deleted(&mut self, var: VarId) -> Value {
+        match self.var_ty(var) {
+            Ty::Str => self.b.null(),
+            ty => self.zero(ty),
+        }
+    }
+
+    fn is_object(&self, var: VarId) -> bool {
+        self.checked.vars.get(var.0 as usize).is_some_and(|v| matches!(v.repr, Repr::Bytes { .. }))
+    }
+
+    /// Stores zeros in a variable that is an object.
+    fn cleared(&mut self, var: VarId) -> Value {
+        let size = self.object_size(var);
+        let (object, zero) = (self.b.addr_var(var), self.b.int(0));
+        let mut at = 0;
+        while at < size {
+            let bytes = [8, 4, 2].into_iter().find(|n| at + n <= size).unwrap_or(1);
+            let by = self.b.int(i64::from(at));
+            let place = self.b.bin(BinOp::Add, object, by);
+            self.b.store(bytes as u8, place, zero);
+            at += bytes;
+        }
+        zero
     }
 
     fn zero(&mut self, ty: Ty) -> Value {
@@ -304,11 +327,6 @@ impl Lowering<'_> {
                 Target::Char { string, index: self.value(index) }
             }
         }
-    }
-
-    fn is_thread_local(&self, place: &Place) -> bool {
-        matches!(place, Place::Var(id)
-            if self.checked.vars.get(id.0 as usize).is_some_and(|v| v.scope == Scope::Thread))
     }
 
     fn var_ty(&self, var: VarId) -> Ty {

@@ -62,7 +62,7 @@ impl Lowering<'_> {
         at
     }
 
-    fn object_size(&self, var: VarId) -> u32 {
+    pub(crate) fn object_size(&self, var: VarId) -> u32 {
         self.module.object_size(var).unwrap_or(0)
     }
 

@@ -13,7 +13,7 @@ use plane::assoc::{DATA, GONE, KEYHASH, LOCKED, TIME_SHIFT, TRIES, WORD, WRITE, 
 use plane::control::DropKind;
 
 use super::agg::key_hash;
-use super::words::{copy_words, zero};
+use super::words::{copy_words, exchange_null, zero};
 use super::{Firing, InSlot, Key, count_drop, key_address, owned, slot_at};
 use crate::mir::{Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::plan::{AssocPlan, Plan, VarPlan};
@@ -156,9 +156,9 @@ pub fn assoc_load_int(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId,
     })
 }
 
-/// Loads an element's string to `to` (strsize bytes in a scratch slot). Empty when there is no
-/// element, or (with a counted dynamic drop) when the element is busy.
-pub fn assoc_load_str(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>, to: V) {
+/// Loads an element's bytes to `to` (in a scratch slot): an object, or a string as it is stored. Zeros when
+/// there is no element, or (with a counted dynamic drop) when the element is busy.
+pub fn assoc_load_bytes(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>, to: V) {
     let Some(a) = Access::new(plan, firing, var, key) else { return };
     let bytes = a.of.data;
     a.call(b, "load", &[Arg::Memory(to, bytes)], None, |b, at| {
@@ -233,16 +233,17 @@ pub fn assoc_add(
     })
 }
 
-/// Stores an element's string from `from` (strsize bytes, zero-padded). `image` is space in a
-/// scratch slot for a whole map value, `plane::assoc::value_size(strsize)`. When memory is
-/// exhausted or the element is busy, a dynamic drop is counted.
-pub fn assoc_store_str(
+/// Stores an element's bytes from `from` (zero-padded): an object, or a `string`, of which zeros are
+/// stored for NULL, so that no element and one that could not be deleted read as NULL. `image` is space
+/// in a scratch slot for a whole map value, [`value_size`]. When memory is exhausted or the
+/// element is busy, a dynamic drop is counted.
+pub fn assoc_store_bytes(
     b: &mut Builder,
     plan: &Plan,
     firing: &Firing,
     var: VarId,
     key: Key<'_>,
-    from: V,
+    (from, string): (V, bool),
     image: InSlot,
 ) {
     let Some(a) = Access::new(plan, firing, var, key) else { return };
@@ -260,6 +261,9 @@ pub fn assoc_store_str(
             |b, element, _| {
                 let to = b.add(element, DATA);
                 copy_words(b, to, from, bytes);
+                if string {
+                    exchange_null(b, to, 0);
+                }
             },
             |_| {},
         );

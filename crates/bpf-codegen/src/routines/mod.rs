@@ -67,7 +67,9 @@ pub(crate) mod words;
 
 pub use agg::aggregate;
 pub(crate) use args::args;
-pub use assoc::{assoc_add, assoc_delete, assoc_load_int, assoc_load_str, assoc_store_int, assoc_store_str};
+pub use assoc::{
+    assoc_add, assoc_delete, assoc_load_bytes, assoc_load_int, assoc_store_bytes, assoc_store_int,
+};
 pub use chill::chill;
 pub use clock::Clock;
 pub use heartbeat::heartbeat;

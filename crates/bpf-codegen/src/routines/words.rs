@@ -125,6 +125,17 @@ pub(crate) fn compare(b: &mut Builder, p: V, q: V, bytes: u32) -> V {
     })
 }
 
+/// Exchanges NULL and the empty string at `base + off`: between their forms as values and as stored in
+/// variables of which zeros are what was never assigned.
+pub(crate) fn exchange_null(b: &mut Builder, base: V, off: i16) {
+    let first = b.load(Size::B1, base, off);
+    b.if_(Jmp::Eq, first, 0, |b| {
+        let word = b.load(Size::B8, base, off);
+        let other = b.alu(Alu::Xor, word, NULL);
+        b.store(Size::B8, base, off, other);
+    });
+}
+
 /// The words of a constant string, with its NUL, zero-padded.
 pub(crate) fn words_of(text: &[u8]) -> Vec<u64> {
     let mut out = vec![0u64; text.len() / 8 + 1];

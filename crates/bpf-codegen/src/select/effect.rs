@@ -12,7 +12,7 @@ use super::layout::StackArea;
 use crate::error::Result;
 use crate::mir::{Alu, Jmp, MapRef, Operand, Size, V};
 use crate::plan::VarPlan;
-use crate::routines::words::{copy_words, words_of, zero};
+use crate::routines::words::{copy_words, exchange_null, words_of, zero};
 use crate::routines::{self, InSlot, KEY_WORDS_MAX, Key, ThreadStorage, near};
 
 /// The storage of a `this->` integer.
@@ -259,6 +259,9 @@ impl Clause<'_, '_> {
                     Val::Int(Operand::V(bits))
                 };
                 self.b.bind(done);
+                if let Some(Str::Bytes(base, off)) = temp {
+                    exchange_null(self.b, base, off);
+                }
                 value
             }
             (VarPlan::Clause, false) => match self.this_int(var) {
@@ -343,6 +346,7 @@ impl Clause<'_, '_> {
                     if is_string {
                         let s = self.string(value);
                         self.write_string(s, vars, at, room, false);
+                        exchange_null(self.b, vars, at);
                     } else {
                         self.b.store(Size::B8, vars, at, bits);
                     }
@@ -520,7 +524,7 @@ impl Clause<'_, '_> {
         let value = if let Some(temp) = temp {
             let Str::Bytes(base, off) = temp else { return Ok(()) };
             let to = self.b.add(base, i32::from(off));
-            routines::assoc_load_str(self.b, plan, &cpu, var, key.key(), to);
+            routines::assoc_load_bytes(self.b, plan, &cpu, var, key.key(), to);
             self.b.out_of_line(|b| {
                 b.bind(missing);
                 zero(b, base, off, plan.room);
@@ -538,6 +542,9 @@ impl Clause<'_, '_> {
             Val::Int(Operand::V(bits))
         };
         self.b.bind(done);
+        if let Some(Str::Bytes(base, off)) = temp {
+            exchange_null(self.b, base, off);
+        }
         self.set(inst, value);
         Ok(())
     }
@@ -577,7 +584,7 @@ impl Clause<'_, '_> {
                         self.b.add(from, i32::from(off))
                     }
                 };
-                routines::assoc_store_str(self.b, plan, &cpu, var, key.key(), from, image);
+                routines::assoc_store_bytes(self.b, plan, &cpu, var, key.key(), (from, true), image);
             }
             Some(v) => {
                 let bits = self.int(v);

@@ -453,7 +453,7 @@ impl Clause<'_, '_> {
         // Computed before any jump to `missing`.
         let to = self.fixed_place(at);
         let key = self.array_key(var, key, false, missing);
-        routines::assoc_load_str(self.b, plan, &cpu, var, key.key(), to);
+        routines::assoc_load_bytes(self.b, plan, &cpu, var, key.key(), to);
         self.b.out_of_line(|b| {
             b.bind(missing);
             crate::routines::words::zero(b, to, 0, bytes);
@@ -506,7 +506,7 @@ impl Clause<'_, '_> {
         let missing = self.b.label();
         let (plan, cpu) = (self.env.plan, self.firing.cpu);
         let key = self.array_key(var, key, true, missing);
-        routines::assoc_store_str(self.b, plan, &cpu, var, key.key(), to, image);
+        routines::assoc_store_bytes(self.b, plan, &cpu, var, key.key(), (to, false), image);
         self.b.bind(missing);
     }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use dif::interp::{Fault, State, Val, World};
-use dif::ir::{IntBuiltin, Module, Scope, Space, StrBuiltin, VarId, VarTy};
+use dif::ir::{IntBuiltin, Module, Scope, Space, StrBuiltin, VarDesc, VarId, VarTy};
 use plane::control::{Activity, DropKind};
 use plane::ring;
 
@@ -159,6 +159,15 @@ fn bytes(value: &Val, size: u32) -> Vec<u8> {
     }
 }
 
+/// As an element of a variable that begins as NULL is stored: zeros are NULL.
+fn stored(var: &VarDesc, value: &Val, size: u32) -> Vec<u8> {
+    match value {
+        Val::Null if var.begins_null() => vec![0; size as usize],
+        Val::Str(s) if var.begins_null() && s.is_empty() => bytes(&Val::Null, size),
+        _ => bytes(value, size),
+    }
+}
+
 pub fn check(module: &Module, state: &mut State, run: &Run) {
     for (i, var) in module.vars.iter().enumerate() {
         let id = VarId(i as u32);
@@ -173,7 +182,7 @@ pub fn check(module: &Module, state: &mut State, run: &Run) {
                 got = got.into_iter().map(|(k, v)| (k[8..].to_vec(), v)).collect();
             }
             let want: BTreeMap<_, _> =
-                state.elements(id).map(|(_, k, v)| (k.to_vec(), bytes(v, size))).collect();
+                state.elements(id).map(|(_, k, v)| (k.to_vec(), stored(var, v, size))).collect();
             assert_eq!(got, want, "{}", var.name);
         } else if var.scope == Scope::Global {
             let want = state.global(id).map_or(vec![0; size as usize], |v| bytes(v, size));

@@ -83,6 +83,15 @@ fn structs_are_elements_of_associative_arrays() -> Verdict {
          }",
     );
     assert_eq!(o.out, "5 -3 113 114\n50 50 6\n0 0 0\n\n", "{o:?}");
+    // Assigning 0 frees a thread-local one too, of any size; one that has memory anyway cannot be freed.
+    let o = begin(
+        "struct odd { int x; char s[11]; }; self struct odd t; self struct odd u; struct odd g;
+         BEGIN { self->t.x = 4; self->t.s[10] = 'q'; self->u = self->t; self->t = 0; }
+         BEGIN { printf(\"%d %d %d %d\\n\", self->t.x, self->t.s[10], self->u.x, self->u.s[10]); exit(0); }",
+    );
+    assert_eq!(o.out, "0 0 4 113\n\n", "{o:?}");
+    let o = dtrace(&["-qn", "struct odd { int x; } g; BEGIN { g = 0; }"]).code(1);
+    assert!(o.err.contains("operands have incompatible types"), "{o:?}");
     Pass
 }
 

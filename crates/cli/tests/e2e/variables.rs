@@ -6,7 +6,7 @@ use crate::tool::{dtrace, workload};
 
 tests! {
     strings_are_indexed_like_pointers characters_of_a_string_can_be_assigned
-    null_strings_are_assigned_compared_and_passed_on floating_point_variables_keep_what_is_assigned global_variables_of_each_type_keep_their_values
+    null_strings_are_assigned_compared_and_passed_on a_string_that_was_never_assigned_is_null_where_it_has_no_memory floating_point_variables_keep_what_is_assigned global_variables_of_each_type_keep_their_values
     associative_arrays_keep_their_elements
     what_several_cpus_add_to_an_element_at_once_is_all_counted assigning_zero_frees_an_element
     a_unary_operator_creates_its_operand a_variable_holds_64_bits_whatever_its_type
@@ -158,10 +158,10 @@ fn null_strings_are_assigned_compared_and_passed_on() -> Verdict {
            ERROR { printf("%d/%d ", arg4, arg5); }
            BEGIN { printf("%d %d %d %d %d\n", done, s == NULL, s == "", "" < s, s != a[1]);
              printf("[%s][%s][%s]%d\n", strchr("abc", 0), strstr("", ""), substr("abc", 7), strtok("", ",") == NULL);
-             self->s = NULL; a[1] = NULL; printf("[%s][%s]", self->s, a[1]); exit(0); }"#,
+             self->s = NULL; a[1] = NULL; printf("%d%d", self->s == NULL, a[1] == ""); exit(0); }"#,
     ])
     .code(0);
-    assert_eq!(o.out, format!("{}1 1 1 0 0\n[][][]1\n[][]\n", "1/0 ".repeat(9)), "{o:?}");
+    assert_eq!(o.out, format!("{}1 1 1 0 0\n[][][]1\n11\n", "1/0 ".repeat(9)), "{o:?}");
     assert_eq!(o.err.matches("invalid address (0x0)").count(), 9, "{o:?}");
     // A character of NULL is read, and written, behind address 0.
     let o = dtrace(&[
@@ -190,6 +190,31 @@ fn null_strings_are_assigned_compared_and_passed_on() -> Verdict {
     .code(0);
     assert_eq!(o.out, "1110\n", "{o:?}");
     assert!(o.err.contains("(0x0)") && o.err.contains("(0x1)"), "{o:?}");
+    Pass
+}
+
+fn a_string_that_was_never_assigned_is_null_where_it_has_no_memory() -> Verdict {
+    // As in the original, thread-local strings and elements of arrays are NULL before they are assigned, and
+    // again after NULL was. The empty string is another value. Global and clause-local strings are empty.
+    let o = dtrace(&[
+        "-qn",
+        r#"self string s; string a[int]; self string b[int]; string g; this string c;
+           BEGIN { trace(self->s); } BEGIN { trace(a[1]); } BEGIN { printf("%s", self->b[1]); } BEGIN { trace(strlen(self->s)); }
+           BEGIN { @[a[2]] = count(); } BEGIN { g = self->s; trace(g); } BEGIN { trace(self->s[3]); }
+           ERROR { printf("%d/%d ", arg4, arg5); }
+           BEGIN { g = ""; printf("[%s][%s]%d%d%d\n", g, this->c, self->s == NULL, a[1] == NULL, self->b[1] == ""); }
+           BEGIN { self->s = ""; a[1] = ""; self->b[1] = ""; }
+           BEGIN { printf("[%s][%s][%s]%d\n", self->s, a[1], self->b[1], self->s == NULL); }
+           BEGIN { self->s = execname; a[1] = "longer than a word"; self->b[1] = strjoin(probename, probename); }
+           BEGIN { printf("[%s][%s][%s]\n", self->s, a[1], self->b[1]); }
+           BEGIN { self->s = strchr("a", 'x'); a[1] = self->s; self->b[1] = NULL; }
+           BEGIN { trace(self->s); } BEGIN { trace(a[1]); } BEGIN { trace(self->b[1]); }
+           BEGIN { a[1] = "x"; a[1] = self->s != NULL ? self->s : ""; printf("[%s]", a[1]); exit(0); }"#,
+    ])
+    .code(0);
+    let faults = ["1/0 ".repeat(6), "1/3 ".into()].concat();
+    let says = "[][]111\n[][][]1\n[dtrace][longer than a word][BEGINBEGIN]\n";
+    assert_eq!(o.out, format!("{faults}{says}{}[]\n", "1/0 ".repeat(3)), "{o:?}");
     Pass
 }
 
@@ -263,10 +288,10 @@ fn string_variables_keep_their_values() -> Verdict {
     let o = dtrace(&[
         "-qn",
         "BEGIN { n[\"a\"] = \"first\"; n[\"b\"] = \"second\"; self->s = \"mine\"; this->t = \"now\"; \
-         printf(\"%s %s [%s] %s %s\\n\", n[\"a\"], n[\"b\"], n[\"c\"], self->s, this->t); exit(0); }",
+         printf(\"%s %s [%d] %s %s\\n\", n[\"a\"], n[\"b\"], n[\"c\"] == NULL, self->s, this->t); exit(0); }",
     ])
     .code(0);
-    assert_eq!(o.out, "first second [] mine now\n\n");
+    assert_eq!(o.out, "first second [1] mine now\n\n");
     Pass
 }
 
@@ -389,7 +414,7 @@ fn characters_of_a_string_can_be_assigned() -> Verdict {
         BEGIN {
             this->s = "abc"; this->s[1] = 65; *this->s += 1; i = 3; this->s[i] = 'd'; this->s[i + 2] = 'x';
             g[0] = 'g'; g[1] = 'h'; g[2] = 'i'; g[1] = 0; g[1]++;
-            self->t[0] = 'a'; a[7] = "key"; a[7][2] = 'Y'; v.name = "mmm"; v.name[i - 1] = 'n';
+            self->t = ""; self->t[0] = 'a'; a[7] = "key"; a[7][2] = 'Y'; v.name = "mmm"; v.name[i - 1] = 'n';
             printf("%s|%d|%s|%s|%s|%s|%s\n", this->s, strlen(this->s), g, self->t, a[7], v.name, this->s[1] == 65 ? "A" : "");
         }
         BEGIN { i = 256; this->s[i] = 65; }

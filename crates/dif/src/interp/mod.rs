@@ -455,9 +455,11 @@ impl Frame<'_> {
 
     /// The value of a variable that was never assigned.
     fn zero(&self, var: VarId) -> Val {
-        match self.module.vars.get(var.0 as usize).map(|v| v.ty) {
-            Some(VarTy::Str) => Val::Str(Vec::new()),
-            Some(VarTy::Bytes { size }) => Val::Bytes(vec![0; size as usize]),
+        let Some(desc) = self.module.vars.get(var.0 as usize) else { return Val::Int(0) };
+        match desc.ty {
+            VarTy::Str if desc.begins_null() => Val::Null,
+            VarTy::Str => Val::Str(Vec::new()),
+            VarTy::Bytes { size } => Val::Bytes(vec![0; size as usize]),
             _ => Val::Int(0),
         }
     }

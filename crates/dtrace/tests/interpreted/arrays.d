@@ -13,4 +13,4 @@ syscall::read:entry { self->fd[0] = arg0 + 1; names[arg0] = strjoin("fd ", lltos
 syscall::read:entry { printf("%d %d\n", tid, this->n); }
 syscall::read:return /self->fd[0]/ { bytes[self->fd[0] - 1] += arg0; self->fd[0] = 0; }
 syscall::close:entry { names[arg0] = 0; }
-END { printf("[%s] [%s] %d %d\n", names[3], names[4], bytes[3], bytes[4]); }
+END { printf("[%d] [%s] %d %d\n", names[3] == NULL, names[4], bytes[3], bytes[4]); }
