@@ -7,7 +7,7 @@ use types::{Kind, LayoutError, MemberDecl, Quals, TagKind, TypeId};
 use crate::columns::{Column, StrUses};
 use crate::foreign;
 use crate::inline::PrototypeRules;
-use crate::program::{Repr, Scope, StrSource};
+use crate::program::{LARGEST, Repr, Scope, StrSource};
 use crate::session::Checker;
 use crate::state::recovery::{CheckResult, ErrorReported};
 use crate::state::scopes::{NameSpace, VarType};
@@ -187,7 +187,7 @@ impl Checker<'_> {
                     Some(e) => match self.known_value(e)?.map(u64::try_from) {
                         Some(Ok(bits)) if bits > 0 => Some(bits),
                         _ => {
-                            let message = "positive integral constant bit-field size expected";
+                            let message = "positive integral constant expression expected as bit-field size";
                             return self.fail(Tag::D_DECL_BFCONST, e.span, message);
                         }
                     },
@@ -210,7 +210,7 @@ impl Checker<'_> {
         span: Span,
     ) -> CheckResult<T> {
         let (tag, i, what) = match error {
-            LayoutError::BitFieldSize(i) => (Tag::D_DECL_BFSIZE, i, "bit-field too big for its type"),
+            LayoutError::BitFieldSize(i) => (Tag::D_DECL_BFSIZE, i, "bit-field too big for type"),
             LayoutError::BitFieldType(i) => (Tag::D_DECL_BFTYPE, i, "invalid type for bit-field"),
             LayoutError::Incomplete(i) if self.types.is_void(decls[i].ty) => {
                 (Tag::D_DECL_VOIDOBJ, i, "cannot have void member")
@@ -228,7 +228,16 @@ impl Checker<'_> {
         }
         let at = spans.get(i).copied().unwrap_or(span);
         let name = decls.get(i).map_or("", |d| d.name.as_str());
-        self.fail(tag, at, format!("{what}: {name}"))
+        match (error, decls.get(i)) {
+            (LayoutError::Incomplete(_), Some(decl)) if tag == Tag::D_DECL_INCOMPLETE => {
+                let message = format!("incomplete struct/union/enum {}: {name}", self.name(decl.ty));
+                self.fail(tag, at, message)
+            }
+            _ => {
+                let name = if name.is_empty() { "(anon)" } else { name };
+                self.fail(tag, at, format!("{what}: {name}"))
+            }
+        }
     }
 
     /// Two members of a struct, or two enumerators of an enum, of one name: the tag is that of the original, in which the library of
@@ -465,7 +474,9 @@ impl Checker<'_> {
             // Functions and variables of a header belong to a process. D has its own.
             return Ok(());
         }
-        let declared = self.declarator(base, declarator, d.specs.quals.is_userland, Unsized::Refused)?;
+        let elsewhere = class == Some(StorageClass::Extern);
+        let unsized_array = if elsewhere { Unsized::Flexible } else { Unsized::Refused };
+        let declared = self.declarator(base, declarator, d.specs.quals.is_userland, unsized_array)?;
         let Some(name) = &declarator.name else {
             return self.fail(Tag::D_DECL_USELESS, declarator.span, "useless declaration");
         };
@@ -521,6 +532,11 @@ impl Checker<'_> {
             self.require_type_not_doubtful(object)?;
             let help = self.near_tag(object);
             return self.fail_with(Tag::D_DECL_INCOMPLETE, span, message, help);
+        }
+        let size = self.types.size(ty).unwrap_or(0);
+        if elsewhere && self.types.is_array(ty) && !(1..=LARGEST).contains(&size) {
+            // The declaration states the type of what D could not hold.
+            return Ok(());
         }
         if let Some(id) = self.scopes.var(scope, word) {
             return self.redeclare(id, ty, keys, span);

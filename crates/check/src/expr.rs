@@ -548,9 +548,7 @@ impl Checker<'_> {
         }
         let Some(found) = self.types.member(ty, &member.text) else {
             let help = self.near_member(ty, &member.text);
-            let name = self.name(ty);
-            let message =
-                format!("failed to determine offset of {} in {name}: Member name not found", member.text);
+            let message = format!("failed to determine offset of {}: Member name not found", member.text);
             return self.fail_with(Tag::D_UNKNOWN, member.span, message, help);
         };
         if found.bits.is_some() {

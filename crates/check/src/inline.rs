@@ -35,7 +35,7 @@ impl PrototypeRules {
     pub(crate) const FUNCTION: PrototypeRules =
         PrototypeRules { what: "function", varargs: true, void: true, anonymous: true };
     pub(crate) const ARRAY: PrototypeRules =
-        PrototypeRules { what: "associative array", varargs: false, void: false, anonymous: true };
+        PrototypeRules { what: "array", varargs: false, void: false, anonymous: true };
     pub(crate) const INLINE: PrototypeRules =
         PrototypeRules { what: "inline", varargs: false, void: false, anonymous: false };
 }
@@ -55,7 +55,7 @@ impl Checker<'_> {
         let mut out = Vec::with_capacity(params.list.len());
         for (i, p) in params.list.iter().enumerate() {
             let name = p.declarator.name.as_ref().map_or("", |n| n.text.as_str());
-            let named = if name.is_empty() { String::new() } else { format!("{name}, ") };
+            let named = if name.is_empty() { "(anonymous), ".to_owned() } else { format!("{name}, ") };
             let ty = self.param_unless_dynamic(p)?.filter(|ty| self.types.base_kind(*ty) != types::Kind::Dyn);
             let Some(ty) = ty else {
                 let message = format!(
@@ -66,16 +66,18 @@ impl Checker<'_> {
             };
             if self.types.is_void(ty) {
                 if !rules.void {
-                    let message =
-                        format!("{what} prototype may not use parameter of type void: parameter #{}", i + 1);
+                    let message = format!(
+                        "{what} prototype may not use parameter of type void: {named}parameter #{}",
+                        i + 1
+                    );
                     return self.fail(Tag::D_DECL_PROTO_TYPE, p.span, message);
                 }
                 if params.list.len() > 1 {
-                    let message = "void must be the sole parameter in a function declaration";
+                    let message = "void must be sole parameter";
                     return self.fail(Tag::D_DECL_PROTO_VOID, p.span, message);
                 }
                 if !name.is_empty() {
-                    let message = format!("parameter of type void may not have a name: {name}");
+                    let message = format!("void parameter may not have a name: {name}");
                     return self.fail(Tag::D_DECL_PROTO_NAME, p.span, message);
                 }
                 continue;
@@ -113,12 +115,20 @@ impl Checker<'_> {
             return self.fail(Tag::D_DECL_ARRNULL, name.span, message);
         }
         let library = self.cx.map.kind(inline.span.file) == SourceKind::Library;
-        let taken = tables::variable(&word).is_some()
-            || tables::function(&word).is_some_and(|r| !library || !r.is_library())
-            || self.scopes.var(Scope::Global, &word).is_some()
-            || self.scopes.names.inlines.contains_key(&word);
-        if taken {
-            let message = format!("inline variable redefines identifier: {word}");
+        let variable = |is_array: bool| if is_array { "associative array" } else { "scalar" };
+        let previous = if let Some(row) = tables::function(&word).filter(|r| !library || !r.is_library()) {
+            Some(row.kind.word())
+        } else if tables::variable(&word).is_some() {
+            Some(variable(matches!(&*word, "args" | "uregs")))
+        } else if let Some(id) = self.scopes.var(Scope::Global, &word) {
+            Some(variable(self.scopes.var_info(id).key.is_some()))
+        } else {
+            self.scopes.names.inlines.contains_key(&word).then_some("scalar inline")
+        };
+        if let Some(previous) = previous {
+            let message = format!(
+                "identifier redefined: {word}\n\t current: inline definition\n\tprevious: {previous}"
+            );
             return self.fail(Tag::D_DECL_IDRED, name.span, message);
         }
         let params = match &inline.params {

@@ -10,12 +10,9 @@ use diagnostics::{Span, Tag};
 use syntax::ast::{self, BinaryOp};
 use types::{Kind, TypeId};
 
-use crate::program::{Arith, Expr, ExprKind, Form, Memory, Place, Repr, VarId};
+use crate::program::{Arith, Expr, ExprKind, Form, LARGEST, Memory, Place, Repr, VarId};
 use crate::session::Checker;
 use crate::state::recovery::CheckResult;
-
-/// Maximum size of a variable in bytes.
-pub(crate) const LARGEST: u64 = 16 << 10;
 
 /// The target of an assignment.
 pub(crate) enum Target {

@@ -8,8 +8,8 @@ use syntax::ast;
 use types::{Kind, TypeId};
 
 use crate::columns::{Column, StrUses};
-use crate::objects::{LARGEST, is_in_variable};
-use crate::program::{Arith, Builtin, Expr, ExprKind, IntBuiltin, Place, Repr, Scope, VarId};
+use crate::objects::is_in_variable;
+use crate::program::{Arith, Builtin, Expr, ExprKind, IntBuiltin, LARGEST, Place, Repr, Scope, VarId};
 use crate::session::Checker;
 use crate::state::recovery::{CheckResult, ErrorReported};
 use crate::state::scopes::VarType;

@@ -137,6 +137,9 @@ impl Scope {
     }
 }
 
+/// Maximum size of a variable in bytes.
+pub(crate) const LARGEST: u64 = 16 << 10;
+
 /// The representation of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Repr {

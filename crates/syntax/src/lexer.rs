@@ -362,21 +362,21 @@ impl<'a> Lexer<'a> {
             Expansion::Default if as_string => return Tok::Str(Vec::new()),
             Expansion::Default => return zero,
             Expansion::Overflow => {
-                let message = format!(
-                    "macro variable ${name}: {name} cannot be represented in any built-in integral type"
-                );
+                let message = format!("macro argument ${name} constant {name} results in integer overflow");
                 self.error(Tag::D_MACRO_OFLOW, start, end, message);
                 return if as_string { Tok::Str(Vec::new()) } else { zero };
             }
             Expansion::Undefined => {
+                let numbered = name.starts_with(|c: char| c.is_ascii_digit());
+                let word = if numbered { "argument" } else { "variable" };
                 let d = Diagnostic::new(
                     Tag::D_MACRO_UNDEF,
                     self.span(start, end),
-                    format!("macro variable ${name} is not defined"),
+                    format!("macro {word} ${name} is not defined"),
                 );
                 let d = match nearest(&name, MacroEnv::NAMES.map(|(name, _)| name)) {
                     Some(near) => d.with_help(format!("did you mean `${near}`?")),
-                    None if name.starts_with(|c: char| c.is_ascii_digit()) => d.with_help(
+                    None if numbered => d.with_help(
                         "pass the operand after the program, or set the option `defaultargs` to make it 0",
                     ),
                     None => d,
@@ -397,9 +397,7 @@ impl<'a> Lexer<'a> {
                     Tag::D_MACRO_OFLOW,
                     start,
                     end,
-                    format!(
-                        "macro variable ${name}: {text} cannot be represented in any built-in integral type"
-                    ),
+                    format!("macro argument ${name} constant {text} results in integer overflow"),
                 );
                 zero
             }

@@ -189,9 +189,11 @@ impl<'a> Parser<'a> {
     }
 
     fn unexpected_item(&mut self) -> ErrorReported {
-        if self.peek(0).is(Punct::RBrace) {
+        // The original counts brackets from the beginning of an item only.
+        if let Tok::P(closer @ (Punct::RParen | Punct::RBracket)) = self.peek(0).tok {
+            let message = format!("syntax error near \"{}\"", closer.text());
             let span = self.peek(0).span;
-            return self.report(Diagnostic::new(Tag::D_SYNTAX, span, "extra } in input stream"));
+            return self.report(Diagnostic::new(Tag::D_SYNTAX, span, message));
         }
         self.unexpected()
     }
@@ -316,7 +318,17 @@ impl<'a> Parser<'a> {
             let d = Diagnostic::new(Tag::D_SYNTAX, span, message).at(ReportedAt::Next);
             return self.report(d.with_help(help));
         }
+        let opened = |punct: Punct| self.open.iter().any(|(open, _)| *open == punct);
+        let extra = match tok {
+            Tok::P(Punct::RParen) => !opened(Punct::LParen),
+            Tok::P(Punct::RBracket) => !opened(Punct::LBracket),
+            Tok::P(Punct::RBrace) => self.in_predicate,
+            _ => false,
+        };
         let d = match tok {
+            Tok::P(punct) if extra => {
+                Diagnostic::new(Tag::D_SYNTAX, span, format!("extra {} in input stream", punct.text()))
+            }
             Tok::Eof => {
                 Diagnostic::new(Tag::D_SYNTAX, span, "syntax error near end of input").at(ReportedAt::TextEnd)
             }

@@ -135,7 +135,7 @@ fn pragmas_are_obeyed() -> Verdict {
         ),
         (
             "#pragma D depends_on nothing syscall",
-            "[D_PRAGMA_MALFORM] line 1: malformed #pragma depends_on: expected `module`, `provider` or `library`",
+            "[D_PRAGMA_MALFORM] line 1: malformed #pragma depends_on <class> <name>",
         ),
         ("#pragma D nonsense", "[D_PRAGMA_INVAL] line 1: invalid D pragma: nonsense"),
         ("#error not for this system", "[D_PRAGERR] line 1: #error: not for this system"),
@@ -211,7 +211,7 @@ fn an_operand_that_no_program_uses_is_an_error() -> Verdict {
     dtrace(&["-es", &script, "1", "2"]).code(0);
     let _ = fs::remove_dir_all(&dir);
     let o = dtrace(&["-xerrtags", "-en", "BEGIN { trace($2); }", "1"]).code(1);
-    assert!(o.err.contains("[D_MACRO_UNDEF]") && o.err.contains("macro variable $2 is not defined"), "{o:?}");
+    assert!(o.err.contains("[D_MACRO_UNDEF]") && o.err.contains("macro argument $2 is not defined"), "{o:?}");
     let o = dtrace(&["-xdefaultargs", "-qn", "BEGIN { printf(\"%d[%s]\\n\", $1, $$2); exit(0); }"]).code(0);
     assert_eq!(o.out, "0[]\n\n");
     let o = dtrace(&["-xerrtags", "-en", "BEGIN { trace($1); }", "99999999999999999999"]).code(1);

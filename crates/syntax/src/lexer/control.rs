@@ -70,7 +70,9 @@ impl Lexer<'_> {
             _ if first.number().is_some() => self.line_marker(first, rest, end),
             "line" => match rest.split_first() {
                 Some((number, rest)) if number.number().is_some() => self.line_marker(number, rest, end),
-                _ => self.malformed("line", line, "expected a line number and a file name"),
+                _ => {
+                    self.malformed("line", line, "<number> <file>", "expected a line number and a file name")
+                }
             },
             "ident" => {}
             "error" => self.user_error(line, rest),
@@ -151,12 +153,10 @@ impl Lexer<'_> {
         self.push(Diagnostic::new(Tag::D_PRAGERR, line, format!("#error: {}", text.join(" "))));
     }
 
-    fn malformed(&mut self, what: &str, span: Span, expected: &str) {
-        self.push(Diagnostic::new(
-            Tag::D_PRAGMA_MALFORM,
-            span,
-            format!("malformed #pragma {what}: {expected}"),
-        ));
+    /// `form` is what follows the name, in the words of the original.
+    fn malformed(&mut self, what: &str, span: Span, form: &str, expected: &str) {
+        let message = format!("malformed #pragma {what} {form}");
+        self.push(Diagnostic::new(Tag::D_PRAGMA_MALFORM, span, message).with_help(expected));
     }
 
     fn pragma(&mut self, line: Span, words: &[Word]) {
@@ -176,10 +176,12 @@ impl Lexer<'_> {
                 Some((number, more)) if number.number().is_some() => {
                     self.line_marker(number, more, line.end as usize);
                 }
-                _ => self.malformed("line", line, "expected a line number and a file name"),
+                _ => {
+                    self.malformed("line", line, "<number> <file>", "expected a line number and a file name")
+                }
             },
             name @ ("attributes" | "binding" | "depends_on" | "option") => {
-                let message = format!("#pragma {name} has no effect without `D`");
+                let message = format!("unused #pragma {name}");
                 self.push(
                     Diagnostic::new(Tag::D_PRAGMA_UNUSED, line, message)
                         .with_help(format!("did you mean `#pragma D {name}`?")),
@@ -196,11 +198,11 @@ impl Lexer<'_> {
             return;
         };
         let name = first.text().to_owned();
-        let (made, used) = match name.as_str() {
-            "option" => self.option_pragma(rest),
-            "attributes" => attributes_pragma(rest),
-            "binding" => binding_pragma(rest),
-            "depends_on" => depends_pragma(rest),
+        let (form, (made, used)) = match name.as_str() {
+            "option" => ("<option>=<val>", self.option_pragma(rest)),
+            "attributes" => ("<attributes> <ident>", attributes_pragma(rest)),
+            "binding" => ("<version> <ident>", binding_pragma(rest)),
+            "depends_on" => ("<class> <name>", depends_pragma(rest)),
             "ident" => return,
             "error" => return self.user_error(line, rest),
             "line" => return self.pragma(line, words),
@@ -218,7 +220,7 @@ impl Lexer<'_> {
             }
         };
         match made {
-            Err(expected) => self.malformed(&name, line, expected),
+            Err(expected) => self.malformed(&name, line, form, expected),
             Ok(kind) => {
                 if let Some(extra) = rest.get(used) {
                     let span = rest.last().map_or(extra.name.span, |l| extra.name.span.to(l.name.span));

@@ -109,7 +109,7 @@ impl Lexer<'_> {
             (IntBase::Decimal, 10, digits)
         };
         let value = if let Some(wrong) = digits.chars().find(|c| !c.is_digit(radix)) {
-            let message = format!("integer constant {spelled} contains invalid digit {wrong}");
+            let message = format!("constant {spelled} contains invalid digit {wrong}");
             self.error(Tag::D_INT_DIGIT, start, start + end, message);
             0
         } else if let Some(value) = u64::from_str_radix(digits, radix)
@@ -119,8 +119,7 @@ impl Lexer<'_> {
         {
             value
         } else {
-            let message =
-                format!("integer constant {spelled} cannot be represented in any built-in integral type");
+            let message = format!("constant {spelled} results in integer overflow");
             self.error(Tag::D_INT_OFLOW, start, start + end, message);
             0
         };

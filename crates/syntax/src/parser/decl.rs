@@ -69,24 +69,36 @@ impl Specifiers {
                 _ => Int,
             },
             Some(TypeSpecKind::Void) if sized || signed.is_some() => {
-                return Err((Tag::D_DECL_VOIDATTR, "attributes may not be used with void type"));
+                return Err((
+                    Tag::D_DECL_VOIDATTR,
+                    "invalid type declaration: attributes may not be used with void type",
+                ));
             }
             Some(TypeSpecKind::Arith { kind: Char, .. }) if sized => {
-                return Err((Tag::D_DECL_CHARATTR, "short and long may not be used with char type"));
+                return Err((
+                    Tag::D_DECL_CHARATTR,
+                    "invalid type declaration: short and long may not be used with char type",
+                ));
             }
             Some(TypeSpecKind::Arith { kind: Char, .. }) => Char,
             Some(_) if signed.is_some() => {
-                return Err((Tag::D_DECL_SIGNINT, "signed and unsigned may only be used with integer type"));
+                return Err((
+                    Tag::D_DECL_SIGNINT,
+                    "invalid type declaration: signed and unsigned may only be used with integer type",
+                ));
             }
             Some(TypeSpecKind::Arith { kind: Double, .. }) if longs == 1 => LongDouble,
             Some(_) if longs > 0 => {
                 return Err((
                     Tag::D_DECL_LONGINT,
-                    "long may only be used with integer or floating-point type",
+                    "invalid type declaration: long and long long may only be used with integer or floating-point type",
                 ));
             }
             Some(_) if shorts > 0 => {
-                return Err((Tag::D_DECL_COMBO, "short may only be used with integer type"));
+                return Err((
+                    Tag::D_DECL_COMBO,
+                    "invalid type declaration: short may only be used with integer type",
+                ));
             }
             Some(other) => return Ok(other),
         };
@@ -251,10 +263,7 @@ impl Parser<'_> {
             _ if missing && !matches!(self.peek(0).tok, Tok::Ident(_) | Tok::P(Punct::Semi)) => {
                 return Err(self.unexpected());
             }
-            _ if missing => {
-                self.error(Tag::D_DECL_IDENT, span, "declaration has no type name");
-                TypeSpecKind::Error
-            }
+            // A storage class alone declares an `int`, as in the original.
             Ok(kind) => kind,
             Err((tag, message)) => {
                 // The original knows the words before it reads what is in the braces.
@@ -290,14 +299,13 @@ impl Parser<'_> {
             _ => return false,
         };
         if context == DeclContext::Param {
-            let message =
-                "storage class may not be used in a function, probe or associative array parameter list";
+            let message = "inappropriate storage class for function or associative array parameter";
             self.error(Tag::D_DECL_PARMCLASS, span, message);
         } else if context != DeclContext::File {
             let message = "storage class may not be used here";
             self.error(Tag::D_DECL_BADCLASS, span, message);
         } else if class.is_none() {
-            let message = format!("storage class {} is not appropriate in D", kw.text());
+            let message = "specified storage class not appropriate in D";
             self.error(Tag::D_DECL_BADCLASS, span, message);
         } else if words.storage.is_some() {
             let message = "only one storage class allowed in a declaration";

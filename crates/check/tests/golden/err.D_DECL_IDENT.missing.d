@@ -1,2 +1,0 @@
-const x;
-extern y;
