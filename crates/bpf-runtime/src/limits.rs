@@ -72,12 +72,14 @@ pub fn check(module: &Module) -> Result<(), CodegenError> {
 /// precedes ours is longer, but no part of what `bufsize` asks for.
 const ORIGINAL_HEADER: u64 = 8;
 
-/// Checks that a buffer of this size, as it was asked for, has space for the longest record, in the words
-/// of the original. (A ring has more: see [`plane::ring::ring_size`].)
-pub fn check_buffer(module: &Module, bufsize: u64) -> Result<(), CodegenError> {
+/// Checks that buffers of these sizes, as they were asked for, have space for the longest record, in the
+/// words of the original, which asks it of the buffer of aggregations too (0: it has none). (A ring has
+/// more: see [`plane::ring::ring_size`].)
+pub fn check_buffers(module: &Module, bufsize: u64, aggsize: u64) -> Result<(), CodegenError> {
+    let smallest = if aggsize == 0 { bufsize } else { bufsize.min(aggsize) };
     let size =
         |clause: &dif::ir::Clause| clause.record.as_ref().map_or(0, |r| u64::from(r.size) + ORIGINAL_HEADER);
-    match module.clauses.iter().any(|clause| size(clause) > bufsize) {
+    match module.clauses.iter().any(|clause| size(clause) > smallest) {
         true => refuse(None, "Enabling exceeds size of buffer".into()),
         false => Ok(()),
     }

@@ -265,6 +265,9 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Targets, u8> {
 }
 
 fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> u8 {
+    if command.programs.is_empty() && command.compile_only {
+        return 0;
+    }
     if command.programs.is_empty() {
         complain("no probes specified: use -n, -s, -P, -m, -f or -i");
         return 1;

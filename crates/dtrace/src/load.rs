@@ -164,7 +164,7 @@ fn load_as(
             && layout.stacks.user.is_some_and(|area| area.calls > 0),
         ..needs(module, assembly, &layout, system)
     };
-    bpf_runtime::limits::check_buffer(module, options.bufsize.0)?;
+    bpf_runtime::limits::check_buffers(module, options.bufsize.0, options.aggsize.0)?;
     let auto = options.bufresize == BufResize::Auto;
     let limits = crate::load::environment::memory_limits();
     let mut maps = match running {

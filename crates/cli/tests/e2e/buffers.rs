@@ -462,6 +462,12 @@ fn a_buffer_that_holds_no_record_is_refused() -> Verdict {
             assert_eq!((&*o.out, &*o.err), ("", says), "{size} {policy} {script}");
         }
     }
+    // The buffer of aggregations is asked too.
+    for (size, code) in [("8", 1), ("64k", 0)] {
+        let o =
+            dtrace(&["-qx", &format!("aggsize={size}"), "-n", "BEGIN { @ = count(); exit(0); }"]).code(code);
+        assert_eq!(o.err.contains("Enabling exceeds size of buffer"), code == 1, "{size} {o:?}");
+    }
     for size in ["16", "28", "32"] {
         for policy in ["switch", "fill", "ring"] {
             let option = format!("bufpolicy={policy}");

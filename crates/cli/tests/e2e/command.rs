@@ -230,6 +230,9 @@ fn compile_only_mode_enables_nothing() -> Verdict {
     let o = dtrace(&["-e", "-n", "syscall:::entry { @[execname] = count(); }"]).code(0);
     assert_eq!(o.out, "");
     dtrace(&["-e", "-n", "BEGIN { x = ; }"]).code(1);
+    // Nothing is nothing to enable: only the options are looked at.
+    assert_eq!(dtrace(&["-b", "1k", "-e"]).code(0).err, "");
+    dtrace(&["-b", "1x", "-e"]).code(1);
     Pass
 }
 
