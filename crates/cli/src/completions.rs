@@ -125,6 +125,11 @@ fn brief(f: &Flag) -> &'static str {
     if f.brief.is_empty() { f.help } else { f.brief }
 }
 
+/// The beginning of a help, up to what explains it.
+fn first_words(help: &str) -> &str {
+    help.split([';', '(', ',']).next().unwrap_or_default().trim()
+}
+
 fn zsh() -> String {
     let text = |text: &str| {
         text.replace('\\', "\\\\")
@@ -158,7 +163,7 @@ fn zsh() -> String {
         }
     }
     for Long { name, arg, takes, help } in flags::LONG {
-        let help = text(help.split([';', '(', ',']).next().unwrap_or_default().trim());
+        let help = text(first_words(help));
         let more = match takes {
             Takes::Nothing => format!("'(- *)--{name}[{help}]' \\\n"),
             _ => format!("'*--{name}=[{help}]:{arg}:{}' \\\n", action(name, *takes)),
@@ -192,7 +197,7 @@ fn fish() -> String {
         });
     }
     for Long { name, takes, help, .. } in flags::LONG {
-        let help = text(help.split([';', '(', ',']).next().unwrap_or_default().trim());
+        let help = text(first_words(help));
         out.push_str(&format!("complete -c dtrace -l {name}{} -d '{help}'\n", values(name, *takes)));
     }
     out.push_str("complete -c dtrace -l help -d 'print a summary of the options'\n");

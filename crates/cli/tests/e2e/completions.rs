@@ -17,7 +17,8 @@ use crate::tool::{LIMIT, binary, dtrace, under};
 use crate::usdt::{Programs, compiled, wait};
 
 tests! {
-    bash_completes_probes_options_and_files zsh_completes_probes_and_options fish_completes_probes_and_options
+    bash_completes_probes_options_and_files zsh_completes_probes_and_options
+    fish_completes_probes_and_options
     every_candidate_is_a_probe_of_the_list functions_of_the_kernel_are_completed_without_its_list
     functions_of_a_process_are_completed probes_of_a_file_are_completed_by_their_process
     completing_loads_nothing_into_the_kernel without_privilege_there_are_no_candidates_and_no_messages
@@ -139,6 +140,30 @@ fn terminal() -> Option<(File, OwnedFd)> {
     (made == 0).then(|| unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) })
 }
 
+/// What each shell completes in the same way: a beginning, and the line that it leads to. `@` is a process of this test.
+const COMPLETED: &[(&str, &str)] = &[
+    ("dtrace -n syscall::getppi", "dtrace -n syscall::getppid:"),
+    ("dtrace -n 'syscall::getppid:e", "dtrace -n 'syscall::getppid:entry' "),
+    // Only the last description of a program is completed.
+    ("dtrace -n 'BEGIN { }  syscall::getppid:r", "dtrace -n 'BEGIN { }  syscall::getppid:return' "),
+    ("dtrace -qn BEG", "dtrace -qn BEGIN "),
+    ("dtrace -P sysca", "dtrace -P syscall "),
+    ("dtrace -f syscall::getppi", "dtrace -f syscall::getppid "),
+    ("dtrace -x bufpol", "dtrace -x bufpolicy="),
+    ("dtrace -x bufpolicy=sw", "dtrace -x bufpolicy=switch "),
+    ("dtrace -s ./_dt", "dtrace -s ./_dtrace "),
+    ("dtrace -p @ -n 'pid$targ", "dtrace -p @ -n 'pid$target:"),
+    ("dtrace -p @ -n 'pid$target:libc:getppi", "dtrace -p @ -n 'pid$target:libc:getppid:"),
+];
+
+/// Completes what all shells complete.
+fn completes_all(shell: &mut Shell) {
+    let pid = std::process::id().to_string();
+    for (begun, whole) in COMPLETED {
+        shell.completes(&begun.replace('@', &pid), &whole.replace('@', &pid));
+    }
+}
+
 fn bash_completes_probes_options_and_files() -> Verdict {
     let prepare = "PS1='> '; bind 'set bell-style none'; bind 'set page-completions off'; bind 'set enable-bracketed-paste off'; \
                    . ./_dtrace";
@@ -146,24 +171,11 @@ fn bash_completes_probes_options_and_files() -> Verdict {
         Ok(bash) => bash,
         Err(skip) => return skip,
     };
+    completes_all(&mut bash);
     // Colons divide words in bash.
-    bash.completes("dtrace -n syscall::getppi", "dtrace -n syscall::getppid:");
     bash.completes("dtrace -n syscall::getppid:e", "dtrace -n syscall::getppid:entry ");
-    bash.completes(
-        "dtrace -n 'BEGIN { }  syscall::getppid:r",
-        "dtrace -n 'BEGIN { }  syscall::getppid:return' ",
-    );
-    bash.completes("dtrace -qn BEG", "dtrace -qn BEGIN ");
-    bash.completes("dtrace -P sysca", "dtrace -P syscall ");
-    bash.completes("dtrace -x bufpol", "dtrace -x bufpolicy=");
-    bash.completes("dtrace -x bufpolicy=sw", "dtrace -x bufpolicy=switch ");
     bash.completes("dtrace --post", "dtrace --postmortem ");
     bash.completes("dtrace --format=j", "dtrace --format=json ");
-    bash.completes("dtrace -s ./_dt", "dtrace -s ./_dtrace ");
-    bash.completes(
-        &format!("dtrace -p {} -n 'pid$targ", std::process::id()),
-        &format!("dtrace -p {} -n 'pid$target:", std::process::id()),
-    );
     // Several are listed, by a tabulator that follows another.
     bash.types("dtrace -n syscall::getppid:\t\t\t", "return");
     Pass
@@ -175,14 +187,13 @@ fn zsh_completes_probes_and_options() -> Verdict {
         Ok(zsh) => zsh,
         Err(skip) => return skip,
     };
-    zsh.completes("dtrace -n syscall::getppi", "dtrace -n syscall::getppid:");
-    zsh.completes("dtrace -n 'syscall::getppid:e", "dtrace -n 'syscall::getppid:entry' ");
-    zsh.completes("dtrace -qn BEG", "dtrace -qn BEGIN ");
-    zsh.completes("dtrace -x bufpol", "dtrace -x bufpolicy=");
+    completes_all(&mut zsh);
+    zsh.completes("dtrace -n syscall::getppid:e", "dtrace -n syscall::getppid:entry ");
+    zsh.completes("dtrace --post", "dtrace --postmortem=");
     zsh.completes("dtrace --format=j", "dtrace --format=json ");
-    zsh.completes("dtrace -s _dt", "dtrace -s _dtrace ");
     // What they are is shown beside them.
     zsh.types("dtrace -x buf\t\t", "bufresize= -- halve buffers until they fit");
+    zsh.types("\u{15}dtrace -n syscall::getppid:\t\t", "return");
     Pass
 }
 
@@ -195,10 +206,9 @@ fn fish_completes_probes_and_options() -> Verdict {
         Ok(fish) => fish,
         Err(skip) => return skip,
     };
-    fish.completes("dtrace -n syscall::getppi", "dtrace -n syscall::getppid:");
-    fish.completes("dtrace -n 'syscall::getppid:e", "dtrace -n 'syscall::getppid:entry' ");
-    fish.completes("dtrace -qn BEG", "dtrace -qn BEGIN ");
-    fish.completes("dtrace -x bufpol", "dtrace -x bufpolicy=");
+    completes_all(&mut fish);
+    fish.completes("dtrace -n syscall::getppid:e", "dtrace -n syscall::getppid:entry ");
+    fish.completes("dtrace --post", "dtrace --postmortem ");
     fish.completes("dtrace --format j", "dtrace --format json ");
     Pass
 }
