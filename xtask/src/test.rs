@@ -46,7 +46,7 @@ use std::time::{Duration, Instant};
 use self::board::{Board, Of};
 use self::options::Options;
 use self::places::Places;
-use self::plan::{Here, Known};
+use self::plan::{Here, Known, Published};
 use self::record::{HERE, Record};
 use self::result::{Name, Result};
 use self::summary::{Machine, Run};
@@ -110,17 +110,17 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
         (built, fetched.join().unwrap_or_else(|_| Err("the thread that fetches kernels has panicked".into())))
     });
     let programs = built?;
-    let binary = options.of_static.then(|| crate::dist::program::of(&root)).transpose()?;
-    let took = begun.elapsed();
-    let failed = options.failed.then(|| load_failed(&target));
     let commit = Commit::of(&root);
     let seed = options::number("DTRACE_SEED").unwrap_or(commit.seed);
+    let (binary, kernel) = published(&options, seed, &root)?;
+    let took = begun.elapsed();
+    let failed = options.failed.then(|| load_failed(&target));
     let known = Known {
         programs: &programs,
         places: &places,
         record: &record,
         failed: failed.as_ref(),
-        binary: binary.as_deref(),
+        published: binary.as_deref().map(|path| Published { path, kernel }),
         seed,
     };
     if options.close {
@@ -158,7 +158,8 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
         plans.clear();
     }
     let ran = Instant::now();
-    let dtrace = binary.clone().unwrap_or_else(|| target.join("debug/dtrace"));
+    let everywhere = binary.clone().filter(|_| kernel.is_none());
+    let dtrace = everywhere.unwrap_or_else(|| target.join("debug/dtrace"));
     let machines = run_all(&here, &plans, &dtrace);
     run.parts.push(("all tests".into(), ran.elapsed()));
     if options.of_static {
@@ -191,6 +192,23 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
     run.parts.push(("everything".into(), begun.elapsed()));
     run.print();
     Ok(u8::from(!run.broken.is_empty()))
+}
+
+/// The static program if a part of the run is about it, and the only kernel in whose guest it is tested.
+fn published(options: &Options, seed: u64, root: &Path) -> Fallible<(Option<PathBuf>, Option<&'static str>)> {
+    if options.of_static {
+        return Ok((Some(crate::dist::program::of(root)?), None));
+    }
+    let turn = plan::turn_of_published(seed, &options.kernels);
+    let Some(kernel) = turn.filter(|_| options.is_whole() && !options.list && is_root()) else {
+        return Ok((None, None));
+    };
+    if let Err(why) = crate::dist::program::can_be_built() {
+        println!("the static program is not tested: {why}");
+        return Ok((None, None));
+    }
+    println!("{kernel}: end-to-end tests run the static program");
+    Ok((Some(crate::dist::program::of(root)?), Some(kernel)))
 }
 
 /// The targets that have to be built: those that had a test with the filters in its name when all were listed last.

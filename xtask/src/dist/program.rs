@@ -36,15 +36,21 @@ pub(crate) fn of(tree: &Path) -> Result<PathBuf, String> {
     Ok(build(tree, time(tree)?)?.stripped)
 }
 
-/// Builds it, and strips a copy.
-pub(crate) fn build(tree: &Path, time: u64) -> Result<Built, String> {
+/// Why it cannot be built here.
+pub(crate) fn can_be_built() -> Result<(), String> {
     let installed =
         crate::apt::run(Command::new("rustc").args(["--print", "target-libdir", "--target", TARGET]))?;
-    if !Path::new(installed.trim()).is_dir() {
-        return Err(format!(
-            "the standard library for {TARGET} is not installed: rustup target add {TARGET}"
-        ));
+    match Path::new(installed.trim()).is_dir() {
+        true => Ok(()),
+        false => {
+            Err(format!("the standard library for {TARGET} is not installed: rustup target add {TARGET}"))
+        }
     }
+}
+
+/// Builds it, and strips a copy.
+pub(crate) fn build(tree: &Path, time: u64) -> Result<Built, String> {
+    can_be_built()?;
     let home =
         std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| format!("{home}/.cargo")));
     let home = home.map_err(|_| "neither CARGO_HOME nor HOME is set")?;

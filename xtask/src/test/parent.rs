@@ -41,7 +41,9 @@ pub(crate) fn fail_before(
             let program = programs.iter().find(|p| p.name == name.program && p.tests.contains(&name.test));
             let unit = plan.units.iter().find(|u| u.program == name.program && u.tests.contains(&name.test));
             if let (Some(program), Some(unit)) = (program, unit) {
-                let single = unit.single(&name.test);
+                let mut single = unit.single(&name.test);
+                // The parent has its own program, which is not the one that is published.
+                single.environment.retain(|(name, _)| name != super::plan::BINARY);
                 let (path, directory) = (program.path.clone(), program.directory.clone());
                 units.push(super::unit::Unit { path, directory, ..single });
             }

@@ -9,7 +9,7 @@ use super::places::{self, Places};
 use super::programs::Program;
 use super::record::{HERE, Record};
 use super::result::Name;
-use super::rotation::Choice;
+use super::rotation::{Choice, TURNS};
 use super::unit::Unit;
 
 /// Guests in which only some end-to-end tests run, because of the kernel's command line: the name of its list of skips, the
@@ -23,6 +23,29 @@ const QUICK: f64 = 0.05;
 /// The time of a test that never ran here.
 const UNKNOWN: f64 = 0.02;
 
+/// The static program, which end-to-end tests run instead of that of the workspace.
+#[derive(Clone, Copy)]
+pub(crate) struct Published<'a> {
+    pub(crate) path: &'a Path,
+    /// The only kernel in whose guest they do; `None`: everywhere.
+    pub(crate) kernel: Option<&'a str>,
+}
+
+/// In which of these kernels' guests a run of everything tests the static program, if in one. Building it takes over four minutes of a
+/// CPU, so only some commits do. Their distance has no divisor in common with the [`TURNS`] of the tests, and each time all of
+/// these have had their turn the kernels go on by one: so each test runs with it on each kernel.
+pub(crate) fn turn_of_published<'a>(seed: u64, kernels: &[&'a str]) -> Option<&'a str> {
+    let turn = seed.is_multiple_of(PUBLISHED_EACH).then_some(seed / PUBLISHED_EACH)?;
+    let number = (turn + turn / TURNS).checked_rem(kernels.len() as u64)?;
+    kernels.get(usize::try_from(number).ok()?).copied()
+}
+
+/// One commit of so many tests the static program.
+const PUBLISHED_EACH: u64 = 5;
+
+/// The variable by which end-to-end tests learn which program they run.
+pub(crate) const BINARY: &str = "DTRACE_BIN";
+
 /// What was built, and what is known of it.
 pub(crate) struct Known<'a> {
     pub(crate) programs: &'a [Program],
@@ -30,8 +53,8 @@ pub(crate) struct Known<'a> {
     pub(crate) record: &'a Record,
     /// What failed in the last run, by machine, if only that is to run.
     pub(crate) failed: Option<&'a BTreeSet<(String, Name)>>,
-    /// The program that end-to-end tests run, if it is not that of the workspace.
-    pub(crate) binary: Option<&'a Path>,
+    /// The program that end-to-end tests run, where it is not that of the workspace.
+    pub(crate) published: Option<Published<'a>>,
     /// What decides which tests run in guests, and which cases tests generate.
     pub(crate) seed: u64,
 }
@@ -51,10 +74,11 @@ impl Known<'_> {
     }
 
     /// What runs these tests of a program. The caller sets what it expects of them.
-    fn unit(&self, program: &Program, tests: Vec<String>) -> Unit {
+    fn unit(&self, machine: &str, program: &Program, tests: Vec<String>) -> Unit {
         let mut environment = vec![("DTRACE_SEED".into(), self.seed.to_string())];
-        if let Some(binary) = self.binary.filter(|_| program.name == places::END_TO_END) {
-            environment.push(("DTRACE_BIN".into(), binary.display().to_string()));
+        let published = self.published.filter(|p| p.kernel.is_none_or(|kernel| kernel == machine));
+        if let Some(published) = published.filter(|_| program.name == places::END_TO_END) {
+            environment.push((BINARY.into(), published.path.display().to_string()));
         }
         Unit { environment, ..Unit::of(program, tests) }
     }
@@ -84,11 +108,11 @@ impl Known<'_> {
                     continue;
                 }
                 let deadline = self.places.limit(&name, false);
-                let unit = Unit { deadline, expected, ..self.unit(program, vec![test.clone()]) };
+                let unit = Unit { deadline, expected, ..self.unit(HERE, program, vec![test.clone()]) };
                 if self.places.is_alone(&name) { here.alone.push(unit) } else { here.beside.push(unit) }
             }
             if !together.is_empty() {
-                here.beside.push(Unit { expected: sum, ..self.unit(program, together) });
+                here.beside.push(Unit { expected: sum, ..self.unit(HERE, program, together) });
             }
         }
         here
@@ -109,7 +133,7 @@ impl Known<'_> {
             let mut chosen = choice.of(kernel, &crate::kernels::NAMES, &names);
             chosen.retain(|name| self.takes(options, kernel, name));
             chosen.retain(|name| !options.uncovered || !self.record.covers(name, kernel));
-            let units = self.guest_units(&choice, kernel, &chosen);
+            let units = self.guest_units(&choice, (kernel, kernel), &chosen);
             let (machine, words) = ((*kernel).into(), String::new());
             plans.push(guests::Plan { machine, kernel: (*kernel).into(), words, units });
         }
@@ -117,7 +141,7 @@ impl Known<'_> {
             let is_of = |name: &&Name| name.test.starts_with(part) && self.takes(options, machine, name);
             let chosen: Vec<Name> = names.iter().filter(is_of).cloned().collect();
             if options.kernels.contains(&kernel) && !options.uncovered {
-                let units = self.guest_units(&choice, kernel, &chosen);
+                let units = self.guest_units(&choice, (machine, kernel), &chosen);
                 let (kernel, words) = (kernel.into(), words.into());
                 plans.push(guests::Plan { machine: machine.into(), kernel, words, units });
             }
@@ -131,7 +155,7 @@ impl Known<'_> {
 
     /// Of each program that takes several names the tests with the same rounds run in one process: in a guest a process
     /// costs about as much as a quick test.
-    fn guest_units(&self, choice: &Choice<'_>, kernel: &str, names: &[Name]) -> Vec<Unit> {
+    fn guest_units(&self, choice: &Choice<'_>, (machine, kernel): (&str, &str), names: &[Name]) -> Vec<Unit> {
         let mut together: BTreeMap<(&str, Option<&str>), Unit> = BTreeMap::new();
         let mut units = Vec::new();
         for program in self.programs {
@@ -139,7 +163,8 @@ impl Known<'_> {
                 let rounds = self.places.rounds(name);
                 let expected = choice.expected(name, kernel);
                 let deadline = self.places.limit(name, true);
-                let mut unit = Unit { deadline, expected, ..self.unit(program, vec![name.test.clone()]) };
+                let mut unit =
+                    Unit { deadline, expected, ..self.unit(machine, program, vec![name.test.clone()]) };
                 unit.environment.extend(rounds.iter().map(|n| ("ROUNDS".to_owned(), (*n).to_owned())));
                 if !program.takes_names || self.places.is_alone(name) {
                     units.push(unit);
@@ -172,4 +197,20 @@ pub(crate) fn uncovered(known: &Known<'_>) -> usize {
         able.filter(|name| !known.record.covers(name, kernel)).count()
     };
     crate::kernels::NAMES.iter().map(|kernel| open(kernel)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_static_program_runs_each_test_in_the_guest_of_each_kernel_in_its_turn() {
+        let kernels = ["6.1", "6.12", "7.2"];
+        let period = PUBLISHED_EACH * TURNS * kernels.len() as u64;
+        let turns: BTreeSet<_> = (0..period)
+            .filter_map(|seed| turn_of_published(seed, &kernels).map(|kernel| (kernel, seed % TURNS)))
+            .collect();
+        assert_eq!(turns.len() as u64, TURNS * kernels.len() as u64);
+        assert_eq!((turn_of_published(7, &kernels), turn_of_published(10, &[])), (None, None));
+    }
 }
