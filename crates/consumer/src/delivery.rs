@@ -339,8 +339,10 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
             Ok(new) => Some(new).filter(|new| *new != self.of.state.options),
             Err(why) => {
                 let quoted = |text: &str| format!("\"{}\"", control::name(text.as_bytes()));
-                let to = value.map_or(String::new(), |v| format!(" to {}", quoted(&v)));
-                self.failed(raw, probe, &format!("couldn't set option {}{to}: {why}", quoted(&name)));
+                // An option without a value is set to 1, as in the original.
+                let to = value.as_deref().unwrap_or("1");
+                let text = format!("couldn't set option {} to {}: {why}", quoted(&name), quoted(to));
+                self.failed(raw, probe, &text);
                 None
             }
         }

@@ -146,7 +146,7 @@ fn a_failing_setopt_is_reported() -> Verdict {
     .code(0);
     let at = "dtrace: error on enabled probe ID 1 (ID 1: dtrace:::BEGIN): couldn't set option ";
     let said = format!(
-        "{at}\"bufsize\" to \"1m\": Operation illegal when tracing is active\n{at}\"nosuch\": Invalid option name\n\
+        "{at}\"bufsize\" to \"1m\": Operation illegal when tracing is active\n{at}\"nosuch\" to \"1\": Invalid option name\n\
          {at}\"aggrate\" to \"often\": Invalid value for specified option\n"
     );
     assert_eq!(o.err, said);
