@@ -126,6 +126,7 @@ mod usdt_formats;
 mod usdt_held;
 mod usdt_languages;
 mod usdt_later;
+mod usdt_places;
 mod user_types;
 mod variables;
 mod watching;
@@ -191,6 +192,7 @@ const GROUPS: &[&[Test]] = &[
     usdt_held::TESTS,
     usdt_languages::TESTS,
     usdt_later::TESTS,
+    usdt_places::TESTS,
     pid_chosen::TESTS,
     pid_go::TESTS,
     pid_hard::TESTS,

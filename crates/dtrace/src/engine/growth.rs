@@ -29,7 +29,7 @@ mod late;
 use crate::engine::snapshots::wait_for_programs;
 use crate::error::Error;
 use crate::load::attach::{
-    AttachObserver, AttachedProgram, close_together, probes_text, report, reported_name, steps,
+    AttachObserver, AttachedProgram, Said, close_together, probes_text, report, reported_name, steps,
 };
 use crate::load::names::NameTable;
 use crate::load::probe_table::ProbeTable;
@@ -318,7 +318,7 @@ impl Growth {
     pub(crate) fn arrive(
         &mut self,
         arrivals: &[UnitArrival],
-        details: &mut Vec<String>,
+        said: &mut Said,
         observer: &mut AttachObserver<'_>,
     ) -> Result<LeftOut, Error> {
         if arrivals.is_empty() {
@@ -326,7 +326,7 @@ impl Growth {
         }
         // Also those of each other.
         let _semaphores = Semaphores::of(arrivals.iter().flat_map(UnitArrival::methods));
-        let left = self.attach_arrivals(arrivals, details, observer);
+        let left = self.attach_arrivals(arrivals, said, observer);
         // A program that was loaded for sites that are not attached is idle.
         for UnitArrival { program: number, .. } in arrivals {
             let is_idle = |p: &GrowingProgram| p.groups.is_empty() && p.loaded.is_some();
@@ -340,7 +340,7 @@ impl Growth {
     fn attach_arrivals(
         &mut self,
         arrivals: &[UnitArrival],
-        details: &mut Vec<String>,
+        said: &mut Said,
         observer: &mut AttachObserver<'_>,
     ) -> Result<LeftOut, Error> {
         let mut left = LeftOut::default();
@@ -361,7 +361,7 @@ impl Growth {
             let program = program.ok_or_else(|| Error::Internal("no such program".into()));
             let written: Result<(), Error> = (arrival.sites.iter())
                 .try_for_each(|site| table.write(&site.members()).map(|row| rows.push(row)));
-            let group = written.and_then(|()| attach_group(program?, arrival, &rows, details, observer));
+            let group = written.and_then(|()| attach_group(program?, arrival, &rows, said, observer));
             match group {
                 Ok(group) => attached.push((arrival, rows, group)),
                 Err(e) => {
@@ -605,7 +605,7 @@ fn attach_group(
     program: &mut GrowingProgram,
     arrival: &UnitArrival,
     rows: &[(u32, u32)],
-    details: &mut Vec<String>,
+    said: &mut Said,
     observer: &mut AttachObserver<'_>,
 ) -> Result<Attached, Error> {
     let method = arrival.unit.method.clone();
@@ -629,7 +629,7 @@ fn attach_group(
     let rejected = method.attach(&mut Attaching { loaded, cookie: &cookie, observer: &mut steps });
     let links = std::mem::take(&mut loaded.links);
     let rejected = rejected?;
-    report(&*method, loaded.prog.name(), &rejected, details);
+    report(&*method, loaded.prog.name(), &rejected, said);
     if last {
         prefault = attach_prefault(program, arrival, &probes, observer)?;
     }

@@ -25,7 +25,7 @@ use crate::engine::speculation::SpeculativeBuffers;
 use crate::engine::{Arrival, Between, Enabled, EnabledRange, EnabledSite, Engine, Loading, probe};
 use crate::error::Error;
 use crate::load::assemble::{Assembly, EnabledClause, UnitShape, assemble, probes_with};
-use crate::load::attach::AttachObserver;
+use crate::load::attach::{AttachObserver, Said};
 use crate::load::environment::env;
 use crate::load::facts::SystemContext;
 use crate::load::{LoadedPrograms, load};
@@ -90,7 +90,7 @@ impl Kernel {
     /// Reports the units that an arrival left out. Gives the first ids of what is not attached.
     fn report_left(&mut self, left: LeftOut) -> Vec<u32> {
         for (probes, why) in left.failed {
-            self.notices.push(Notice::Unavailable(format!("not enabled: {probes}: {why}")));
+            self.notices.push(Notice::Missed(format!("not enabled: {probes}: {why}")));
         }
         left.rejected
     }
@@ -385,7 +385,9 @@ impl Engine for Kernel {
 
     fn take_notices(&mut self) -> Vec<Notice> {
         let mut all = std::mem::take(&mut self.notices);
-        all.extend(self.machine.take_details().into_iter().map(Notice::Detail));
+        let Said { details, missing } = self.machine.take_said();
+        all.extend(details.into_iter().map(Notice::Detail));
+        all.extend(missing.into_iter().map(Notice::Missed));
         all
     }
 

@@ -37,7 +37,7 @@ use crate::engine::stack_store::StackStore;
 use crate::engine::unwinder::Unwinder;
 use crate::error::Error;
 use crate::load::assemble::Assembly;
-use crate::load::attach::{AttachObserver, AttachedProgram, attach, follow};
+use crate::load::attach::{AttachObserver, AttachedProgram, Said, attach, follow};
 use crate::load::detach::{close_links, detach};
 use crate::load::facts::SystemContext;
 use crate::load::kernel_stack::KernelRows;
@@ -84,7 +84,7 @@ pub(crate) struct Machine {
     doorbell: Option<Doorbell>,
     only_cpu: Option<u32>,
     /// Details of attaching, for `-v`.
-    details: Vec<String>,
+    said: Said,
     liveness: Option<LivenessThread>,
     maps: Maps,
     /// Maps that others have replaced, of which earlier programs have the descriptors.
@@ -133,7 +133,7 @@ impl Machine {
             quiescent: false,
             doorbell: None,
             only_cpu: options.cpu.map(|c| c as u32),
-            details: loaded.details,
+            said: Said { details: loaded.details, missing: Vec::new() },
             liveness: None,
             maps,
             replaced: Vec::new(),
@@ -210,10 +210,10 @@ impl Machine {
             let units = loaded.growing.iter().flat_map(|(_, arrival)| arrival.methods());
             // Of those that follow, for the first ones.
             let _semaphores = Semaphores::of(units.chain(loaded.attached.iter().map(|a| &*a.method)));
-            let (all, details) = (&mut loaded.attached, &mut self.details);
+            let (all, said) = (&mut loaded.attached, &mut self.said);
             let attached = match loaded.partial {
-                true => attach_each(all, &mut left, details, &mut observer),
-                false => attach(all, details, &mut observer),
+                true => attach_each(all, &mut left, said, &mut observer),
+                false => attach(all, said, &mut observer),
             };
             let grown = attached.and_then(|()| {
                 self.add_members(&loaded.sets)?;
@@ -226,7 +226,7 @@ impl Machine {
                 for (program, arrival) in programs.into_iter().zip(&arrivals) {
                     growth.add_program(arrival.program, program);
                 }
-                let arrived = growth.arrive(&arrivals, &mut self.details, &mut observer);
+                let arrived = growth.arrive(&arrivals, &mut self.said, &mut observer);
                 arrivals.iter().for_each(|a| growth.remove_if_never_used(a.program));
                 arrived
             });
@@ -263,7 +263,7 @@ impl Machine {
         }
         self.growth.add_names(arrivals, strings)?;
         let mut observer = AttachObserver { progress: &mut |_| !interrupted(), interrupted };
-        self.growth.arrive(arrivals, &mut self.details, &mut observer)?.or_error()
+        self.growth.arrive(arrivals, &mut self.said, &mut observer)?.or_error()
     }
 
     /// The sites of these probes fire no more.
@@ -322,7 +322,7 @@ impl Machine {
         if !self.start_liveness() {
             self.attached.retain(|a| !a.is_heartbeat());
         }
-        if let Err(e) = attach(&mut self.attached, &mut self.details, observer) {
+        if let Err(e) = attach(&mut self.attached, &mut self.said, observer) {
             detach(&mut self.attached, matches!(e, Error::Interrupted));
             return Err(e);
         }
@@ -400,8 +400,8 @@ impl Machine {
     }
 
     /// Details of attaching since the last call.
-    pub(crate) fn take_details(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.details)
+    pub(crate) fn take_said(&mut self) -> Said {
+        std::mem::take(&mut self.said)
     }
 
     /// Attaches clocks on CPUs that are now online. Moves clocks that run on a single CPU if that

@@ -200,7 +200,7 @@ pub(crate) struct AttachObserver<'t> {
 /// Attaches programs. After an error, `all` has the links that were attached before it.
 pub(crate) fn attach(
     all: &mut [AttachedProgram],
-    details: &mut Vec<String>,
+    said: &mut Said,
     observer: &mut AttachObserver<'_>,
 ) -> Result<(), Error> {
     // Also those of each other.
@@ -217,7 +217,7 @@ pub(crate) fn attach(
             return Err(Error::Interrupted);
         }
         match attach_one(a, observer) {
-            Ok(rejected) => report(&*a.method, a.loaded.prog.name(), &rejected, details),
+            Ok(rejected) => report(&*a.method, a.loaded.prog.name(), &rejected, said),
             // The user stops all programs.
             Err(AttachError::Interrupted) => return Err(Error::Interrupted),
             Err(_) if !a.is_needed() => {}
@@ -311,11 +311,21 @@ impl Observer for Steps<'_, '_> {
     }
 }
 
+/// What there is to say of attaching.
+#[derive(Default)]
+pub(crate) struct Said {
+    /// What `-v` says.
+    pub(crate) details: Vec<String>,
+    /// What is missing, and was not known to be missing.
+    pub(crate) missing: Vec<String>,
+}
+
 /// The number of rejected functions that a detail names.
 const NAMED: usize = 5;
 
-/// Adds a detail of the attached and the rejected functions.
-pub(crate) fn report(method: &dyn Method, program: &str, rejected: &Rejected, details: &mut Vec<String>) {
+/// Adds a detail of the attached and the rejected functions, and what is missing unexpectedly.
+pub(crate) fn report(method: &dyn Method, program: &str, rejected: &Rejected, said: &mut Said) {
+    let Said { details, missing } = said;
     let Some(Functions { count, by }) = method.functions() else { return };
     let attached = count.saturating_sub(rejected.len());
     let functions = if attached == 1 { "function" } else { "functions" };
@@ -325,5 +335,11 @@ pub(crate) fn report(method: &dyn Method, program: &str, rejected: &Rejected, de
         let names: Vec<&str> = rejected.iter().take(NAMED).map(|(p, _)| &*p.function).collect();
         let more = if rejected.len() > NAMED { ", ..." } else { "" };
         details.push(format!("left out: {} ({}{more}): {why}", rejected.len(), names.join(", ")));
+    }
+    let unexpected: Vec<_> = rejected.iter().filter(|(_, why)| method.expects_no(why)).collect();
+    if let Some((_, why)) = unexpected.first() {
+        let names: Vec<String> = unexpected.iter().take(NAMED).map(|(probe, _)| probe.to_string()).collect();
+        let more = if unexpected.len() > NAMED { ", ..." } else { "" };
+        missing.push(format!("not enabled: {}{more}: {why}", names.join(", ")));
     }
 }

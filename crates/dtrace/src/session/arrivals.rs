@@ -137,6 +137,9 @@ impl<S: Sink> Session<S> {
         if !detached.is_empty() {
             self.engine.close_links(&detached);
         }
+        // A function that begins with a site of USDT may come first, by another provider, and has its semaphore then.
+        let added: Vec<ProbeInfo> = changes.iter().flat_map(|change| &change.probes.added).cloned().collect();
+        let _semaphores = self.program.registry.semaphores(&added);
         for Change { subject, event, probes } in changes {
             let ProbesChanged { added, removed } = probes;
             if !removed.is_empty() {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use probes::{Definition, Pattern, ProbeDesc, UserObject};
+use probes::{Definition, Pattern, ProbeDesc, ProbeInfo, UserObject};
 use proc::Selection;
 use symbols::Readers;
 
 use super::changes::{Change, ProbeStore};
 use super::env::Env;
-use super::method::{Detached, Members};
+use super::method::{Detached, Members, Semaphores};
 
 /// A provider of probes in processes: see [`super::Provider::processes`].
 pub trait ProcessProvider: Send + Sync {
@@ -54,6 +54,11 @@ pub trait ProcessProvider: Send + Sync {
     /// The processes whose [links](super::method::SiteLink::of_process) are to be closed, because their probes are attached again, since the last call.
     fn take_detached(&self) -> Vec<Detached> {
         Vec::new()
+    }
+
+    /// Adds the semaphores of places of these probes, which are about to be enabled.
+    fn semaphores(&self, probes: &[ProbeInfo], to: &mut Semaphores) {
+        let _ = (probes, to);
     }
 
     /// Closes the files that no running process has mapped for a while. It is called again and again; most calls do nothing.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use probes::Pattern;
+use probes::{Pattern, ProbeInfo};
 use proc::Selection;
 use symbols::Readers;
 
 use super::{Entry, Registry};
-use crate::contract::method::{Detached, Members};
+use crate::contract::method::{Detached, Members, Semaphores};
 use crate::contract::{Change, Env, ProcessProvider};
 
 impl Registry {
@@ -90,6 +90,13 @@ impl Registry {
     /// See [`ProcessProvider::take_detached`].
     pub fn take_detached(&self) -> Vec<Detached> {
         self.of_processes().flat_map(|p| p.take_detached()).collect()
+    }
+
+    /// The semaphores of places of probes that are about to be enabled: as long as the value lives, whatever is attached to these places has them.
+    pub fn semaphores(&self, probes: &[ProbeInfo]) -> Semaphores {
+        let mut all = Semaphores::default();
+        self.of_processes().for_each(|p| p.semaphores(probes, &mut all));
+        all
     }
 
     /// See [`ProcessProvider::close_unmapped`].

@@ -39,14 +39,14 @@ use std::sync::Arc;
 
 use bpf_sys::features::Facility;
 use probes::{
-    ArgType, Args, Attributes, Class, Definition, Family, Pattern, ProbeDesc, ProbeId, ProviderFacts,
-    ProviderStability, Stability,
+    ArgType, Args, Attributes, Class, Definition, Family, Pattern, ProbeDesc, ProbeId, ProbeInfo,
+    ProviderFacts, ProviderStability, Stability,
 };
 use symbols::Readers;
 use text::Step;
 use usdt::{Argument, Source};
 
-use crate::contract::method::{Detached, UprobeFile, UprobeSite, Uprobes};
+use crate::contract::method::{Detached, Semaphores, UprobeFile, UprobeSite, Uprobes};
 use crate::contract::{
     Change, EnabledProbe, Env, Manual, Names, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider,
     Provider, Role, Unit,
@@ -319,6 +319,15 @@ impl ProcessProvider for Usdt {
 
     fn take_detached(&self) -> Vec<Detached> {
         self.probes.detached()
+    }
+
+    fn semaphores(&self, probes: &[ProbeInfo], to: &mut Semaphores) {
+        self.probes.with_known(|known| {
+            for target in probes.iter().flat_map(|probe| known.of(probe.id, &probe.desc)) {
+                let semaphore = target.site.semaphore.map(|semaphore| (target.site.offset, semaphore));
+                to.add(target.file.path(), semaphore.into_iter());
+            }
+        });
     }
 
     fn close_unmapped(&self) {

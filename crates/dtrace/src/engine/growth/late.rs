@@ -1,7 +1,7 @@
 //! What of the probes that came later could not be attached, and programs for such probes.
 
 use crate::error::Error;
-use crate::load::attach::{AttachObserver, AttachedProgram, attach};
+use crate::load::attach::{AttachObserver, AttachedProgram, Said, attach};
 
 /// What an arrival left out.
 #[derive(Default)]
@@ -26,13 +26,13 @@ impl LeftOut {
 pub(crate) fn attach_each(
     all: &mut Vec<AttachedProgram>,
     left: &mut LeftOut,
-    details: &mut Vec<String>,
+    said: &mut Said,
     observer: &mut AttachObserver<'_>,
 ) -> Result<(), Error> {
     let mut attached = Vec::new();
     let mut done = Ok(());
     for mut a in all.drain(..) {
-        let one = done.is_ok().then(|| attach(std::slice::from_mut(&mut a), details, observer));
+        let one = done.is_ok().then(|| attach(std::slice::from_mut(&mut a), said, observer));
         match (one, &a.later) {
             (Some(Err(e)), Some(later)) if !matches!(e, Error::Interrupted) => {
                 left.rejected.extend(&later.epids);

@@ -219,6 +219,12 @@ pub trait Method: fmt::Debug + Send + Sync {
     /// Attaches the program. It is an error where the kernel rejects all sites.
     fn attach(&self, to: &mut Attaching<'_>) -> Result<Rejected, AttachError>;
 
+    /// True if the reason for which a site is rejected is nothing that was known before: it is always reported.
+    fn expects_no(&self, why: &SysError) -> bool {
+        let _ = why;
+        false
+    }
+
     /// Adds the semaphores of its places.
     fn semaphores(&self, to: &mut Semaphores) {
         let _ = to;

@@ -137,8 +137,16 @@ impl Uprobes {
         if site.semaphore == 0 { semaphore_at(file.file.path(), site.offset) } else { site.semaphore }
     }
 
-    fn attach_all(&self, to: &mut Attaching<'_>, file: &UprobeFile) -> Result<(), AttachError> {
-        for sites in file.sites.chunks(LINK_SITES) {
+    /// Attaches to all places in a file. Where the kernel refuses some of them, to the others: it does not say which.
+    fn attach_all(
+        &self,
+        to: &mut Attaching<'_>,
+        file: &UprobeFile,
+        rejected: &mut Rejected,
+    ) -> Result<(), AttachError> {
+        let mut parts: Vec<&[UprobeSite]> = file.sites.chunks(LINK_SITES).rev().collect();
+        let mut refusals = 0;
+        while let Some(sites) = parts.pop() {
             to.check()?;
             let offsets: Vec<u64> = sites.iter().map(|s| s.offset).collect();
             let cookies: Vec<u64> = sites.iter().map(|s| Uprobes::cookie(to, s)).collect();
@@ -152,7 +160,21 @@ impl Uprobes {
                 pid: file.pid(),
                 is_return: self.at_return,
             };
-            let link = Link::uprobe_multi(&to.loaded.prog, &target).map_err(|e| named(e, file))?;
+            let link = match Link::uprobe_multi(&to.loaded.prog, &target).map_err(|e| named(e, file)) {
+                Ok(link) => link,
+                Err(e) if e.errno == errno::EINVAL && refusals < MAX_REFUSALS => {
+                    refusals += 1;
+                    match sites {
+                        [site] => rejected.push((site.probe.clone(), conflict(e))),
+                        _ => {
+                            let (first, second) = sites.split_at(sites.len() / 2);
+                            parts.extend([second, first]);
+                        }
+                    }
+                    continue;
+                }
+                Err(e) => return Err(e.into()),
+            };
             let places = offsets.iter().copied().zip(semaphores.iter().copied());
             to.loaded.links.push(self.site_link(file, link, places));
         }
@@ -178,7 +200,7 @@ impl Uprobes {
                     let place = std::iter::once((site.offset, semaphore));
                     to.loaded.links.push(self.site_link(file, link, place));
                 }
-                Err(e) => rejected.push((site.probe.clone(), named(e, file))),
+                Err(e) => rejected.push((site.probe.clone(), conflict(named(e, file)))),
             }
             to.step()?;
         }
@@ -199,7 +221,7 @@ impl Uprobes {
         };
         match self.multi {
             false => self.attach_each(to, file, rejected)?,
-            true => match self.attach_all(to, file) {
+            true => match self.attach_all(to, file, rejected) {
                 // The process has ended, or its file cannot be probed.
                 Err(AttachError::System(e)) => {
                     to.loaded.links.truncate(before.0);
@@ -216,6 +238,19 @@ impl Uprobes {
         }
         Ok(())
     }
+}
+
+/// So many times the kernel may refuse places of a file, before all of them count as refused: to find a place takes one try for each halving.
+const MAX_REFUSALS: usize = 512;
+
+/// What the kernel means where places are those of instructions: see [`super::semaphores`].
+fn conflict(e: SysError) -> SysError {
+    if e.errno != errno::EINVAL {
+        return e;
+    }
+    e.or_hint(|| {
+        Some("the place is traced already, by another tracer or an earlier probe, with another semaphore or without one".into())
+    })
 }
 
 /// An error that names the file as its process does.
@@ -246,6 +281,10 @@ impl Method for Uprobes {
                 Ok(rejected)
             }
         }
+    }
+
+    fn expects_no(&self, why: &SysError) -> bool {
+        !is_gone(why)
     }
 
     fn semaphores(&self, to: &mut Semaphores) {
