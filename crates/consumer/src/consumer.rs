@@ -338,6 +338,11 @@ impl<S: Sink> Consumer<S> {
         self.state.symbols.watch()
     }
 
+    /// See [`Symbolizer::is_looking`].
+    pub fn is_looking(&self) -> bool {
+        self.state.symbols.is_looking()
+    }
+
     /// The user has interrupted the session.
     pub fn interrupt(&mut self) -> io::Result<()> {
         self.state.symbols.interrupt();

@@ -53,6 +53,11 @@ pub trait Symbolizer: Send {
         true
     }
 
+    /// [`Symbolizer::watch`] finds the more the oftener it is called.
+    fn is_looking(&self) -> bool {
+        false
+    }
+
     /// Names of these addresses will be looked up. Reading them together is cheaper than one by
     /// one.
     fn prepare(&mut self, _wanted: &[(Process, u64)]) {}
@@ -235,6 +240,10 @@ impl Symbolizer for SystemSymbols {
 
     fn watch(&mut self) -> bool {
         self.processes.watch()
+    }
+
+    fn is_looking(&self) -> bool {
+        self.processes.is_looking()
     }
 
     fn prepare(&mut self, wanted: &[(Process, u64)]) {

@@ -160,6 +160,10 @@ struct NamespaceRoots {
     asking: Caller,
     /// Files of namespaces whose root is not held, in the order in which they were mapped.
     waiting: VecDeque<Arc<File>>,
+    /// The numbers of files that were not found: they are looked for in the root of each process that maps one.
+    unfound: VecDeque<u64>,
+    /// When that was done last.
+    looked_at: Option<Instant>,
 }
 
 /// Names of addresses in processes.

@@ -43,7 +43,8 @@ impl<S: Sink> Session<S> {
         let Some(watch) = &mut self.watch else { return };
         // The first state is read in parts, so that the session's other work goes on.
         let has_all = self.consumer.watch_processes();
-        (watch.looked, watch.next) = (now, now + if has_all { watch.interval } else { Duration::ZERO });
+        let interval = if self.consumer.is_looking() { watch.interval.min(SOON) } else { watch.interval };
+        (watch.looked, watch.next) = (now, now + if has_all { interval } else { Duration::ZERO });
     }
 
     /// Reports lost records, and follows CPUs that came online.

@@ -12,11 +12,8 @@ use files::real::{Lookup, RealInode, find_below, find_shown};
 use proc::maps::MappedFile;
 use proc::watcher::{File, PATIENCE};
 
-use super::watched::ROOT_PATIENCE;
+use super::watched::{MOST, ROOT_PATIENCE};
 use super::{Place, Processes};
-
-/// The most processes in whose roots a file is looked for.
-const MOST: usize = 4096;
 
 impl Processes {
     /// The file with this device and inode, as the kernel knows it, that a process has mapped at an address, or had, if it has ended.
@@ -61,14 +58,15 @@ impl Processes {
         Some(self.objects.note_real(&file, shown.key, Some(shown.handle.into_fd()), real))
     }
 
-    /// Holds a file of a process that has a root of its own in its mount namespace, if a process with this root runs. The reader compares its build id.
-    pub(super) fn hold_below(&mut self, id: FileId, file: &File) {
+    /// Holds a file of a process that has a root of its own in its mount namespace, if one of these processes has this root and runs. The reader compares its
+    /// build id.
+    pub(super) fn hold_below(&mut self, id: FileId, file: &File, processes: Vec<u32>) {
         let Some(root) = self.objects.files().namespace_root(file.mount_namespace) else { return };
         let now = Instant::now();
         if self.reader.is_interrupted(now) {
             return;
         }
-        let (processes, path) = (self.running(Some(file.mount_namespace), MOST), file.path.to_vec());
+        let path = file.path.to_vec();
         let until = now + ROOT_PATIENCE;
         let look = move || find_below(&processes, &path, root, until);
         if let Some(shown) = self.roots.caller.call(ROOT_PATIENCE, look).flatten() {

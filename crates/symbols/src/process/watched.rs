@@ -1,15 +1,19 @@
 //! Processes as the [watcher](proc::watcher) knows them: those that have ended, and earlier programs of
 //! those that run.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::os::linux::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use files::FileId;
 use files::open::{ProcessDir, Root, RootKey};
 use proc::watcher::{Change, Changes, Cursor, File, Image, Mapping, Object, SharedWatcher, Watcher};
 
 use super::{Place, Process, Processes, Running};
+
+/// The most processes in whose roots a file is looked for.
+pub(super) const MOST: usize = 4096;
 
 /// The time for which `/proc` is read in one call of [`Processes::watch`].
 const SCAN: Duration = Duration::from_millis(2);
@@ -26,6 +30,12 @@ pub(super) const ROOT_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Files that wait for the root of their mount namespace.
 const MAX_WAITING: usize = 4096;
+
+/// Files that are looked for in the roots of later processes.
+const MAX_UNFOUND: usize = 64;
+
+/// For so long after a process had such a file mapped others are awaited.
+const LOOKING: Duration = Duration::from_secs(10);
 
 /// The root of a process, if it is in this mount namespace. It may block: the root may be on a file server.
 fn root_in(pid: u32, namespace: u64) -> Option<(RootKey, Root)> {
@@ -128,12 +138,20 @@ impl Processes {
     /// Holds the files that were mapped for the first time, and drops the maps of programs that the
     /// watcher does not remember: nothing refers to them any more.
     fn follow(&mut self, Changes { list, missed }: Changes) {
+        let mut again = HashMap::new();
         for change in list {
             match change {
                 Change::Mapped { file, first: true, .. } => self.hold(file),
+                Change::Mapped { pid, file, .. } if self.roots.unfound.contains(&file.number) => {
+                    // Of several processes the last one may still run.
+                    again.insert(file.number, (pid, file));
+                }
                 Change::Forgotten { pid, image } => self.drop_program(pid, image),
                 _ => {}
             }
+        }
+        for (pid, file) in again.into_values() {
+            self.look_in_root_of(pid, &file);
         }
         if missed {
             // The files that were missed are opened when their symbols are read.
@@ -172,11 +190,39 @@ impl Processes {
             self.forget_objects();
         }
         let id = self.objects.note_watched(file);
-        let files = self.objects.files();
-        let is_held = files.get(id).is_some_and(|known| known.handle().is_some());
-        if !is_held && file.build_id.is_some() {
-            self.hold_below(id, file);
+        if self.is_held(id) || file.build_id.is_none() {
+            return;
         }
+        self.hold_below(id, file, self.running(Some(file.mount_namespace), MOST));
+        if !self.is_held(id) {
+            if self.roots.unfound.len() >= MAX_UNFOUND {
+                self.roots.unfound.pop_front();
+            }
+            self.roots.unfound.push_back(file.number);
+        }
+    }
+
+    fn is_held(&self, id: FileId) -> bool {
+        self.objects.files().get(id).is_some_and(|known| known.handle().is_some())
+    }
+
+    /// Looks for a file in the root of a process that has mapped it, where it was not found at its path and no other process had its root: it may be
+    /// alone there (`chroot`), and may have ended.
+    fn look_in_root_of(&mut self, pid: u32, file: &File) {
+        self.roots.looked_at = Some(Instant::now());
+        let id = self.objects.note_watched(file);
+        if !self.is_held(id) {
+            self.hold_below(id, file, vec![pid]);
+        }
+        if self.is_held(id) {
+            self.roots.unfound.retain(|number| *number != file.number);
+        }
+    }
+
+    /// Files are looked for that only a running process leads to: [`Processes::watch`] finds the sooner the oftener it is called.
+    pub fn is_looking(&self) -> bool {
+        let recently = |at: Instant| at.elapsed() < LOOKING;
+        !self.roots.unfound.is_empty() && self.roots.looked_at.is_some_and(recently)
     }
 
     /// Holds the files that wait for the root of their mount namespace, until a time. The root is opened while

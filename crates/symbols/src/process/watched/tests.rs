@@ -351,3 +351,55 @@ fn a_running_process_is_read_once_while_it_runs_the_same_program() {
     assert!(!p.processes.contains_key(&other), "it has ended");
     assert!(!p.is_program_current(other));
 }
+
+#[test]
+fn a_program_alone_in_its_root_has_names_once_one_was_seen_running() {
+    use std::os::unix::process::CommandExt;
+    let Some((mut p, watcher)) = watching() else {
+        return testing::skipped!("perf's side-band cannot be opened");
+    };
+    let root = testing::dir::Dir::new("symbols-alone");
+    let file = format!("alone-{}", std::process::id());
+    let program = root.join(&file);
+    let source = root.join("alone.c");
+    std::fs::write(&source, "#include <stdio.h>\nint main(int c, char **v) { return c > 1 && getchar(); }\n")
+        .unwrap();
+    let mut cc = Command::new("cc");
+    let built = cc.args(["-static", "-Wl,--build-id", "-o"]).args([&program, &source]).stderr(Stdio::null());
+    if !built.status().is_ok_and(|status| status.success()) {
+        return testing::skipped!("no C compiler that links statically");
+    }
+    let start = |words: &[&str]| {
+        let path = std::ffi::CString::new(root.as_os_str().as_encoded_bytes()).unwrap();
+        let mut command = Command::new(format!("/{file}"));
+        // SAFETY: two system calls with a string that outlives them.
+        let alone = unsafe {
+            command.pre_exec(move || match libc::chroot(path.as_ptr()) + libc::chdir(c"/".as_ptr()) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            })
+        };
+        alone.args(words).stdin(Stdio::piped()).spawn()
+    };
+    let Ok(mut first) = start(&[]) else { return testing::skipped!("no root of its own can be had here") };
+    // It has ended before anybody looks.
+    first.wait().unwrap();
+    p.watch();
+    let mut second = start(&["waits"]).unwrap();
+    let pid = second.id();
+    until(|| {
+        let mut watcher = lock(&watcher);
+        watcher.update();
+        let is_it = |m: &proc::watcher::Mapping| matches!(&m.object, Object::File(f) if f.path.ends_with(file.as_bytes()));
+        watcher.images(pid).last().is_some_and(|image| image.mappings().any(is_it))
+    });
+    p.watch();
+    drop(second.stdin.take());
+    second.wait().unwrap();
+    p.watch();
+    let offset = entry_offset(&program);
+    for pid in [pid, first.id()] {
+        let addr = address_in(&watcher, pid, &file, offset);
+        assert_eq!(p.name(pid, 0, addr).to_string(), format!("{file}`_start"));
+    }
+}
