@@ -62,7 +62,7 @@ impl std::error::Error for SysError {}
 
 fn hint(errno: i32) -> Option<String> {
     match errno {
-        libc::EPERM | libc::EACCES => permission_hint(),
+        libc::EPERM | libc::EACCES => permission_hint(errno),
         libc::ENOSYS => Some("this kernel has no bpf(2)".into()),
         libc::ENOMEM => Some("not enough kernel memory, or the memory cgroup's limit is reached".into()),
         libc::EMFILE | libc::ENFILE => Some("too many open files: raise `ulimit -n`".into()),
@@ -95,13 +95,17 @@ pub fn missing_privilege() -> Option<String> {
     in_user_namespace().then(|| "capabilities of a user namespace do not count here".into())
 }
 
-fn permission_hint() -> Option<String> {
+fn permission_hint(errno: i32) -> Option<String> {
     if let Some(missing) = missing_privilege() {
         return Some(missing);
     }
     match Lockdown::of_this_kernel() {
         Lockdown::None => {}
         state => return Some(format!("the kernel is locked down: {state}")),
+    }
+    // The filters of containers answer EPERM. EACCES is the answer of a setting that the caller knows.
+    if errno != libc::EPERM {
+        return None;
     }
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let filtered = status.lines().any(|l| l.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"));

@@ -43,6 +43,7 @@ mod formats;
 mod frontend;
 mod hours;
 mod ids;
+mod images;
 mod interrupts;
 mod kernel;
 mod kernel_walk;
@@ -150,6 +151,7 @@ const GROUPS: &[&[Test]] = &[
     completions::TESTS,
     control::TESTS,
     containers::TESTS,
+    images::TESTS,
     stability::TESTS,
     subroutines::TESTS,
     derived::TESTS,

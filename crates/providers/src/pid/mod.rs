@@ -190,7 +190,8 @@ impl Provider for Pid {
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {
         let multi = env.features.has(Facility::UprobeMulti);
         if !multi && !env.features.has(Facility::UprobePerf) {
-            return Err("this kernel lets no program attach to places in processes".into());
+            let why = env.features.why_not(Facility::UprobePerf).unwrap_or_default();
+            return Err(format!("no program can be attached to places in processes: {why}"));
         }
         if env.follow.any() && !how(env).has_sets() {
             return Err("option follow needs the kernel's types (BTF) and typed tracepoints".into());

@@ -243,7 +243,8 @@ impl Provider for Usdt {
         // Some kernels run the program of a process's link in its first thread only.
         let multi = env.features.has(Facility::UprobeMulti) && env.features.has(Facility::UprobeProcess);
         if !multi && !env.features.has(Facility::UprobePerf) {
-            return Err("this kernel lets no program attach to places in processes".into());
+            let why = env.features.why_not(Facility::UprobePerf).unwrap_or_default();
+            return Err(format!("no program can be attached to places in processes: {why}"));
         }
         let (groups, notes) = self.probes.with_known(|known| {
             let groups = groups(probes, known);

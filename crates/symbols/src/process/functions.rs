@@ -58,7 +58,11 @@ impl Processes {
             {
                 return Err(format!("reading the address map of process {pid} failed a short time ago"));
             }
-            None => return Err(format!("the address map of process {pid} cannot be read")),
+            None => {
+                return Err(format!(
+                    "the address map of process {pid} cannot be read: it has ended, or CAP_SYS_PTRACE is missing"
+                ));
+            }
         }
         Ok(())
     }

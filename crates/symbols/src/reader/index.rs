@@ -556,7 +556,9 @@ fn open(file: &FileRef, handle: Option<&Handle>, root: Option<&Root>) -> Result<
         let find = |root: &Root| {
             root.find(&file.path).map_err(|e| if is_temporary(&e) { of_io(&e) } else { gone.into() })
         };
-        let handle = find(root.ok_or(gone)?)?;
+        // A process that another user's is, or that has ended, shows no root.
+        let hidden = "the root of its process cannot be seen: it has ended, or CAP_SYS_PTRACE is missing";
+        let handle = find(root.ok_or(hidden)?)?;
         let is_it = file.inode == 0 || handle.stat().is_ok_and(|stat| stat.inode == file.inode);
         if is_it { Ok(handle) } else { Err(gone.into()) }
     };

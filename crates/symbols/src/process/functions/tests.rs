@@ -152,5 +152,6 @@ fn a_process_that_is_gone_is_an_error_in_words() {
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     let why = p.mapped(child.id()).unwrap_err();
-    assert_eq!(why, format!("the address map of process {} cannot be read", child.id()));
+    let said = format!("the address map of process {} cannot be read: it has ended, or ", child.id());
+    assert!(why.starts_with(&said), "{why}");
 }
