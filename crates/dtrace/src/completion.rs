@@ -14,7 +14,6 @@
 //!
 //! A name with a character that a shell or a description takes for another thing (a blank, a bracket) is left out.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use probes::{Family, FieldKind, Pattern, glob_escape};
@@ -107,6 +106,37 @@ pub fn probes(machine: &System, last: Field, text: &str, target: Target) -> Vec<
     complete(&Running(registry), last, text, target)
 }
 
+/// Names that were found, one behind the other in one text: a tree of a hundred thousand strings takes longer than a user waits.
+#[derive(Default)]
+struct Names {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Names {
+    fn push(&mut self, name: &str) {
+        // The probes of a function follow each other.
+        if self.iter().next_back() != Some(name) {
+            self.text.push_str(name);
+            self.ends.push(self.text.len());
+        }
+    }
+
+    /// As they were found.
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &str> {
+        let start = |n: usize| n.checked_sub(1).and_then(|n| self.ends.get(n)).copied().unwrap_or(0);
+        (0..self.ends.len()).filter_map(move |n| self.text.get(start(n)..start(n + 1)))
+    }
+
+    /// In order, each once.
+    fn sorted(&self) -> Vec<&str> {
+        let mut all: Vec<&str> = self.iter().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
 /// What completions ask of a system.
 trait World {
     /// The names of providers.
@@ -116,7 +146,7 @@ trait World {
     fn named_alone(&self) -> Vec<String>;
 
     /// What a field of the probes is that a pattern matches.
-    fn names(&self, pattern: &Pattern, field: FieldKind) -> BTreeSet<String>;
+    fn names(&self, pattern: &Pattern, field: FieldKind) -> Names;
 
     /// The processes whose ids begin with a text, with their names.
     fn processes(&self, text: &str) -> Vec<(u32, String)>;
@@ -135,13 +165,9 @@ impl World for Running {
         self.0.families_here().filter(alone).map(|family| family.prefix().to_string()).collect()
     }
 
-    fn names(&self, pattern: &Pattern, field: FieldKind) -> BTreeSet<String> {
-        let mut all = BTreeSet::new();
-        self.0.names(pattern, field, &mut |name| {
-            if !all.contains(name) {
-                all.insert(name.to_string());
-            }
-        });
+    fn names(&self, pattern: &Pattern, field: FieldKind) -> Names {
+        let mut all = Names::default();
+        self.0.names(pattern, field, &mut |name| all.push(name));
         all
     }
 
@@ -256,6 +282,7 @@ fn after(world: &dyn World, last: FieldKind, description: &str, target: Target) 
         FieldKind::Name => pattern.name = beginning,
     }
     let all = world.names(&pattern, field);
+    let all = all.sorted();
     let stem = format!("{}:", fields.join(":"));
     let mut out = Vec::new();
     if begun.is_empty() && field != last {
@@ -268,8 +295,7 @@ fn after(world: &dyn World, last: FieldKind, description: &str, target: Target) 
             return out;
         }
     }
-    let names: Vec<&str> =
-        all.iter().map(String::as_str).filter(|n| n.starts_with(begun) && is_plain(n)).collect();
+    let names: Vec<&str> = all.iter().copied().filter(|n| n.starts_with(begun) && is_plain(n)).collect();
     let names = shortened(&names, begun.len(), MOST).into_iter().map(|(name, is_whole)| match is_whole {
         true => Candidate::new(format!("{stem}{name}{end}"), "", !end.is_empty()),
         false => Candidate::new(format!("{stem}{name}"), "", true),
@@ -283,7 +309,9 @@ fn providers(world: &dyn World, last: FieldKind, begun: &str, end: &str, target:
     let mut out = Vec::new();
     let names = |provider: &str, field| {
         let pattern = Pattern { provider: provider.to_string(), ..Pattern::default() };
-        world.names(&pattern, field).into_iter().filter(|name| is_plain(name))
+        let found = world.names(&pattern, field);
+        let all = found.sorted().into_iter().filter(|name| is_plain(name));
+        all.map(str::to_string).collect::<Vec<String>>().into_iter()
     };
     let offer = |name: &str, help: &str| {
         let candidate = || Candidate::new(format!("{name}{end}"), help, !end.is_empty());

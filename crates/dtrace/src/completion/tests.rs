@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use probes::{Family, FieldKind, Pattern, ProbeDesc};
 
-use super::{Target, World, complete, description, settings, shortened, values};
+use super::{Names, Target, World, complete, description, settings, shortened, values};
 
 /// A system with these probes.
 struct Given {
@@ -35,9 +35,11 @@ impl World for Given {
         vec!["dtrace".into(), "profile".into()]
     }
 
-    fn names(&self, pattern: &Pattern, field: FieldKind) -> BTreeSet<String> {
+    fn names(&self, pattern: &Pattern, field: FieldKind) -> Names {
+        let mut names = Names::default();
         let found = self.probes.iter().filter(|probe| pattern.matches(probe));
-        found.map(|probe| probe.field(field).to_string()).collect()
+        found.for_each(|probe| names.push(probe.field(field)));
+        names
     }
 
     fn processes(&self, text: &str) -> Vec<(u32, String)> {
@@ -152,6 +154,15 @@ fn files_and_functions_of_a_process_are_completed() {
     assert_eq!(target("w"), ["web$target:::request"]);
     assert_eq!(of("web7"), ["web7:::request"]);
     assert_eq!(of("w"), [""; 0], "processes are not searched for providers without a number");
+}
+
+#[test]
+fn names_are_in_order_and_each_is_there_once() {
+    let mut names = Names::default();
+    ["b", "b", "", "a", "b", "ab"].into_iter().for_each(|name| names.push(name));
+    assert_eq!(names.iter().count(), 5);
+    assert_eq!(names.sorted(), ["", "a", "ab", "b"]);
+    assert!(Names::default().sorted().is_empty());
 }
 
 #[test]
