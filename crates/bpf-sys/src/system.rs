@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_SYS_PTRACE: u32 = 19;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_SYS_RESOURCE: u32 = 24;
+const CAP_SYSLOG: u32 = 34;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
@@ -17,6 +19,8 @@ pub struct Capabilities {
     pub sys_admin: bool,
     pub sys_ptrace: bool,
     pub sys_resource: bool,
+    pub syslog: bool,
+    pub dac_read_search: bool,
 }
 
 impl Capabilities {
@@ -39,6 +43,8 @@ impl Capabilities {
             sys_admin: has(CAP_SYS_ADMIN),
             sys_ptrace: has(CAP_SYS_PTRACE),
             sys_resource: has(CAP_SYS_RESOURCE),
+            syslog: has(CAP_SYSLOG),
+            dac_read_search: has(CAP_DAC_READ_SEARCH),
         }
     }
 

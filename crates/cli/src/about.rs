@@ -47,7 +47,13 @@ pub(crate) fn abilities(machine: &System, report: &Report) -> String {
         if all.is_empty() {
             out.push_str("  not tried: see privileges\n");
         }
-        all.iter().for_each(|ability| out.push_str(&entry(ability)));
+        // What a facility is matters where it is missing; those that are there are many.
+        let is_there = |ability: &&Ability| ability.state == State::Works(String::new());
+        let names: Vec<&str> = all.iter().filter(is_there).map(|ability| ability.name.as_str()).collect();
+        if !names.is_empty() {
+            out.push_str(&folded("  yes   ", &names.join(" ")));
+        }
+        all.iter().filter(|a| !is_there(a)).for_each(|ability| out.push_str(&entry(ability)));
     }
     out
 }
@@ -118,6 +124,23 @@ mod tests {
         assert_eq!(of(missing), format!("  no    fbt\n{below}why:   no list\n{below}needs: CONFIG_X=y\n"));
         let part = State::Partly { works: "1 probe".into(), why: "x: gone".into(), needs: String::new() };
         assert_eq!(of(part), format!("  part  fbt                 1 probe\n{below}not:   x: gone\n"));
+    }
+
+    #[test]
+    fn facilities_that_are_there_are_named_in_one_paragraph() {
+        let of = |name: &str, state| Ability { name: name.into(), help: "What it is".into(), state };
+        let missing = State::Missing { why: "x".into(), needs: "y".into() };
+        let facilities = vec![
+            of("btf", State::Works(String::new())),
+            of("b", missing),
+            of("c", State::Works(String::new())),
+        ];
+        let mut report = Report::default();
+        report.facilities = facilities;
+        let text = abilities(&System::live(), &report);
+        let (_, text) = text.split_once("Facilities of the kernel\n").unwrap();
+        let expected = format!("  yes   btf c\n  no    {:<19} What it is\n", "b");
+        assert!(text.starts_with(&expected), "{text}");
     }
 
     #[test]

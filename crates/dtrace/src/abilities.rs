@@ -73,12 +73,13 @@ const NEEDS: &[(Facility, &str)] = &[
     (Facility::Fentry, "a kernel with CONFIG_FUNCTION_TRACER=y, CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS=y and CONFIG_DEBUG_INFO_BTF=y"),
     (Facility::KprobeMulti, "Linux 5.18 with CONFIG_FPROBE=y; without it functions of the kernel are attached to one by one"),
     (Facility::KprobePerf, "a kernel with CONFIG_KPROBE_EVENTS=y"),
-    (Facility::UprobePerf, "a kernel with CONFIG_UPROBE_EVENTS=y"),
+    (Facility::UprobePerf, "a kernel with CONFIG_UPROBE_EVENTS=y, and kernel.perf_event_paranoid below 3 or CAP_SYS_ADMIN"),
     (Facility::UprobeMulti, "Linux 6.6; without it places in processes are attached to one by one"),
     (Facility::UprobeProcess, "Linux 6.10; without it places of one process are attached to one by one"),
     (Facility::UprobeNop5, "another kernel; without it no probe is placed at such a nop"),
     (Facility::UprobeNop10, "a newer kernel; without it such nops are probed by a trap, which costs more"),
-    (Facility::CpuClock, "a kernel with CONFIG_PERF_EVENTS=y and CONFIG_BPF_EVENTS=y; without it there are no profile and tick"),
+    (Facility::CpuClock, "a kernel with CONFIG_PERF_EVENTS=y and CONFIG_BPF_EVENTS=y, and kernel.perf_event_paranoid below 3 or CAP_SYS_ADMIN; \
+                          without it there are no profile and tick"),
     (Facility::SideBand, "a kernel with CONFIG_PERF_EVENTS=y, and kernel.perf_event_paranoid below 3 or CAP_SYS_ADMIN; without it processes that \
                           have ended have no symbols"),
     (Facility::MapFiles, "CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN; without it deleted files have no symbols"),
@@ -161,7 +162,7 @@ fn settings(machine: &System, missing: Option<&str>) -> Vec<Ability> {
     };
     let mut kernel = machine.symbols();
     let symbols = match kernel.load() {
-        KernelStatus::Ready(count) => State::Works(format!("{count} of the kernel")),
+        KernelStatus::Ready(count) => State::Works(count.to_string()),
         KernelStatus::Hidden => {
             lacks("the kernel hides its addresses", "CAP_SYSLOG, and sysctl kernel.kptr_restrict=1 or 0")
         }
@@ -188,7 +189,9 @@ pub fn privileges() -> String {
         ("CAP_BPF", caps.bpf),
         ("CAP_PERFMON", caps.perfmon),
         ("CAP_SYS_ADMIN", caps.sys_admin),
+        ("CAP_SYSLOG", caps.syslog),
         ("CAP_SYS_PTRACE", caps.sys_ptrace),
+        ("CAP_DAC_READ_SEARCH", caps.dac_read_search),
         ("CAP_SYS_RESOURCE", caps.sys_resource),
     ];
     let mut text: Vec<&str> = all.iter().filter(|(_, has)| *has).map(|(name, _)| *name).collect();
@@ -241,17 +244,18 @@ fn providers(registry: &Registry, features: &Features) -> Vec<Ability> {
     all
 }
 
-/// Why programs cannot be attached to the probes of a provider, if none of its ways is there.
+/// Why programs cannot be attached to the probes of a provider, if none of its ways is there. What each way lacks stands with the
+/// facilities, once: several providers have the same ways.
 fn unattached(ways: &[Facility], features: &Features) -> Option<State> {
-    let why = |way: &Facility| features.why_not(*way).map(|why| format!("{}: {why}", way.name()));
-    let whys: Vec<String> = ways.iter().map(why).collect::<Option<_>>()?;
-    if whys.is_empty() {
+    if ways.is_empty() || ways.iter().any(|way| features.has(*way)) {
         return None;
     }
-    let needs = ways.iter().map(|way| needs(*way));
-    let needs: Vec<String> =
-        needs.map(|text| text.split(';').next().unwrap_or_default().to_string()).collect();
-    Some(State::Missing { why: whys.join("; "), needs: needs.join("; or ") })
+    let names: Vec<&str> = ways.iter().map(|way| way.name()).collect();
+    let (why, needs) = match names.as_slice() {
+        [only] => (format!("this kernel has no {only}"), format!("{only}, see below")),
+        _ => (format!("this kernel has none of {}", names.join(", ")), "one of them, see below".into()),
+    };
+    Some(State::Missing { why, needs })
 }
 
 /// The probes of a provider with one name.
@@ -307,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_without_a_way_to_attach_says_what_each_way_needs() {
+    fn a_provider_without_a_way_to_attach_names_each_way() {
         let machine = System::live();
         let features = machine.features();
         let registry = crate::list::providers_of(&machine);
@@ -319,7 +323,7 @@ mod tests {
             assert_eq!(state.is_none(), is_attached, "{family}: {state:?}");
             if let Some(State::Missing { why, needs }) = state {
                 assert!(ways.iter().all(|way| why.contains(way.name())), "{why}");
-                assert_eq!(needs.matches("; or ").count(), ways.len() - 1, "{needs}");
+                assert!(needs.ends_with(", see below"), "{needs}");
             }
         }
     }
