@@ -26,6 +26,7 @@ use proc::watcher::SharedWatcher;
 
 use crate::delivery::{Delivery, Session, Snapshot};
 use crate::faults::Counted;
+use crate::intervals::Intervals;
 use crate::merged::Merged;
 use crate::options::Options;
 use crate::outlet::Outlet;
@@ -113,14 +114,23 @@ impl<S: Sink> Consumer<S> {
     /// Adds the next aggregation of the session; ids count from 0 in order of definition.
     pub fn add_aggregation(&mut self, desc: AggDesc) -> AggId {
         self.user_addresses |= desc.key.iter().any(|f| is_named(f.datum, self.state.names_stacks));
+        self.state.intervals.iter_mut().for_each(|intervals| intervals.add(&desc));
         self.state.store_mut().add(desc)
     }
 
     /// Sets the expressions of the columns of an aggregation's key; empty where they are not known.
     pub fn name_keys(&mut self, id: AggId, names: Vec<Arc<str>>) {
+        let fresh = self.state.intervals.as_mut().and_then(|intervals| intervals.fresh.get_mut(id));
+        fresh.into_iter().for_each(|agg| agg.key_names.clone_from(&names));
         if let Some(agg) = self.state.store_mut().get_mut(id) {
             agg.key_names = names;
         }
+    }
+
+    /// From now on, before anything is registered, what each interval adds to the aggregations is an event. The first one
+    /// begins at this time. The [`Source`] says when one ends.
+    pub fn keep_intervals(&mut self, begin: u64) {
+        self.state.intervals = Some(Intervals::new(begin));
     }
 
     /// Says whether frames of stacks get names, before anything is registered. Without names they are
@@ -174,6 +184,7 @@ impl<S: Sink> Consumer<S> {
     pub fn dropped(&mut self, deltas: impl IntoIterator<Item = DropDelta>, time: Option<u64>) {
         let stacks = DropDelta { kind: DropKind::Stack, cpu: 0, count: self.state.stacks.take_lost() };
         let keys = self.state.store_mut().take_lost();
+        let keys = keys + self.state.intervals.as_mut().map_or(0, Intervals::take_lost);
         let keys = DropDelta { kind: DropKind::Aggregation, cpu: 0, count: keys };
         let lost = [stacks, keys].into_iter().filter(|lost| lost.count > 0);
         for DropDelta { kind, cpu, count } in deltas.into_iter().chain(lost) {
@@ -263,7 +274,8 @@ impl<S: Sink> Consumer<S> {
     /// Takes a snapshot outside a batch (`aggrate`).
     pub fn snapshot(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.state.symbols.begin_batch();
-        self.state.snapshot(source)
+        let Consumer { out, tables, state, .. } = self;
+        state.snapshot(&read(tables), source, out)
     }
 
     /// Keeps stacks that the source has evicted before the time `now`, as long as a record or key
@@ -350,10 +362,14 @@ impl<S: Sink> Consumer<S> {
         self.out.batch_end()
     }
 
-    /// Delivers the end: takes a last snapshot, and delivers the aggregations that no `printa()` has
+    /// Delivers the end: takes a last snapshot, which ends the last interval, and delivers the aggregations that no `printa()` has
     /// printed.
     pub fn finish(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.snapshot(source)?;
+        if let Some(end) = source.now() {
+            let Consumer { out, tables, state, .. } = self;
+            state.end_interval(end, &read(tables), source, out)?;
+        }
         self.dropped([], source.now());
         self.report_counted();
         self.out.send(&Event::Stop)?;

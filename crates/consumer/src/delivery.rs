@@ -198,7 +198,10 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
     fn refresh(&mut self) -> io::Result<()> {
         match std::mem::replace(&mut self.snapshot, Snapshot::Taken) {
             Snapshot::Taken => Ok(()),
-            Snapshot::Needed => self.of.state.snapshot(self.of.source),
+            Snapshot::Needed => {
+                let Session { tables, state, source, out, .. } = &mut self.of;
+                state.snapshot(tables, *source, out)
+            }
         }
     }
 

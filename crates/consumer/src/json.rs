@@ -30,8 +30,8 @@ use std::io;
 use std::sync::Arc;
 
 use events::{
-    Action, AggFunc, Aggregation, Argument, Change, Effect, Event, Fault, Field, Flow, Needs, Notice,
-    NoticeKind, Occasion, Probe, Record, Row, Setting, SettingValue, Sink, SinkError, Start,
+    Action, AggFunc, Aggregation, Argument, Change, Effect, Event, Fault, Field, Flow, Growth, Interval,
+    Needs, Notice, NoticeKind, Occasion, Probe, Record, Row, Setting, SettingValue, Sink, SinkError, Start,
 };
 
 use crate::message::Message;
@@ -171,6 +171,26 @@ impl<W: Output> Json<W> {
         out.push(b'\n');
     }
 
+    fn interval(&mut self, all: &Interval<'_>) {
+        self.line("interval", |o| {
+            o.unsigned(key!("begin"), all.begin);
+            o.unsigned(key!("time"), all.end);
+            part(o, all.part);
+            o.list(key!("keys"), &all.keys, |out, name| write::string(out, name));
+            o.object(key!("aggregation"), |o| {
+                o.text(key!("name"), &all.column.name);
+                function(o, all.column.function);
+            });
+            o.list(key!("rows"), &all.rows, |out, row: &Growth<'_>| {
+                object(out, |o| {
+                    o.list(key!("key"), &row.key, value::value);
+                    value::aggregated(o.member(key!("increment")), &row.increment);
+                    value::aggregated(o.member(key!("total")), &row.total);
+                });
+            });
+        });
+    }
+
     fn fault(&mut self, fault: &Fault<'_>) {
         let message = Message::from(fault).text;
         self.line("fault", |o| {
@@ -262,6 +282,7 @@ impl<W: Output + Send> Sink for Json<W> {
             }
             Event::Record(record) => self.record(record),
             Event::Aggregation(rows) => self.aggregation(rows),
+            Event::Interval(rows) => self.interval(rows),
             Event::Effect(effect) => self.effect(effect)?,
             Event::Fault(fault) => {
                 self.fault(fault);

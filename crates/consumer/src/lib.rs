@@ -16,6 +16,7 @@
 //!  delivery    records to events; actions in the order of the records
 //!  faults      which errors of clauses are events
 //!  state       aggregations, stacks, symbols, options
+//!  intervals   what intervals have added to aggregations
 //!  merged      the aggregations of a session that cannot go on
 //!  record      decodes bytes to values, with the table of enabled probes
 //!  names       gives values their symbols
@@ -40,7 +41,8 @@
 //! output stacks text/datum text/pretty
 //! record text/csv text/packed text/printf text/table
 //! agg/rows faults text
-//! json state
+//! intervals json
+//! state
 //! delivery merged
 //! consumer
 //! ```
@@ -53,6 +55,7 @@ mod capture;
 pub mod consumer;
 mod delivery;
 mod faults;
+mod intervals;
 mod json;
 mod merged;
 mod message;

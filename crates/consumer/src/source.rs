@@ -44,6 +44,11 @@ pub trait Source {
     /// Reads and clears what the kernel has aggregated since the last call.
     fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()>;
 
+    /// When the interval ended that the last snapshot completes, if it completes one.
+    fn interval_end(&mut self) -> Option<u64> {
+        None
+    }
+
     /// The time now, by the clock of the records, if there is one.
     fn now(&mut self) -> Option<u64> {
         None

@@ -14,6 +14,7 @@ use plane::desc::AggId;
 use crate::agg::rows::Rows;
 use crate::agg::store::Store;
 use crate::faults::Few;
+use crate::intervals::Intervals;
 use crate::names::Names;
 use crate::options::Options;
 use crate::outlet::Outlet;
@@ -53,6 +54,8 @@ pub type Advice = dyn FnMut(&events::Fault<'_>) -> Option<String> + Send;
 /// See the [module](self).
 pub(crate) struct State {
     store: Arc<RwLock<Store>>,
+    /// What intervals have added; `None` in a session without them.
+    pub(crate) intervals: Option<Intervals>,
     pub(crate) stacks: StackCache,
     pub(crate) faults: Few<events::Fault<'static>>,
     /// What is said after a fault.
@@ -71,7 +74,8 @@ impl State {
         let (faults, failures) = Default::default();
         let store = Arc::new(RwLock::new(store));
         let advice = Vec::new();
-        State { store, stacks, faults, advice, failures, symbols, names_stacks: true, options }
+        let intervals = None;
+        State { store, intervals, stacks, faults, advice, failures, symbols, names_stacks: true, options }
     }
 
     /// The aggregations.
@@ -89,17 +93,59 @@ impl State {
         self.store.clone()
     }
 
-    /// Takes a snapshot.
-    pub(crate) fn snapshot(&mut self, source: &mut dyn Source) -> io::Result<()> {
-        let State { store, stacks, symbols, names_stacks, .. } = self;
+    /// Takes a snapshot. If it completes an interval, delivers what that has added.
+    pub(crate) fn snapshot<S: Sink>(
+        &mut self,
+        tables: &Tables,
+        source: &mut dyn Source,
+        out: &mut Outlet<S>,
+    ) -> io::Result<()> {
+        self.merge_snapshot(source)?;
+        match source.interval_end() {
+            Some(end) => self.end_interval(end, tables, source, out),
+            None => Ok(()),
+        }
+    }
+
+    /// Delivers what the interval has added that ends at this time.
+    pub(crate) fn end_interval<S: Sink>(
+        &mut self,
+        end: u64,
+        tables: &Tables,
+        source: &mut dyn Source,
+        out: &mut Outlet<S>,
+    ) -> io::Result<()> {
+        let State { intervals, stacks, symbols, names_stacks, options, .. } = self;
+        let Some(intervals) = intervals else { return Ok(()) };
+        for id in intervals.ids() {
+            for key in intervals.fresh.unfetched(id) {
+                intervals.fresh.fetch_stacks(id, &key, &mut |stack| stacks.get(stack, source));
+            }
+        }
+        let (target, of_stacks) = (options.target, *names_stacks);
+        let mut names = Names { symbols: symbols.as_mut(), target, time: None, of_stacks };
+        intervals.end(end, tables, &mut names, options, out)
+    }
+
+    fn merge_snapshot(&mut self, source: &mut dyn Source) -> io::Result<()> {
+        let State { store, intervals, stacks, symbols, names_stacks, .. } = self;
         let symbols = symbols.as_mut();
         // Stacks of new keys are fetched after the snapshot: while it runs, the source is busy with it.
-        let mut wanted = Vec::new();
+        let (mut wanted, mut wanted_fresh) = (Vec::new(), Vec::new());
         let mut merging = write(store);
         merging.begin_snapshot();
-        source.snapshot(&mut |id, cpu, key, words| {
-            merging.merge(id, cpu, key, words, symbols, &mut wanted);
-        })?;
+        match intervals {
+            None => source.snapshot(&mut |id, cpu, key, words| {
+                merging.merge(id, cpu, key, words, symbols, &mut wanted);
+            })?,
+            Some(Intervals { fresh, .. }) => {
+                fresh.begin_snapshot();
+                source.snapshot(&mut |id, cpu, key, words| {
+                    merging.merge(id, cpu, key, words, symbols, &mut wanted);
+                    fresh.merge(id, cpu, key, words, symbols, &mut wanted_fresh);
+                })?;
+            }
+        }
         drop(merging);
         stacks.snapshotted();
         let mut seen = HashSet::new();
@@ -111,6 +157,12 @@ impl State {
                 }
                 stack
             });
+        }
+        for (id, key) in wanted_fresh {
+            let fresh = intervals.as_mut().map(|intervals| &mut intervals.fresh);
+            fresh
+                .into_iter()
+                .for_each(|fresh| fresh.fetch_stacks(id, &key, &mut |id| stacks.get(id, source)));
         }
         Ok(())
     }

@@ -186,6 +186,15 @@ pub(crate) trait Engine: Send {
         bpf_sys::monotonic_ns()
     }
 
+    /// The time of the first firing, or the time now if that is not known.
+    fn first_time(&mut self) -> u64 {
+        self.now()
+    }
+
+    /// Firings that are given wait from this time on, which it is then: the next [`Engine::drain`] executes those before
+    /// it. Firings of a running system do not wait.
+    fn pause_at(&mut self, _time: u64) {}
+
     /// State and exit status.
     fn activity(&self) -> (Activity, i32) {
         self.control().map_or((Activity::Killed, 1), |c| c.activity())

@@ -78,7 +78,8 @@
 //! engine/interpreter/engine load/kernel_stack+load
 //! engine/machine
 //! engine/kernel
-//! session/recorded session/shapes session/source session/watch
+//! session/intervals session/recorded session/shapes
+//! session/source session/watch
 //! session/held
 //! session/state
 //! session/enable session/end session/postmortem session/watching

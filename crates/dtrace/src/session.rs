@@ -19,6 +19,7 @@ mod end;
 pub(crate) mod file_stops;
 mod held;
 mod host;
+mod intervals;
 pub(crate) mod linker;
 pub(crate) mod modules;
 mod notice;
@@ -57,6 +58,7 @@ use crate::session::advice::advice;
 use crate::session::stop::Stopper;
 use enable::{Registered, register};
 use held::{Held, consume, drain};
+use intervals::{Intervals, LEAST_INTERVAL, interval};
 use recorded::Recorded;
 use settings::{consumer_options, set_dynamic};
 use shapes::{RemovedIds, Shapes};
@@ -89,14 +91,6 @@ struct Parts<S> {
     /// The first event, without the options.
     start: Start<'static>,
     interrupted: Interrupted,
-}
-
-/// The shortest interval of a rate: a lower one would keep a CPU busy.
-const LEAST_INTERVAL: Duration = Duration::from_millis(1);
-
-/// The interval of an option.
-fn interval(rate: Duration) -> Duration {
-    rate.max(LEAST_INTERVAL)
 }
 
 /// The rates that are lower than what was asked for, in the original's words.
@@ -207,6 +201,14 @@ impl<S: Sink> Session<S> {
         let mut consumer = Consumer::new(Recorded::new(sink, &options), symbols, settings);
         engine.take_codes().into_iter().for_each(|codes| consumer.set_codes(codes));
         consumer.name_stacks(options.stacksymbols);
+        let intervals = match options.every {
+            None => Intervals::default(),
+            Some(length) => {
+                let begin = engine.first_time();
+                consumer.keep_intervals(begin);
+                Intervals::new(length, begin, &mut *engine)
+            }
+        };
         consumer.start(start);
         register(&mut consumer, program, &enabled, Registered::default())?;
         consumer.advise(advice(engine.firings(), program, &enabled));
@@ -253,7 +255,7 @@ impl<S: Sink> Session<S> {
             suppressed: BTreeMap::new(),
             engine,
             consumer,
-            held: Held::default(),
+            held: Held::new(intervals),
             targets,
             options,
             next,
@@ -328,8 +330,14 @@ impl<S: Sink> Session<S> {
             first = first.min(self.next.clean);
         }
         let (begun, merged) = self.engine.snapshots();
-        if begun > merged {
-            first = first.min(self.next.snapshot);
+        match self.held.intervals.next() {
+            // What is pending is taken first.
+            _ if begun > merged => first = first.min(self.next.snapshot),
+            Some(next) => {
+                let wait = Duration::from_nanos(next.saturating_sub(self.engine.now()));
+                first = Instant::now().checked_add(wait).map_or(first, |end| first.min(end));
+            }
+            None => {}
         }
         self.watch.as_ref().map_or(first, |watch| first.min(watch.next()))
     }
@@ -371,8 +379,8 @@ impl<S: Sink> Session<S> {
         if is_due {
             self.next.aggregate = now + interval(self.options.aggrate);
         }
-        if is_due || self.engine.wants_snapshot() {
-            self.engine.begin_snapshot();
+        if is_due || self.engine.wants_snapshot() || self.held.intervals.is_due(&*self.engine) {
+            self.held.intervals.begin_snapshot(&mut *self.engine);
         }
         self.consume_held(false)?;
         self.next.snapshot = now + held::LOOK;
@@ -502,8 +510,8 @@ impl<S: Sink> Session<S> {
     /// The consumer and its source.
     fn consumer_and_source(&mut self) -> (&mut Consumer<Recorded<S>>, EngineSource<'_>) {
         let target = self.consumer.options().target;
-        let (engine, options) = (&mut *self.engine, &mut self.options);
-        (&mut self.consumer, EngineSource { engine, options, target })
+        let (engine, options, intervals) = (&mut *self.engine, &mut self.options, &mut self.held.intervals);
+        (&mut self.consumer, EngineSource { engine, options, target, intervals })
     }
 
     /// The sink.

@@ -8,5 +8,6 @@ mod book;
 mod derived;
 mod epochs;
 mod interpreted;
+mod intervals;
 mod kernel_types;
 mod systems;

@@ -8,6 +8,15 @@ use std::cmp::Ordering;
 
 use plane::desc::{AggFunc, QUANTIZE_BUCKETS, QUANTIZE_ZERO};
 
+/// An aggregation whose values are in a column of rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column<'a> {
+    /// Its name without `@`; `_` for the bare `@`.
+    pub name: Cow<'a, str>,
+    /// Its function, with the parameters.
+    pub function: AggFunc,
+}
+
 /// The value of one aggregation for one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AggValue<'a> {

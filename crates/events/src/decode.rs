@@ -17,12 +17,13 @@ use plane::desc::{AddrForm, AggFunc, FaultKind, QUANTIZE_BUCKETS};
 use plane::ring::RECORD_MAX;
 use plane::shape::{DEPTH, Form, Member, Shape};
 
-use crate::aggregate::AggValue;
+use crate::aggregate::{AggValue, Column};
 use crate::event::{
-    Action, Aggregation, Argument, Calls, Change, Clock, Column, Drop, Effect, Event, Fault, Field, Firing,
-    Flow, Host, Notice, NoticeKind, Occasion, Part, Probe, Record, Row, Setting, SettingValue, Start,
-    Suppressed,
+    Action, Aggregation, Argument, Calls, Change, Clock, Drop, Effect, Event, Fault, Field, Firing, Flow,
+    Host, Notice, NoticeKind, Occasion, Probe, Record, Row, Setting, SettingValue, Start, Suppressed,
 };
+use crate::interval::{Growth, Interval};
+use crate::part::Part;
 use crate::value::{Format, Int, Packet, Stack, Symbol, SymbolName, Value};
 use crate::wire::{Bytes, FRAME_MAX, MAGIC, Malformed, VERSION, kind};
 
@@ -223,7 +224,7 @@ fn is_unknown(kind: u16, frame: &[u8]) -> bool {
     let known = match kind {
         kind::DROP => DropKind::ALL.len(),
         kind::NOTICE => NoticeKind::ALL.len(),
-        _ => return !(kind::START..=kind::REPORT).contains(&kind),
+        _ => return !(kind::START..=kind::INTERVAL).contains(&kind),
     };
     frame.get(2).is_some_and(|kind| usize::from(*kind) >= known)
 }
@@ -234,6 +235,7 @@ fn event<'a>(kind: u16, b: &mut Bytes<'a>) -> Read1<Event<'a>> {
         kind::OPTIONS => Event::Options(b.list(4, setting)?),
         kind::RECORD => Event::Record(record(b)?),
         kind::AGGREGATION => Event::Aggregation(aggregation(b)?),
+        kind::INTERVAL => Event::Interval(interval(b)?),
         kind::SYSTEM => Event::Effect(Effect::System(b.bytes()?.into())),
         kind::FREOPEN => Event::Effect(Effect::Freopen(b.option(Bytes::bytes)?.map(Cow::Borrowed))),
         kind::FTRUNCATE => Event::Effect(Effect::Ftruncate),
@@ -464,12 +466,32 @@ fn fault<'a>(b: &mut Bytes<'a>) -> Read1<Fault<'a>> {
     })
 }
 
+fn column<'a>(b: &mut Bytes<'a>) -> Read1<Column<'a>> {
+    b.sized(|b| Ok(Column { name: text(b)?, function: function(b)? }))
+}
+
+fn row<'a>(b: &mut Bytes<'a>) -> Read1<Row<'a>> {
+    b.begin_strings(RECORD_MAX);
+    b.sized(|b| Ok(Row { key: b.list(2, value)?, values: b.list(5, agg_value)? }))
+}
+
+fn interval<'a>(b: &mut Bytes<'a>) -> Read1<Interval<'a>> {
+    let (begin, end, part) = (b.uint()?, b.uint()?, part(b)?);
+    let (keys, column) = (b.list(1, text)?, column(b)?);
+    let function = column.function;
+    let rows = b.list(3, |b| {
+        let Row { key, values } = row(b)?;
+        match <[AggValue<'a>; 2]>::try_from(values) {
+            Ok([increment, total]) if increment.function == function && total.function == function => {
+                Ok(Growth { key, increment, total })
+            }
+            _ => b.wrong("a row without an increment and a total of the aggregation"),
+        }
+    })?;
+    Ok(Interval { begin, end, part, keys, column, rows })
+}
+
 fn aggregation<'a>(b: &mut Bytes<'a>) -> Read1<Aggregation<'a>> {
-    let column = |b: &mut Bytes<'a>| b.sized(|b| Ok(Column { name: text(b)?, function: function(b)? }));
-    let row = |b: &mut Bytes<'a>| {
-        b.begin_strings(RECORD_MAX);
-        b.sized(|b| Ok(Row { key: b.list(2, value)?, values: b.list(5, agg_value)? }))
-    };
     let mut all = Aggregation {
         occasion: match b.byte()? {
             0 => Occasion::Printa,

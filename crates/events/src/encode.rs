@@ -5,11 +5,13 @@ use std::io::{self, Write};
 use plane::desc::{AddrForm, AggFunc};
 use plane::shape::{Form, Shape};
 
-use crate::aggregate::AggValue;
+use crate::aggregate::{AggValue, Column};
 use crate::event::{
-    Action, Aggregation, Calls, Change, Effect, Event, Fault, Field, Firing, Flow, Occasion, Part, Probe,
-    Record, Row, Setting, SettingValue, Start,
+    Action, Aggregation, Calls, Change, Effect, Event, Fault, Field, Firing, Flow, Occasion, Probe, Record,
+    Row, Setting, SettingValue, Start,
 };
+use crate::interval::{Growth, Interval};
+use crate::part::Part;
 use crate::sink::{Sink, SinkError};
 use crate::value::{Format, Packet, Symbol, Value};
 use crate::wire::{
@@ -106,20 +108,12 @@ impl<W: Write + Send> Encoder<W> {
 
     /// Encodes the rows of an aggregation in as many frames as their length requires.
     fn aggregation(&mut self, all: &Aggregation<'_>) -> io::Result<()> {
-        let mut encoded = Vec::new();
-        let mut rows = all.rows.iter();
+        let mut rest = &all.rows[..];
         let mut first = all.part.first;
         loop {
-            encoded.clear();
-            let mut count = 0;
-            for row in rows.by_ref() {
-                put_row(&mut encoded, row);
-                count += 1;
-                if encoded.len() >= ROWS {
-                    break;
-                }
-            }
-            let done = rows.len() == 0;
+            let (encoded, others) = some_rows(rest, put_row);
+            let (count, done) = (rest.len() - others.len(), others.is_empty());
+            rest = others;
             let part = Part { first, last: all.part.last && done };
             self.frame(kind::AGGREGATION, |out| {
                 out.push(match all.occasion {
@@ -130,13 +124,8 @@ impl<W: Write + Send> Encoder<W> {
                 put_part(out, part);
                 put_option(out, all.format.as_deref(), put_format);
                 put_list(out, &all.keys, |out, name| put_text(out, name));
-                put_list(out, &all.columns, |out, column| {
-                    put_sized(out, |out| {
-                        put_text(out, &column.name);
-                        put_function(out, column.function);
-                    });
-                });
-                put_uint(out, count);
+                put_list(out, &all.columns, put_column);
+                put_uint(out, count as u64);
                 out.extend_from_slice(&encoded);
                 put_option(out, all.time, put_uint);
             })?;
@@ -146,6 +135,45 @@ impl<W: Write + Send> Encoder<W> {
             first = false;
         }
     }
+
+    /// Encodes the rows of an interval in as many frames as their length requires.
+    fn interval(&mut self, all: &Interval<'_>) -> io::Result<()> {
+        let mut rest = &all.rows[..];
+        let mut first = all.part.first;
+        loop {
+            let (encoded, others) = some_rows(rest, put_growth);
+            let (count, done) = (rest.len() - others.len(), others.is_empty());
+            rest = others;
+            let part = Part { first, last: all.part.last && done };
+            self.frame(kind::INTERVAL, |out| {
+                put_uint(out, all.begin);
+                put_uint(out, all.end);
+                put_part(out, part);
+                put_list(out, &all.keys, |out, name| put_text(out, name));
+                put_column(out, &all.column);
+                put_uint(out, count as u64);
+                out.extend_from_slice(&encoded);
+            })?;
+            if done {
+                return Ok(());
+            }
+            first = false;
+        }
+    }
+}
+
+/// Encodes rows until a frame has enough of them. Returns those that are left.
+fn some_rows<R>(rows: &[R], put: impl Fn(&mut Vec<u8>, &R)) -> (Vec<u8>, &[R]) {
+    let mut encoded = Vec::new();
+    let mut rest = rows;
+    while let Some((row, others)) = rest.split_first() {
+        put(&mut encoded, row);
+        rest = others;
+        if encoded.len() >= ROWS {
+            break;
+        }
+    }
+    (encoded, rest)
 }
 
 impl<W: Write + Send> Sink for Encoder<W> {
@@ -156,6 +184,7 @@ impl<W: Write + Send> Sink for Encoder<W> {
             Event::Options(all) => self.frame(kind::OPTIONS, |out| put_list(out, all, put_setting)),
             Event::Record(record) => self.frame(kind::RECORD, |out| put_record(out, record)),
             Event::Aggregation(rows) => self.aggregation(rows),
+            Event::Interval(rows) => self.interval(rows),
             Event::Effect(Effect::System(command)) => self.frame(kind::SYSTEM, |out| put_bytes(out, command)),
             Event::Effect(Effect::Freopen(path)) => self.frame(kind::FREOPEN, |out| {
                 put_option(out, path.as_deref(), put_bytes);
@@ -412,18 +441,34 @@ fn put_fault(out: &mut Vec<u8>, fault: &Fault<'_>) {
 fn put_row(out: &mut Vec<u8>, row: &Row<'_>) {
     put_sized(out, |out| {
         put_list(out, &row.key, put_value);
-        put_list(out, &row.values, |out, value: &AggValue<'_>| {
-            put_sized(out, |out| {
-                put_function(out, value.function);
-                put_uint(out, value.normal);
-                put_list(out, &value.words, |out, word| put_uint(out, *word));
-                put_list(out, &value.cpus, |out, (cpu, words)| {
-                    put_uint(out, (*cpu).into());
-                    put_list(out, words, |out, word| put_uint(out, *word));
-                });
-                out.push(u8::from(value.absent));
-            });
+        put_list(out, &row.values, put_agg_value);
+    });
+}
+
+fn put_growth(out: &mut Vec<u8>, row: &Growth<'_>) {
+    put_sized(out, |out| {
+        put_list(out, &row.key, put_value);
+        put_list(out, &[&row.increment, &row.total], |out, value| put_agg_value(out, value));
+    });
+}
+
+fn put_agg_value(out: &mut Vec<u8>, value: &AggValue<'_>) {
+    put_sized(out, |out| {
+        put_function(out, value.function);
+        put_uint(out, value.normal);
+        put_list(out, &value.words, |out, word| put_uint(out, *word));
+        put_list(out, &value.cpus, |out, (cpu, words)| {
+            put_uint(out, (*cpu).into());
+            put_list(out, words, |out, word| put_uint(out, *word));
         });
+        out.push(u8::from(value.absent));
+    });
+}
+
+fn put_column(out: &mut Vec<u8>, column: &Column<'_>) {
+    put_sized(out, |out| {
+        put_text(out, &column.name);
+        put_function(out, column.function);
     });
 }
 

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use diagnostics::control;
 use plane::control::DropKind;
-use plane::desc::{AggFunc, FaultKind};
+use plane::desc::FaultKind;
 use plane::shape::Shape;
 
-use crate::aggregate::AggValue;
+use crate::aggregate::{AggValue, Column};
+use crate::interval::Interval;
+use crate::part::Part;
 use crate::value::{Format, Packet, Symbol, Value};
 
 /// One event.
@@ -24,6 +26,8 @@ pub enum Event<'a> {
     Record(Record<'a>),
     /// Rows of aggregations, by `printa()` or at the end.
     Aggregation(Aggregation<'a>),
+    /// What an interval has added to an aggregation (`-x every`).
+    Interval(Interval<'a>),
     /// Something to be done to the output, in order with the results.
     Effect(Effect<'a>),
     /// A clause faulted.
@@ -56,6 +60,7 @@ impl Event<'_> {
             Event::Options(all) => Event::Options(all.into_iter().map(Setting::into_owned).collect()),
             Event::Record(record) => Event::Record(record.into_owned()),
             Event::Aggregation(rows) => Event::Aggregation(rows.into_owned()),
+            Event::Interval(interval) => Event::Interval(interval.into_owned()),
             Event::Effect(effect) => Event::Effect(effect.into_owned()),
             Event::Fault(fault) => Event::Fault(fault.into_owned()),
             Event::Drop(drop) => Event::Drop(drop),
@@ -293,20 +298,6 @@ impl Record<'_> {
     }
 }
 
-/// A part of something that is delivered in one or more events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// It is the first one.
-    pub first: bool,
-    /// It is the last one.
-    pub last: bool,
-}
-
-impl Part {
-    /// All of it.
-    pub const WHOLE: Part = Part { first: true, last: true };
-}
-
 /// One action of a record with its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
@@ -468,15 +459,6 @@ impl<'a> Aggregation<'a> {
             rows: self.rows.into_iter().map(Row::into_owned).collect(),
         }
     }
-}
-
-/// An aggregation whose values are in a column of rows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Column<'a> {
-    /// Its name without `@`; `_` for the bare `@`.
-    pub name: Cow<'a, str>,
-    /// Its function, with the parameters.
-    pub function: AggFunc,
 }
 
 /// A key and its values.

@@ -24,6 +24,8 @@
 //!
 //!  event      what happened: record, aggregation, fault, drop, effect, notice, start, end
 //!  value      typed values: integers, strings, bytes, symbols, stacks
+//!  interval   what an interval has added to aggregations
+//!  part       of what is delivered in more than one event
 //!  aggregate  the value of an aggregation: printed number, buckets
 //!  sink       the receiver of events
 //!  wire       the byte layout, and its primitives
@@ -39,7 +41,8 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! aggregate value wire
+//! aggregate part value wire
+//! interval
 //! event
 //! decode sink
 //! encode
@@ -58,18 +61,21 @@ mod aggregate;
 mod decode;
 mod encode;
 mod event;
+mod interval;
+mod part;
 mod sink;
 mod value;
 mod wire;
 
-pub use aggregate::{AggValue, Bucket, buckets, is_histogram, normalized, scalar};
+pub use aggregate::{AggValue, Bucket, Column, buckets, is_histogram, normalized, scalar};
 pub use decode::{ReadError, Reader};
 pub use encode::Encoder;
 pub use event::{
-    Action, Aggregation, Argument, Calls, Change, Clock, Column, Drop, Effect, Event, Fault, Field, Firing,
-    Flow, Host, Notice, NoticeKind, Occasion, Part, Probe, Record, Row, Setting, SettingValue, Start,
-    Suppressed,
+    Action, Aggregation, Argument, Calls, Change, Clock, Drop, Effect, Event, Fault, Field, Firing, Flow,
+    Host, Notice, NoticeKind, Occasion, Probe, Record, Row, Setting, SettingValue, Start, Suppressed,
 };
+pub use interval::{Growth, Interval};
+pub use part::Part;
 pub use sink::{Needs, Sink, SinkError};
 pub use value::{Format, Int, Packet, Stack, Symbol, SymbolName, Value};
 pub use wire::{FRAME_MAX, MAGIC, VERSION};

@@ -57,6 +57,8 @@
 //!  13 stop
 //!  14 end           status int
 //!  15 report        text
+//!  16 interval      begin uint, end uint, part, key names list of text, column, list of row (with two values: increment and
+//!                   total)
 //!
 //!  setting          { name text; byte 0 and flag byte, 1 and number uint, or 2 and text }
 //!  probe            { id uint, provider text, module text, function text, name text, calls byte (0 none,
@@ -127,6 +129,7 @@ pub(crate) mod kind {
     pub(crate) const STOP: u16 = 13;
     pub(crate) const END: u16 = 14;
     pub(crate) const REPORT: u16 = 15;
+    pub(crate) const INTERVAL: u16 = 16;
 }
 
 pub(crate) fn put_uint(out: &mut Vec<u8>, mut value: u64) {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-use events::{AggValue, Bucket, Int, buckets};
+use events::{AggValue, Bucket, Growth, Int, buckets};
 use plane::address::Text;
 use plane::desc::{AggDesc, AggId, Datum, Field};
 
@@ -275,6 +275,23 @@ impl<'a> Rows<'a> {
         let key = self.keys(row).enumerate().map(|(n, raw)| names.argument(raw, address(n))).collect();
         let values = (0..self.aggs.len()).filter_map(|column| self.value(at, column)).collect();
         Some(events::Row { key, values })
+    }
+
+    /// A row of what an interval has added: its value is the increment, and `total` has the others.
+    pub(crate) fn growth(
+        &self,
+        at: u32,
+        total: &'a Store,
+        id: AggId,
+        names: &mut Names<'_>,
+    ) -> Option<Growth<'a>> {
+        let raw = self.rows.get(at as usize)?.raw;
+        let events::Row { key, mut values } = self.named_row(at, &[], names)?;
+        let increment = values.pop()?;
+        // Without memory for the key there is no more than the increment.
+        let words = total.words(id, raw).map_or_else(|| increment.words.clone(), Cow::Borrowed);
+        let total = AggValue { words, ..increment.clone() };
+        Some(Growth { key, increment, total })
     }
 
     fn value(&self, at: u32, column: usize) -> Option<AggValue<'a>> {

@@ -404,6 +404,40 @@ impl Store {
         agg.entries.iter().filter(|(_, e)| e.stacks().is_empty()).map(|(key, _)| (**key).into()).collect()
     }
 
+    /// Adds the values of another store that has the same aggregations.
+    pub(crate) fn absorb(&mut self, other: &Store) {
+        let Store { aggs, lost, .. } = self;
+        for (agg, from) in aggs.iter_mut().zip(&other.aggs) {
+            for (key, entry) in &from.entries {
+                let there = match agg.entries.get_mut(&**key) {
+                    Some(there) => there,
+                    None => {
+                        let Some((own, new, _)) = new_entry(agg, key, false, &mut Vec::new()) else {
+                            *lost += 1;
+                            continue;
+                        };
+                        agg.entries.entry(own).or_insert(new)
+                    }
+                };
+                plane::table::merge(agg.desc.func, there.words.as_mut_slice(), entry.words.as_slice());
+            }
+        }
+    }
+
+    /// Forgets all keys. Memory for as many remains.
+    pub(crate) fn restart(&mut self) {
+        for agg in &mut self.aggs {
+            let used = agg.entries.len();
+            agg.entries.clear();
+            agg.entries.shrink_to(2 * used);
+        }
+    }
+
+    /// The words of a key.
+    pub(crate) fn words(&self, id: AggId, key: &[u8]) -> Option<&[u64]> {
+        self.get(id)?.entries.get(key).map(|entry| entry.words.as_slice())
+    }
+
     /// `clear()`: keeps the keys.
     pub(crate) fn clear(&mut self, id: AggId) {
         if let Some(agg) = self.get_mut(id) {

@@ -50,6 +50,7 @@ pub struct Row {
 /// The least and greatest value of options, where the type alone allows more. A frame count beyond
 /// what the kernel walks is no error, because scripts use a thousand for all.
 const LIMITS: &[(&str, u64, u64)] = &[
+    ("every", 1, u64::MAX),
     ("maxframes", 1, u64::MAX),
     ("nspec", 0, plane::speculation::COUNT_MAX as u64),
     ("pcapsize", 1, plane::packet::LONGEST as u64),
@@ -246,6 +247,8 @@ options! {
              at main"
         )]
         pub evaltime: Moment,
+        #[option(Run, "", "what aggregations have gained since the interval before, for sinks of events: the length of an interval")]
+        pub every: Option<Duration>,
         #[option(
             Run,
             "yes",

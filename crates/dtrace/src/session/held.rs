@@ -20,6 +20,7 @@ use consumer::Consumer;
 use events::Sink;
 use plane::read::Batch;
 
+use super::intervals::Intervals;
 use super::source::EngineSource;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -41,6 +42,8 @@ pub(super) struct Held {
     read: u64,
     /// Enabled-probe ids of removed sites, each with the number of batches that may have records of it.
     removed: Vec<(u64, u32)>,
+    /// What the snapshots are the ends of.
+    pub(super) intervals: Intervals,
 }
 
 struct HeldBatch {
@@ -54,6 +57,11 @@ struct HeldBatch {
 }
 
 impl Held {
+    /// Nothing is held.
+    pub(super) fn new(intervals: Intervals) -> Held {
+        Held { intervals, ..Held::default() }
+    }
+
     /// How long the first record has been held.
     fn age(&self) -> Option<Duration> {
         self.batches.front().map(|held| held.since.elapsed())
@@ -126,7 +134,7 @@ pub(super) fn consume<S: Sink>(
     loop {
         let (begun, merged) = engine.snapshots();
         if engine.snapshot_is_ready() || wait && begun > merged {
-            let mut source = EngineSource { engine, options, target };
+            let mut source = EngineSource { engine, options, target, intervals: &mut held.intervals };
             consumer.snapshot(&mut source).map_err(Error::Output)?;
         }
         let too_late = !wait && held.is_too_late();
@@ -138,7 +146,7 @@ pub(super) fn consume<S: Sink>(
             false => consumer.before_snapshot(batch, *from),
         };
         if count > 0 {
-            let mut source = EngineSource { engine, options, target };
+            let mut source = EngineSource { engine, options, target, intervals: &mut held.intervals };
             // Records that failed are not delivered again.
             let at = *from;
             *from += count;
@@ -149,7 +157,7 @@ pub(super) fn consume<S: Sink>(
             held.batches.pop_front();
             continue;
         }
-        engine.begin_snapshot();
+        held.intervals.begin_snapshot(engine);
         if !wait && !engine.snapshot_is_ready() {
             return Ok(());
         }

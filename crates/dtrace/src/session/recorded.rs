@@ -21,7 +21,8 @@ impl<S: Sink> Recorded<S> {
 
 impl<S: Sink> Sink for Recorded<S> {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
-        if let Some(totals) = &mut self.totals {
+        // The snapshot for the totals may be the end of an interval.
+        if let Some(totals) = self.totals.as_mut().filter(|_| !matches!(event, Event::Interval(_))) {
             totals.add(event);
             return Ok(());
         }

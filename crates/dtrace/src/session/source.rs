@@ -5,6 +5,7 @@ use std::io;
 use consumer::SlotSink;
 use plane::stacks::Stack;
 
+use super::intervals::Intervals;
 use super::settings::{consumer_options, set_dynamic};
 use crate::engine::Engine;
 use crate::options::Options;
@@ -14,14 +15,20 @@ pub(super) struct EngineSource<'a> {
     pub(super) engine: &'a mut dyn Engine,
     pub(super) options: &'a mut Options,
     pub(super) target: Option<u32>,
+    pub(super) intervals: &'a mut Intervals,
 }
 
 impl consumer::Source for EngineSource<'_> {
     fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()> {
         // The one that is pending, if there is one.
-        self.engine.begin_snapshot();
+        self.intervals.begin_snapshot(self.engine);
         self.engine.take_snapshot(sink);
+        self.intervals.snapshot_taken(self.engine);
         Ok(())
+    }
+
+    fn interval_end(&mut self) -> Option<u64> {
+        self.intervals.take_ended()
     }
 
     fn now(&mut self) -> Option<u64> {

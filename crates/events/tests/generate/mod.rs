@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use events::{
     Action, AddrForm, AggFunc, AggValue, Aggregation, Argument, Calls, Change, Clock, Column, Drop, DropKind,
-    Effect, Event, Fault, FaultKind, Field, Firing, Flow, Form, Format, Host, Int, Member, Notice,
-    NoticeKind, Occasion, Packet, Part, Probe, Record, Row, Setting, SettingValue, Shape, Stack, Start,
-    Suppressed, Symbol, SymbolName, Value,
+    Effect, Event, Fault, FaultKind, Field, Firing, Flow, Form, Format, Growth, Host, Int, Interval, Member,
+    Notice, NoticeKind, Occasion, Packet, Part, Probe, Record, Row, Setting, SettingValue, Shape, Stack,
+    Start, Suppressed, Symbol, SymbolName, Value,
 };
 
 /// A source of random events: xorshift, so that a seed always gives the same events.
@@ -245,8 +245,22 @@ impl Generator {
         all
     }
 
+    fn interval(&mut self) -> Interval<'static> {
+        let column = Column { name: self.text(), function: self.function() };
+        let columns = [column.clone(), column.clone()];
+        let growth = |g: &mut Self| {
+            let Row { key, mut values } = g.row(&columns);
+            let (total, increment) = (values.pop().unwrap(), values.pop().unwrap());
+            Growth { key, increment, total }
+        };
+        let rows = self.list(4, growth);
+        let mut all = Interval::new(self.number(), self.number(), column, rows);
+        (all.part, all.keys) = (self.part(), self.list(3, Self::text));
+        all
+    }
+
     pub(crate) fn event(&mut self) -> Event<'static> {
-        match self.below(17) {
+        match self.below(18) {
             0 => {
                 let clock = Clock { time: self.number(), wall: self.number() };
                 let host = Host::new(self.text(), self.text(), self.text(), self.number() as u32);
@@ -295,6 +309,7 @@ impl Generator {
             13 => Event::Interrupt,
             14 => Event::Stop,
             15 => Event::Report(self.text()),
+            16 => Event::Interval(self.interval()),
             _ => Event::End { status: self.number() as i32 },
         }
     }

@@ -1,6 +1,7 @@
 //! The engine of an interpreted session.
 
 use std::collections::{BTreeMap, HashMap};
+use std::iter::Peekable;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -121,7 +122,9 @@ pub(crate) struct InterpreterEngine {
     registry: Arc<Registry>,
     attached: Vec<Batched>,
     loaded: Vec<Batched>,
-    firings: Box<dyn Iterator<Item = Firing> + Send>,
+    firings: Peekable<Box<dyn Iterator<Item = Firing> + Send>>,
+    /// Firings from this time on wait.
+    pause: u64,
     exhausted: bool,
     /// The probes that descriptions of firings mean.
     known: HashMap<String, Option<ProbeInfo>>,
@@ -172,7 +175,8 @@ impl InterpreterEngine {
             registry: program.registry.clone(),
             attached: Vec::new(),
             loaded: Vec::new(),
-            firings,
+            firings: firings.peekable(),
+            pause: u64::MAX,
             exhausted: false,
             known: HashMap::new(),
             last_time: tracer.time,
@@ -421,6 +425,14 @@ impl Engine for InterpreterEngine {
         self.last_time
     }
 
+    fn first_time(&mut self) -> u64 {
+        self.firings.peek().map_or(self.last_time, |firing| firing.time)
+    }
+
+    fn pause_at(&mut self, time: u64) {
+        self.pause = time;
+    }
+
     fn stopper(&self) -> Result<Stopper, Error> {
         Ok(Stopper::of_memory(self.control.clone()))
     }
@@ -434,6 +446,10 @@ impl Engine for InterpreterEngine {
     fn drain(&mut self, _hold: Option<Duration>) -> Result<Batch, Error> {
         for _ in 0..AT_ONCE {
             if self.undrained && self.reads_rings() || self.activity().0 != Activity::Active {
+                break;
+            }
+            if self.firings.peek().is_some_and(|firing| firing.time >= self.pause) {
+                self.last_time = self.last_time.max(self.pause);
                 break;
             }
             match self.firings.next() {
