@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use dtrace::diagnostics::{control, raw};
 use dtrace::flame::Format;
+use dtrace::heat::Format as HeatFormat;
 use dtrace::options::Options;
 use dtrace::{Field, Source};
 
@@ -71,6 +72,8 @@ pub(crate) struct Command {
     pub(crate) output: Option<String>,
     /// `--flame`: files and their formats.
     pub(crate) flames: Vec<(String, Format)>,
+    /// `--heat`: files and their formats.
+    pub(crate) heats: Vec<(String, HeatFormat)>,
     /// `--flame-diff`
     pub(crate) flame_diff: Option<String>,
     /// `--flame-from`
@@ -115,6 +118,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
         operands: Vec::new(),
         output: None,
         flames: Vec::new(),
+        heats: Vec::new(),
         flame_diff: None,
         flame_from: None,
         postmortem: None,
@@ -132,6 +136,9 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
             c.set(name, Some(WHOLE_STACK), name)?;
         }
     }
+    if words.iter().any(|word| matches!(word, Word::Long("heat", _))) {
+        c.set("every", Some("1s"), "every")?;
+    }
     c.builds = words.iter().any(|w| matches!(w, Word::Flag('h' | 'G', _)));
     for word in words {
         match word {
@@ -145,6 +152,14 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
                 };
                 let format = Format::of_name(&file).ok_or_else(wrong)?;
                 c.flames.push((file, format));
+            }
+            Word::Long("heat", file) => {
+                let wrong = || {
+                    let file = control::name_text(&file);
+                    Wrong::Value(format!("--heat {file}: the name must end with {}", HeatFormat::ENDINGS))
+                };
+                let format = HeatFormat::of_name(&file).ok_or_else(wrong)?;
+                c.heats.push((file, format));
             }
             Word::Long("flame-diff", before) => c.flame_diff = Some(before),
             Word::Long("flame-from", file) => c.flame_from = Some(file),
@@ -166,6 +181,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
         }
     }
     c.check_flames()?;
+    c.check_heats()?;
     c.check_system()?;
     if c.postmortem.is_some() && !(c.programs.is_empty() && c.targets.is_empty() && c.flames.is_empty()) {
         let text =
@@ -249,6 +265,23 @@ impl Command {
             return wrong("--flame-from draws a file and traces nothing: leave out the programs and targets");
         }
         Ok(())
+    }
+
+    /// Heat maps are of what is traced, and a file has one content.
+    fn check_heats(&self) -> Result<(), Wrong> {
+        let wrong = |text: String| Err(Wrong::Value(text));
+        if !self.heats.is_empty() && (self.flame_from.is_some() || self.postmortem.is_some()) {
+            return wrong("--heat draws what is traced: leave out --flame-from and --postmortem".into());
+        }
+        let drawn = self.flames.iter().map(|(file, _)| file).chain(self.heats.iter().map(|(file, _)| file));
+        let mut all: Vec<&String> = drawn.chain(&self.output).collect();
+        all.sort_unstable();
+        match all.iter().zip(all.iter().skip(1)).find(|(a, b)| a == b) {
+            Some((file, _)) if !self.heats.is_empty() => {
+                wrong(format!("{}: a file can be written once: name another one", control::name_text(file)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A record of a machine is no machine to trace.
@@ -355,6 +388,14 @@ mod tests {
     }
 
     #[test]
+    fn heat_maps_have_intervals_of_a_second_unless_the_user_says_another_length() {
+        let every = |text: &str| parse(&words(text)).unwrap().options.text("every");
+        assert_eq!(every("-n BEGIN"), "");
+        assert_eq!(every("-n BEGIN --heat x.svg"), "1000000000ns");
+        assert_eq!(every("-x every=10ms -n BEGIN --heat x.svg"), "10000000ns");
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         let e = |text: &str| match parse(&words(text)).unwrap_err() {
             Wrong::Usage(m) => m.unwrap_or_default(),
@@ -375,6 +416,9 @@ mod tests {
         assert!(parse(&words("--record-system x -n BEGIN")).is_ok());
         assert!(parse(&words("--system x -e -n BEGIN")).is_ok() && parse(&words("--system x -l")).is_ok());
         assert!(e("--flame x.png -n BEGIN").contains("the name must end with .svg, "));
+        assert!(e("--heat x.png -n BEGIN").contains("the name must end with .svg or .html"));
+        assert!(e("--heat x.svg --flame x.svg -n BEGIN").contains("x.svg: a file can be written once"));
+        assert!(e("--heat x.svg --postmortem core").contains("leave out"));
         assert!(e("-A").contains("-A is not supported yet"));
         assert!(e("-Gh").contains("only one of"));
         assert_eq!(e("--completions csh"), "--completions csh: there are completions for bash, zsh, fish");

@@ -122,7 +122,7 @@ pub(crate) fn draw(command: &Command, from: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn failed(file: &str, error: &io::Error) -> String {
+pub(crate) fn failed(file: &str, error: &io::Error) -> String {
     format!("failed to write '{}': {}", control::name_text(file), system_text(error))
 }
 
@@ -154,7 +154,7 @@ fn create(path: &Path) -> io::Result<File> {
     new.write(true).create_new(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(path)
 }
 
-fn try_file(path: &Path) -> io::Result<()> {
+pub(crate) fn try_file(path: &Path) -> io::Result<()> {
     if path.symlink_metadata().is_ok_and(|m| !m.is_file() && !m.is_symlink()) {
         return Err(io::Error::other("not a regular file"));
     }
@@ -163,7 +163,7 @@ fn try_file(path: &Path) -> io::Result<()> {
     std::fs::remove_file(other)
 }
 
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let other = beside(path)?;
     let done = create(&other)
         .and_then(|mut file| file.write_all(bytes))

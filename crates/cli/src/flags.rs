@@ -164,6 +164,13 @@ pub(crate) const LONG: &[Long] = &[
         help: "trace nothing; write the files of --flame from a file of folded stacks",
     },
     Long {
+        name: "heat",
+        arg: "file",
+        takes: File,
+        help: "also write the distributions (quantize(), lquantize(), llquantize()) to a file as a heat map over time, by intervals of \
+               a second or of -x every: .svg or .html; may be given several times",
+    },
+    Long {
         name: "system",
         arg: "file",
         takes: File,

@@ -8,6 +8,7 @@
 //!  command    a parsed command line
 //!  definitions  the header and the object of provider definitions (-h, -G)
 //!  drawing    the files of --flame
+//!  heat_map   the files of --heat
 //!  postmortem  the records in a core file (--postmortem)
 //!  secure     a command with more privileges than who started it
 //!  run        list, compile only, or trace
@@ -28,6 +29,7 @@
 //! arch/x86_64 bin/dtrace flags interrupt memory panic secure status
 //! about arch command completions manual
 //! drawing
+//! heat_map
 //! output
 //! definitions postmortem
 //! lib+run
@@ -42,6 +44,7 @@ mod completions;
 mod definitions;
 mod drawing;
 mod flags;
+mod heat_map;
 mod interrupt;
 mod manual;
 mod memory;

@@ -17,6 +17,7 @@ use dtrace::options::OutputFormat;
 use dtrace::{Json, Message, MessageKind, Needs, Sink, Text};
 
 use crate::drawing::Drawing;
+use crate::heat_map::HeatMap;
 use crate::interrupt;
 
 /// Standard output was closed when the process began.
@@ -131,16 +132,22 @@ pub(crate) fn needs(format: OutputFormat) -> Needs {
 pub(crate) struct Results {
     printed: Printed,
     drawing: Option<Drawing>,
+    heat_map: Option<HeatMap>,
 }
 
 impl Results {
-    pub(crate) fn new(format: OutputFormat, out: Output, drawing: Option<Drawing>) -> Results {
+    pub(crate) fn new(
+        format: OutputFormat,
+        out: Output,
+        drawing: Option<Drawing>,
+        heat_map: Option<HeatMap>,
+    ) -> Results {
         let printed = match format {
             OutputFormat::Json => Printed::Json(Json::new(out)),
             OutputFormat::Csv => Printed::Text(Text::csv(out)),
             OutputFormat::Text => Printed::Text(Text::new(out)),
         };
-        Results { printed, drawing }
+        Results { printed, drawing, heat_map }
     }
 
     /// For events that were stored: nothing is performed.
@@ -150,17 +157,26 @@ impl Results {
             OutputFormat::Csv => Printed::Text(Text::csv_of_stored_events(out)),
             OutputFormat::Text => Printed::Text(Text::of_stored_events(out)),
         };
-        Results { printed, drawing: None }
+        Results { printed, drawing: None, heat_map: None }
     }
 
-    /// What is drawn.
-    pub(crate) fn drawing(&mut self) -> Option<&mut Drawing> {
-        self.drawing.as_mut()
+    /// Writes what is drawn, at the end. The errors are messages.
+    pub(crate) fn finish_drawings(&mut self) -> Result<(), Vec<String>> {
+        let drawn = self.drawing.as_mut().map_or(Ok(()), Drawing::finish);
+        let mapped = self.heat_map.as_mut().map_or(Ok(()), HeatMap::finish);
+        match (drawn, mapped) {
+            (Err(mut all), Err(more)) => {
+                all.extend(more);
+                Err(all)
+            }
+            (drawn, mapped) => drawn.and(mapped),
+        }
     }
 }
 
 impl Sink for Results {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        self.heat_map.iter_mut().for_each(|heat_map| heat_map.event(event));
         let drawn = self.drawing.as_mut().is_some_and(|drawing| drawing.event(event));
         match &mut self.printed {
             // JSON has every event.
@@ -172,11 +188,12 @@ impl Sink for Results {
 
     fn batch_end(&mut self) -> io::Result<()> {
         let drawn = self.drawing.as_mut().map_or(Ok(()), Drawing::batch_end);
+        let mapped = self.heat_map.as_mut().map_or(Ok(()), HeatMap::batch_end);
         let printed = match &mut self.printed {
             Printed::Text(text) => text.batch_end(),
             Printed::Json(json) => json.batch_end(),
         };
-        printed.and(drawn)
+        printed.and(drawn).and(mapped)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -16,6 +16,7 @@ use crate::completions;
 use crate::definitions;
 use crate::drawing::{self, Drawing};
 use crate::flags;
+use crate::heat_map::HeatMap;
 use crate::interrupt::{self, Interrupts};
 use crate::memory;
 use dtrace::diagnostics::{control, raw, system_text};
@@ -313,11 +314,11 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
     // Nothing is traced with -e.
     let format = if command.compile_only { OutputFormat::Text } else { options.oformat };
     let drawing = match command.compile_only {
-        true => Ok(None),
-        false => Drawing::of(&command),
+        true => Ok((None, None)),
+        false => Drawing::of(&command).and_then(|drawing| Ok((drawing, HeatMap::of(&command)?))),
     };
     let mut sink = match drawing {
-        Ok(drawing) => Results::new(format, out, drawing),
+        Ok((drawing, heat_map)) => Results::new(format, out, drawing, heat_map),
         Err(e) => return complain_all(vec![e]),
     };
     if let Err(e) = introduce(&command, &program, quiet, &mut sink) {
@@ -433,7 +434,7 @@ fn follow(session: &mut Session<Results>, interrupts: &Interrupts) -> Result<u8,
     }
     interrupt::handle();
     let status = session.finish()? as u8;
-    let drawn = session.sink_mut().drawing().map_or(Ok(()), Drawing::finish);
+    let drawn = session.sink_mut().finish_drawings();
     let status = drawn.map_or_else(complain_all, |()| status);
     if memory::was_short() {
         complain(

@@ -110,6 +110,7 @@ pub use postmortem;
 
 /// Flame graphs and other files of the stacks in aggregations: a sink beside another.
 pub use flame;
+pub use heat;
 
 pub use consumer::{Effects, Json, Merged, Message, MessageKind, Output, Text, render};
 pub use events::{Event, Needs, Sink};

@@ -335,26 +335,43 @@ fn push_stack(
     unnamed: Unnamed,
 ) -> bool {
     let mut incomplete = false;
+    let of_process = stack.process.is_some();
     for symbol in stack.frames.iter().rev() {
-        let kind = if stack.process.is_some() { Kind::User } else { Kind::Kernel };
-        let name = &symbol.name;
-        let missing = name.is_incomplete();
-        incomplete |= missing;
-        let kind = if name.inlined { Kind::Inlined } else { kind };
-        let kind = if name.interpreted { Kind::Interpreted } else { kind };
-        let kind = if missing { Kind::Missing } else { kind };
-        if name.interpreted {
-            path.push(profile.frame(Frame { kind, name: interpreted_name(name).into() }));
-            continue;
-        }
-        // A frame without a symbol has no name that others could share, where it is an address.
-        if name.symbol.is_none() && (unnamed == Unnamed::Address || name.in_file.is_some()) {
-            path.push(profile.frame(Frame { kind, name: escape::name(symbol.text().as_bytes()).into() }));
-            continue;
-        }
-        path.push(numbers.number(profile, kind, symbol));
+        incomplete |= symbol.name.is_incomplete();
+        // Names that others share have their numbers.
+        path.push(match symbol.name.interpreted || is_address(symbol, unnamed) {
+            true => profile.frame(Frame::of(symbol, of_process, unnamed)),
+            false => numbers.number(profile, kind(&symbol.name, of_process), symbol),
+        });
     }
     incomplete
+}
+
+impl Frame {
+    /// The frame of a symbol in a stack of a process, or of the kernel.
+    pub fn of(symbol: &Symbol, of_process: bool, unnamed: Unnamed) -> Frame {
+        let name = match symbol.name.interpreted {
+            true => interpreted_name(&symbol.name),
+            false if is_address(symbol, unnamed) => escape::name(symbol.text().as_bytes()),
+            false => frame_name(symbol),
+        };
+        Frame { kind: kind(&symbol.name, of_process), name: name.into() }
+    }
+}
+
+/// A frame without a symbol has no name that others could share, where it is an address.
+fn is_address(symbol: &Symbol, unnamed: Unnamed) -> bool {
+    symbol.name.symbol.is_none() && (unnamed == Unnamed::Address || symbol.name.in_file.is_some())
+}
+
+fn kind(name: &SymbolName, of_process: bool) -> Kind {
+    match name {
+        name if name.is_incomplete() => Kind::Missing,
+        name if name.interpreted => Kind::Interpreted,
+        name if name.inlined => Kind::Inlined,
+        _ if of_process => Kind::User,
+        _ => Kind::Kernel,
+    }
 }
 
 fn frame_name(symbol: &Symbol) -> String {
@@ -387,10 +404,7 @@ impl Sink for Flame {
                 self.host = escape::name(text.as_bytes());
             }
             Event::Aggregation(all) => self.aggregation(all),
-            Event::Drop(drop) => self.loss.dropped(drop),
-            Event::Suppressed(suppressed) => self.loss.suppressed(suppressed),
-            Event::Fault(fault) => self.loss.faulted(fault.count),
-            _ => {}
+            other => self.loss.event(other),
         }
         Ok(())
     }

@@ -4,13 +4,13 @@
 const LONGEST: usize = 1000;
 
 /// A name: its control characters escaped, and not too long.
-pub(crate) fn name(bytes: &[u8]) -> String {
+pub fn name(bytes: &[u8]) -> String {
     let text = diagnostics::control::name(bytes);
     cut(&text, LONGEST)
 }
 
 /// The text, or its beginning with an ellipsis if it has more than `most` characters.
-pub(crate) fn cut(text: &str, most: usize) -> String {
+pub fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_string(),
         Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
@@ -19,7 +19,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 
 /// Appends text to XML, also within an attribute in double quotes. The few characters that XML cannot
 /// express become U+FFFD.
-pub(crate) fn xml(out: &mut String, text: &str) {
+pub fn xml(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {
             '&' => out.push_str("&amp;"),
@@ -53,7 +53,7 @@ pub(crate) fn json(out: &mut String, text: &str) {
 }
 
 /// A number with a comma after every three digits.
-pub(crate) fn thousands(n: u64) -> String {
+pub fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {

@@ -48,7 +48,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod collect;
-mod escape;
+pub mod escape;
 mod file;
 mod flat;
 mod folded;

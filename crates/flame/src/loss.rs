@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use events::{Drop, DropKind, Suppressed};
+use events::{Drop, DropKind, Event, Suppressed};
 
 use crate::escape::thousands;
 
@@ -15,23 +15,33 @@ pub struct Loss {
 }
 
 impl Loss {
-    pub(crate) fn dropped(&mut self, drop: &Drop) {
+    /// Adds what an event says was lost.
+    pub fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Drop(drop) => self.dropped(drop),
+            Event::Suppressed(suppressed) => self.suppressed(suppressed),
+            Event::Fault(fault) => self.faulted(fault.count),
+            _ => {}
+        }
+    }
+
+    fn dropped(&mut self, drop: &Drop) {
         if let Some(words) = DropKind::words(drop.kind) {
             let (count, ..) = self.drops.entry(words.tag).or_insert((0, words.one, words.many));
             *count = count.saturating_add(drop.count);
         }
     }
 
-    pub(crate) fn suppressed(&mut self, suppressed: &Suppressed<'_>) {
+    fn suppressed(&mut self, suppressed: &Suppressed<'_>) {
         self.suppressed = self.suppressed.saturating_add(suppressed.count);
     }
 
-    pub(crate) fn faulted(&mut self, count: u64) {
+    fn faulted(&mut self, count: u64) {
         self.faults = self.faults.saturating_add(count);
     }
 
     /// A line for each kind of loss.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    pub fn lines(&self) -> Vec<String> {
         let line = |n: u64, one: &str, many: &str| {
             (n > 0).then(|| format!("{} {}", thousands(n), if n == 1 { one } else { many }))
         };

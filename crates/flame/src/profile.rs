@@ -27,7 +27,7 @@ pub enum Kind {
 
 impl Kind {
     /// Its letter in the data of a picture.
-    pub(crate) fn letter(self) -> char {
+    pub fn letter(self) -> char {
         match self {
             Kind::Key => 'y',
             Kind::User => 'u',

@@ -9,6 +9,9 @@
 #[macro_use]
 extern crate testing;
 
+#[path = "../../../heat/tests/read/mod.rs"]
+mod read;
+
 mod actions;
 mod aggregations;
 mod args;
@@ -41,6 +44,7 @@ mod follow_counts;
 mod foreign;
 mod formats;
 mod frontend;
+mod heat;
 mod hours;
 mod ids;
 mod images;
@@ -233,6 +237,7 @@ const GROUPS: &[&[Test]] = &[
     foreign::TESTS,
     formats::TESTS,
     flames::TESTS,
+    heat::TESTS,
     cpc::TESTS,
     fbt::TESTS,
     blocks::TESTS,
