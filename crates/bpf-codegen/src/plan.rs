@@ -192,7 +192,7 @@ pub struct TableLocation {
 
 /// A position in a map of arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shared {
+pub struct ArrayPosition {
     /// The first array in the map, which names it.
     pub first: u32,
     /// The index in the map.
@@ -227,7 +227,7 @@ pub struct AssocPlan {
     /// For a `self->` array: the location of the list heads in a thread.
     pub heads: Option<Heads>,
     /// Programs reach the array through a map of arrays, at this position.
-    pub shared: Option<Shared>,
+    pub shared: Option<ArrayPosition>,
 }
 
 /// The location of the list heads of a `self->` array.

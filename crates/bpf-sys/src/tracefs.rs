@@ -17,21 +17,21 @@ const MOUNT_ATTRS: u32 = 1 | 2 | 4 | 8;
 
 /// The root of tracefs, or why there is none. Determined once.
 pub fn tracefs() -> Result<&'static Path, &'static str> {
-    struct Found {
+    struct Root {
         path: PathBuf,
         /// Keeps our detached mount.
         _mount: Option<OwnedFd>,
     }
-    static FOUND: OnceLock<Result<Found, String>> = OnceLock::new();
+    static FOUND: OnceLock<Result<Root, String>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
         let mounted = Path::new("/sys/kernel/tracing");
         if mounted.join("events").exists() {
-            return Ok(Found { path: mounted.into(), _mount: None });
+            return Ok(Root { path: mounted.into(), _mount: None });
         }
         let mount = mount(c"tracefs").map_err(|e| format!("tracefs is not mounted and cannot be: {e}"))?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
         match path.join("events").exists() {
-            true => Ok(Found { path, _mount: Some(mount) }),
+            true => Ok(Root { path, _mount: Some(mount) }),
             false => Err("tracefs has no events on this kernel".into()),
         }
     });

@@ -34,9 +34,9 @@ const FOR_END: usize = 64 << 20;
 const RETRIES: usize = 100;
 
 /// The reserve, until it is given back.
-static KEPT: Kept = Kept::none();
+static KEPT: Reserve = Reserve::none();
 /// The reserve for the end.
-static FOR_THE_END: Kept = Kept::none();
+static FOR_THE_END: Reserve = Reserve::none();
 /// A request was refused while there was a reserve to keep.
 static SHORT: AtomicBool = AtomicBool::new(false);
 
@@ -44,14 +44,14 @@ static SHORT: AtomicBool = AtomicBool::new(false);
 pub struct Memory;
 
 /// Address space that is kept.
-struct Kept {
+struct Reserve {
     at: AtomicPtr<u8>,
     bytes: AtomicUsize,
 }
 
-impl Kept {
-    const fn none() -> Kept {
-        Kept { at: AtomicPtr::new(null_mut()), bytes: AtomicUsize::new(0) }
+impl Reserve {
+    const fn none() -> Reserve {
+        Reserve { at: AtomicPtr::new(null_mut()), bytes: AtomicUsize::new(0) }
     }
 
     /// Keeps so much, if there is as much. What was kept before is given back.
@@ -85,7 +85,7 @@ fn take(bytes: usize) -> *mut u8 {
 
 fn give_back(taken: *mut u8, bytes: usize) {
     if !taken.is_null() {
-        // SAFETY: `take` has mapped so much there, and whoever takes it out of a `Kept` is the only one who has it.
+        // SAFETY: `take` has mapped so much there, and whoever takes it out of a `Reserve` is the only one who has it.
         unsafe { libc::munmap(taken.cast(), bytes) };
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 use dtrace::Sink;
 use dtrace::diagnostics::control;
 use dtrace::events::{Event, Reader, SinkError};
-use dtrace::postmortem::{CoreError, Found, find};
+use dtrace::postmortem::{CoreError, CoreEvents, find};
 
 use crate::command::{Command, file_of};
 use crate::output::{Output, Results, Shown};
@@ -31,7 +31,7 @@ fn refuse(command: &Command, path: &str, error: &CoreError) -> u8 {
 
 /// Prints the events of a core file; the exit status.
 pub(crate) fn print(command: &Command, path: &str, mut out: Output) -> io::Result<u8> {
-    let read = || -> Result<Found, CoreError> {
+    let read = || -> Result<CoreEvents, CoreError> {
         let file = File::open(file_of(path))?;
         // A device or a pipe has no offsets, and may have no end.
         if !file.metadata()?.is_file() {

@@ -90,7 +90,7 @@ enum Entries {
 }
 
 /// A unit with a file.
-struct Found {
+struct UnitFile {
     /// Where the skeleton is in `.debug_info`.
     skeleton: u64,
     id: DwoId,
@@ -100,7 +100,7 @@ struct Found {
 /// The files of all units.
 #[derive(Default)]
 pub(crate) struct Splits {
-    all: Vec<Found>,
+    all: Vec<UnitFile>,
     package: Option<DwarfPackageSections<Bytes>>,
     /// The first file that was not found.
     missing: Option<String>,
@@ -130,7 +130,7 @@ impl Splits {
                 files.package(&mut |load| splits.read_package(load))?;
             }
             if splits.package_has(id) {
-                splits.all.push(Found { skeleton, id, entries: Entries::Package });
+                splits.all.push(UnitFile { skeleton, id, entries: Entries::Package });
                 continue;
             }
             let mut found = known.get(&unit).into_iter().flatten().find(|file| has(file, id)).cloned();
@@ -146,7 +146,7 @@ impl Splits {
                 known.entry(unit.clone()).or_default().extend(found.clone());
             }
             match found {
-                Some(file) => splits.all.push(Found { skeleton, id, entries: Entries::File(file) }),
+                Some(file) => splits.all.push(UnitFile { skeleton, id, entries: Entries::File(file) }),
                 None => {
                     let name = || String::from_utf8_lossy(&unit.path).into_owned();
                     splits.missing.get_or_insert_with(name);

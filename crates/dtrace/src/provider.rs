@@ -21,8 +21,8 @@ pub use probes::{
 };
 pub use proc::Selection;
 pub use providers::{
-    Change, ChangeSource, Cursor, EnabledProbe, Env, Follow, Found, IdRange, LoadedModules, MakeFn, Names,
-    OpenChanges, ProbeList, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider, Provider,
+    Change, ChangeSource, Cursor, EnabledProbe, Env, Follow, FoundProbe, IdRange, LoadedModules, MakeFn,
+    Names, OpenChanges, ProbeList, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider, Provider,
     ProviderProbes, Registry, Returns, Role, Unit, UnloadedModules, method,
 };
 pub use symbols::Readers;

@@ -57,7 +57,7 @@ use crate::options::{OptionError, Options, UserAddresses, nanoseconds};
 use crate::session::advice::advice;
 use crate::session::stop::Stopper;
 use enable::{Registered, register};
-use held::{Held, consume, drain};
+use held::{HeldRecords, consume, drain};
 use intervals::{Intervals, LEAST_INTERVAL, interval};
 use recorded::Recorded;
 use settings::{consumer_options, set_dynamic};
@@ -255,7 +255,7 @@ impl<S: Sink> Session<S> {
             suppressed: BTreeMap::new(),
             engine,
             consumer,
-            held: Held::new(intervals),
+            held: HeldRecords::new(intervals),
             targets,
             options,
             next,

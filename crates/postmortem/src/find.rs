@@ -18,7 +18,7 @@ const CHUNK: usize = 1 << 20;
 
 /// What was found in a core file.
 #[derive(Debug)]
-pub struct Found {
+pub struct CoreEvents {
     /// What the memory says of its events.
     pub head: Head,
     /// The events: a stream for [`events::Reader`].
@@ -32,7 +32,7 @@ enum Place {
     Nothing,
     /// Memory to which nothing was written.
     Blank,
-    Events(Box<Found>),
+    Events(Box<CoreEvents>),
 }
 
 fn look(from: &dyn ReadAt, segment: Segment, at: u64) -> Result<Place, CoreError> {
@@ -69,13 +69,13 @@ fn look(from: &dyn ReadAt, segment: Segment, at: u64) -> Result<Place, CoreError
         true => Some(CoreError::Truncated(head.length, there)),
         false => (crc32fast::hash(&events) != head.crc).then_some(CoreError::Damaged),
     };
-    Ok(Place::Events(Box::new(Found { head, events, wrong })))
+    Ok(Place::Events(Box::new(CoreEvents { head, events, wrong })))
 }
 
 /// What was found so far.
 #[derive(Default)]
 struct Search {
-    best: Option<Box<Found>>,
+    best: Option<Box<CoreEvents>>,
     /// There is memory to which nothing was written.
     blank: bool,
     /// The file ends before some of its memory.
@@ -85,7 +85,7 @@ struct Search {
 impl Search {
     fn take(&mut self, place: Place) {
         // Whole ones are better, then newer ones.
-        let rank = |found: &Found| (found.wrong.is_none(), found.head.wall);
+        let rank = |found: &CoreEvents| (found.wrong.is_none(), found.head.wall);
         match place {
             Place::Nothing => {}
             Place::Blank => self.blank = true,
@@ -135,7 +135,7 @@ impl Search {
 }
 
 /// Finds the last events of a session in a core file. Of several sessions, those that were written last.
-pub fn find(from: &dyn ReadAt) -> Result<Found, CoreError> {
+pub fn find(from: &dyn ReadAt) -> Result<CoreEvents, CoreError> {
     let mut search = Search::default();
     search.walk(from, &mut |search, segment| {
         search.take(look(from, segment, 0)?);

@@ -33,6 +33,6 @@ mod head;
 mod log;
 
 pub use core::{CoreError, ReadAt};
-pub use find::{Found, find};
+pub use find::{CoreEvents, find};
 pub use head::{HEAD, Head, blank};
 pub use log::{Log, Totals};

@@ -77,7 +77,7 @@ pub(crate) struct Memory {
 
 /// State that the thread and a target share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct TargetState {
     phase: Mutex<Phase>,
     /// Why the target is not held at the moment that was asked for.
     note: Mutex<Option<String>>,
@@ -99,8 +99,8 @@ pub(crate) struct Shared {
     event: OwnedFd,
 }
 
-impl Shared {
-    pub(crate) fn new() -> io::Result<Arc<Shared>> {
+impl TargetState {
+    pub(crate) fn new() -> io::Result<Arc<TargetState>> {
         // SAFETY: a plain system call; the descriptor is ours.
         let event = unsafe {
             let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
@@ -112,7 +112,7 @@ impl Shared {
         let (phase, since) = (Mutex::new(Phase::Held), Mutex::new(Instant::now()));
         let (note, timed, children, times_children) = Default::default();
         let (memory, lost, fatal) = Default::default();
-        Ok(Arc::new(Shared {
+        Ok(Arc::new(TargetState {
             phase,
             note,
             since,

@@ -13,7 +13,7 @@ use diagnostics::system_text;
 
 use crate::exec::Exec;
 use crate::namespace::require_own_proc;
-use crate::phase::{ExitStatus, Hold, Phase, Shared, lock, signal_name};
+use crate::phase::{ExitStatus, Hold, Phase, TargetState, lock, signal_name};
 use crate::poll::poll_readable;
 use crate::refusal::{loses_privileges, why_not};
 use crate::start::Moment;
@@ -87,7 +87,7 @@ pub struct Target {
     created: bool,
     held: bool,
     pidfd: OwnedFd,
-    shared: Arc<Shared>,
+    shared: Arc<TargetState>,
     tracer: Arc<Tracer>,
 }
 

@@ -48,15 +48,15 @@ use std::time::{Duration, Instant};
 use crate::exec::{Exec, check};
 use crate::grab::{Grab, Seized, ptrace, reap};
 use crate::image::{Hook, Image, Linking, limited};
-use crate::phase::{ExitStatus, Hold, Phase, Shared, lock};
+use crate::phase::{ExitStatus, Hold, Phase, TargetState, lock};
 use crate::start::{Moment, Seek, Step, is_stop};
 
 /// How long it is waited for the stop of a process that is to be detached. It is detached later then.
 const STOPS: Duration = Duration::from_millis(100);
 
 enum Command {
-    Create(Exec, Sender<io::Result<(i32, Arc<Shared>)>>),
-    Grab(i32, Sender<io::Result<Arc<Shared>>>),
+    Create(Exec, Sender<io::Result<(i32, Arc<TargetState>)>>),
+    Grab(i32, Sender<io::Result<Arc<TargetState>>>),
     /// Looks again which threads a process has that is being stopped.
     Look(i32, Sender<()>),
     /// Lets a created target run until it has reached a moment, where it is held again.
@@ -168,12 +168,12 @@ impl Tracer {
         }
     }
 
-    pub(crate) fn create(&self, exec: Exec) -> io::Result<(i32, Arc<Shared>)> {
+    pub(crate) fn create(&self, exec: Exec) -> io::Result<(i32, Arc<TargetState>)> {
         self.send(|reply| Command::Create(exec, reply))?
     }
 
     /// Begins to stop a process: when it has stopped, its descriptor is readable.
-    pub(crate) fn grab(&self, pid: i32) -> io::Result<Arc<Shared>> {
+    pub(crate) fn grab(&self, pid: i32) -> io::Result<Arc<TargetState>> {
         self.send(|reply| Command::Grab(pid, reply))?
     }
 
@@ -275,7 +275,7 @@ struct Tracee {
     seek: Option<Seek>,
     /// The threads of a process that was grabbed, until it is released.
     grab: Option<Grab>,
-    shared: Arc<Shared>,
+    shared: Arc<TargetState>,
 }
 
 impl Tracee {
@@ -508,8 +508,8 @@ impl Thread {
         false
     }
 
-    fn insert(&mut self, pid: i32, created: bool, grab: Option<Grab>) -> io::Result<Arc<Shared>> {
-        let shared = Shared::new()?;
+    fn insert(&mut self, pid: i32, created: bool, grab: Option<Grab>) -> io::Result<Arc<TargetState>> {
+        let shared = TargetState::new()?;
         let traced = grab.as_ref().is_none_or(Grab::has_first);
         let tracee = Tracee {
             created,
@@ -625,7 +625,7 @@ impl Thread {
         ptrace(libc::PTRACE_DETACH, pid, 0);
     }
 
-    fn grab(&mut self, pid: i32) -> io::Result<Arc<Shared>> {
+    fn grab(&mut self, pid: i32) -> io::Result<Arc<TargetState>> {
         let grab = Grab::begin(pid, self.queue.seized.clone())?;
         let shared = self.insert(pid, false, Some(grab))?;
         shared.set(Phase::Stopping);

@@ -6,7 +6,7 @@ use bpf_sys::features::Facility;
 use probes::{Calls, MatchError, Pattern, ProbeDesc, ProviderFacts, is_glob};
 use system::System;
 
-use crate::contract::{EnabledProbe, Env, Found, IdRange, Names, ProbeSource, Provider, Unit};
+use crate::contract::{EnabledProbe, Env, FoundProbe, IdRange, Names, ProbeSource, Provider, Unit};
 
 /// A provider, or what stands in its place on a machine that is not live: the same names, and no probes.
 pub(crate) fn unless_live(system: &System, provider: Box<dyn Provider>) -> Box<dyn Provider> {
@@ -50,7 +50,7 @@ impl ProbeSource for Elsewhere {
         0
     }
 
-    fn matches(&self, pattern: &Pattern, _: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+    fn matches(&self, pattern: &Pattern, _: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError> {
         // A glob may mean none, as where no process runs.
         match pattern.names_provider() && !is_glob(&pattern.provider) {
             true => {

@@ -70,8 +70,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use contract::method::{AttachFn, CustomAttach};
 pub use contract::{
-    Change, ChangeSource, EnabledProbe, Env, Follow, Found, IdRange, LoadedModules, MakeFn, Manual, Method,
-    Names, OpenChanges, ProbeList, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider, Provider,
+    Change, ChangeSource, EnabledProbe, Env, Follow, FoundProbe, IdRange, LoadedModules, MakeFn, Manual,
+    Method, Names, OpenChanges, ProbeList, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider, Provider,
     Returns, Role, Unit, UnloadedModules, method,
 };
 pub use cpc::hardware_counters;

@@ -31,7 +31,7 @@ use probes::{
 use symbols::Readers;
 use system::System;
 
-use crate::contract::{ChangeSource, EnabledProbe, Env, Found, Names, Provider, Role, Unit};
+use crate::contract::{ChangeSource, EnabledProbe, Env, FoundProbe, Names, Provider, Role, Unit};
 use crate::lock;
 pub use every::Cursor;
 use ids::{OVERFLOW, Place};
@@ -406,8 +406,8 @@ impl Catalog for Registry {
                     return;
                 }
                 all.push(match found {
-                    Found::Made(desc) => self.made(desc),
-                    Found::Listed(at, _) | Found::Computed(at, _) => {
+                    FoundProbe::Made(desc) => self.made(desc),
+                    FoundProbe::Listed(at, _) | FoundProbe::Computed(at, _) => {
                         let first = *first.get_or_init(|| self.base(provider));
                         let id = ProbeId(self.position_id(provider, first, at));
                         ProbeInfo { id, desc: found.shared() }

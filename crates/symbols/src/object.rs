@@ -14,7 +14,7 @@ use proc::watcher;
 
 use crate::client::{Reader, RequestError};
 use crate::sources::Sources;
-use crate::wire::{FileRef, Found, MAX_NUMBERS, Request, Response};
+use crate::wire::{FileRef, MAX_NUMBERS, PlaceName, Request, Response};
 
 mod lines;
 
@@ -33,11 +33,11 @@ pub(crate) enum Lookup {
     Unnamed(Option<u64>),
 }
 
-impl From<Found> for Lookup {
-    fn from(found: Found) -> Lookup {
+impl From<PlaceName> for Lookup {
+    fn from(found: PlaceName) -> Lookup {
         match found {
-            Found::Symbol(delta, name) => Lookup::Symbol(name.into(), delta),
-            Found::Unnamed(address) => Lookup::Unnamed(address),
+            PlaceName::Symbol(delta, name) => Lookup::Symbol(name.into(), delta),
+            PlaceName::Unnamed(address) => Lookup::Unnamed(address),
         }
     }
 }
@@ -259,11 +259,11 @@ impl Objects {
                 }
                 Ok((responses, _)) => {
                     let found = symbols(responses);
-                    let all = found.into_iter().chain(std::iter::repeat(Found::Unnamed(None)));
+                    let all = found.into_iter().chain(std::iter::repeat(PlaceName::Unnamed(None)));
                     for (&offset, found) in part.iter().zip(all) {
                         self.bytes += 64;
                         let found = match found {
-                            Found::Symbol(delta, name) => {
+                            PlaceName::Symbol(delta, name) => {
                                 let start = offset.wrapping_sub(delta);
                                 let bytes = &mut self.bytes;
                                 let name = object.names.entry(start).or_insert_with(|| {
@@ -272,7 +272,7 @@ impl Objects {
                                 });
                                 Lookup::Symbol(name.clone(), delta)
                             }
-                            unnamed @ Found::Unnamed(_) => unnamed.into(),
+                            unnamed @ PlaceName::Unnamed(_) => unnamed.into(),
                         };
                         object.known.insert(offset, found);
                     }
@@ -336,7 +336,7 @@ pub(crate) fn file_ref<'a>(files: &'a Files, id: FileId, mapped: &'a File) -> (F
 }
 
 /// The symbols of a response.
-pub(crate) fn symbols(responses: Vec<(Response, Option<OwnedFd>)>) -> Vec<Found> {
+pub(crate) fn symbols(responses: Vec<(Response, Option<OwnedFd>)>) -> Vec<PlaceName> {
     let list = |(response, _)| match response {
         Response::Symbols(list) => list,
         _ => Vec::new(),

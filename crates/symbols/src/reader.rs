@@ -56,7 +56,7 @@ use crate::functions::Function;
 use crate::sys;
 use crate::usdt::DescribedProbes;
 use crate::wire::functions::{INSTRUCTIONS, Instructions};
-use crate::wire::{self, Failure, FileRef, Found, Order, Request, Response};
+use crate::wire::{self, Failure, FileRef, Order, PlaceName, Request, Response};
 use files::open::{Handle, Root};
 
 use describing::Descriptions;
@@ -323,10 +323,10 @@ impl Server {
         self.send(&Response::Lines(part), None)
     }
 
-    fn symbols(&self, found: Vec<Found>) -> io::Result<()> {
+    fn symbols(&self, found: Vec<PlaceName>) -> io::Result<()> {
         let (mut part, mut bytes) = (Vec::new(), 0);
         for found in found {
-            bytes += 16 + if let Found::Symbol(_, name) = &found { name.len() } else { 0 };
+            bytes += 16 + if let PlaceName::Symbol(_, name) = &found { name.len() } else { 0 };
             part.push(found);
             if bytes > wire::NAMES {
                 self.send(&Response::Symbols(std::mem::take(&mut part)), None)?;

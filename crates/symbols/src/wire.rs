@@ -158,16 +158,16 @@ pub(crate) type Lookup = Option<(u64, String)>;
 
 /// What is known of a place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum PlaceName {
     /// The bytes from the start of the symbol, and its name.
     Symbol(u64, String),
     /// No symbol contains it. The address in the file, as its headers have it.
     Unnamed(Option<u64>),
 }
 
-impl From<Lookup> for Found {
-    fn from(found: Lookup) -> Found {
-        found.map_or(Found::Unnamed(None), |(into, name)| Found::Symbol(into, name))
+impl From<Lookup> for PlaceName {
+    fn from(found: Lookup) -> PlaceName {
+        found.map_or(PlaceName::Unnamed(None), |(into, name)| PlaceName::Symbol(into, name))
     }
 }
 
@@ -189,7 +189,7 @@ pub(crate) enum Response {
     /// The pid in the name of the process's perf map, with the map's handle.
     PerfMap(u32),
     /// The next symbols, in the order of the request.
-    Symbols(Vec<Found>),
+    Symbols(Vec<PlaceName>),
     /// The next functions. Their instructions follow, so a function with instructions is the last one of its packet.
     Functions(Functions),
     /// The next instructions of the last function.
@@ -452,13 +452,13 @@ impl Response {
             Response::Symbols(list) => {
                 w.u8(8);
                 w.list(list, |w, found| match found {
-                    Found::Unnamed(None) => w.u8(0),
-                    Found::Symbol(delta, name) => {
+                    PlaceName::Unnamed(None) => w.u8(0),
+                    PlaceName::Symbol(delta, name) => {
                         w.u8(1);
                         w.u64(*delta);
                         w.bytes(name.as_bytes());
                     }
-                    Found::Unnamed(Some(address)) => {
+                    PlaceName::Unnamed(Some(address)) => {
                         w.u8(2);
                         w.u64(*address);
                     }
@@ -551,9 +551,9 @@ impl Response {
                 })?),
                 7 => Response::PerfMap(r.u32()?),
                 8 => Response::Symbols(r.list(|r| match r.u8()? {
-                    0 => Some(Found::Unnamed(None)),
-                    1 => Some(Found::Symbol(r.u64()?, r.text()?)),
-                    2 => Some(Found::Unnamed(Some(r.u64()?))),
+                    0 => Some(PlaceName::Unnamed(None)),
+                    1 => Some(PlaceName::Symbol(r.u64()?, r.text()?)),
+                    2 => Some(PlaceName::Unnamed(Some(r.u64()?))),
                     _ => None,
                 })?),
                 9 => match (r.flag()?, r.flag()?, r.text()?) {
@@ -639,9 +639,9 @@ mod tests {
             Response::Lines(vec![Vec::new(), vec![SourceFrame::default(), named]]),
             Response::Describing(vec![1, u32::MAX]),
             Response::Symbols(vec![
-                Found::Unnamed(None),
-                Found::Symbol(5, "name".into()),
-                Found::Unnamed(Some(u64::MAX)),
+                PlaceName::Unnamed(None),
+                PlaceName::Symbol(5, "name".into()),
+                PlaceName::Unnamed(Some(u64::MAX)),
             ]),
             Response::End(None),
             Response::End(Some("why".into())),

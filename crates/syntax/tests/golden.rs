@@ -12,9 +12,9 @@ use std::path::Path;
 use diagnostics::{Sink, SourceKind, SourceMap};
 use syntax::{MacroEnv, ParseMode, SpecField, TypeNames, parse};
 
-struct Known(Vec<String>);
+struct Typedefs(Vec<String>);
 
-impl TypeNames for Known {
+impl TypeNames for Typedefs {
     fn is_type(&self, name: &str) -> bool {
         self.0.iter().any(|n| n == name)
     }
@@ -44,7 +44,7 @@ fn read(name: &str, text: &str) -> (String, String) {
         ..MacroEnv::default()
     };
     let types =
-        Known(directive(text, "types").map_or(Vec::new(), |a| a.split(' ').map(str::to_owned).collect()));
+        Typedefs(directive(text, "types").map_or(Vec::new(), |a| a.split(' ').map(str::to_owned).collect()));
     let mut map = SourceMap::default();
     let file = map.add(SourceKind::Script, name, text);
     let mut sink = Sink::default();

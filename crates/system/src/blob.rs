@@ -13,10 +13,10 @@ const LEVEL: u8 = 6;
 
 /// Many bytes.
 #[derive(Clone)]
-pub struct Blob(Kept);
+pub struct Blob(Form);
 
 #[derive(Clone)]
-enum Kept {
+enum Form {
     Plain(Arc<[u8]>),
     /// Deflated, and how many bytes they are then.
     Packed(Arc<[u8]>, u32),
@@ -25,19 +25,19 @@ enum Kept {
 impl Blob {
     /// These bytes.
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Blob {
-        Blob(Kept::Plain(bytes.into()))
+        Blob(Form::Plain(bytes.into()))
     }
 
     /// Bytes that were packed. An error if nothing of that size can be in them.
     pub(crate) fn packed(bytes: &[u8], size: u32) -> Option<Blob> {
-        (size as usize <= LARGEST).then(|| Blob(Kept::Packed(bytes.into(), size)))
+        (size as usize <= LARGEST).then(|| Blob(Form::Packed(bytes.into(), size)))
     }
 
     /// The bytes, unpacked; or why they cannot be.
     pub fn open(&self) -> Result<Vec<u8>, String> {
         match &self.0 {
-            Kept::Plain(bytes) => Ok(bytes.to_vec()),
-            Kept::Packed(bytes, size) => {
+            Form::Plain(bytes) => Ok(bytes.to_vec()),
+            Form::Packed(bytes, size) => {
                 let size = *size as usize;
                 let opened =
                     decompress_to_vec_with_limit(bytes, size).map_err(|e| format!("it is damaged: {e}"))?;
@@ -53,16 +53,16 @@ impl Blob {
     /// How many bytes they are, unpacked.
     pub(crate) fn size(&self) -> u64 {
         match &self.0 {
-            Kept::Plain(bytes) => bytes.len() as u64,
-            Kept::Packed(_, size) => u64::from(*size),
+            Form::Plain(bytes) => bytes.len() as u64,
+            Form::Packed(_, size) => u64::from(*size),
         }
     }
 
     /// The bytes as a file has them, and their size when they are unpacked.
     pub(crate) fn pack(&self) -> (Vec<u8>, u32) {
         match &self.0 {
-            Kept::Plain(bytes) => (compress_to_vec(bytes, LEVEL), bytes.len() as u32),
-            Kept::Packed(bytes, size) => (bytes.to_vec(), *size),
+            Form::Plain(bytes) => (compress_to_vec(bytes, LEVEL), bytes.len() as u32),
+            Form::Packed(bytes, size) => (bytes.to_vec(), *size),
         }
     }
 }
@@ -76,8 +76,8 @@ impl Default for Blob {
 impl std::fmt::Debug for Blob {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
-            Kept::Plain(bytes) => write!(f, "Blob({} bytes)", bytes.len()),
-            Kept::Packed(bytes, size) => write!(f, "Blob({size} bytes, packed in {})", bytes.len()),
+            Form::Plain(bytes) => write!(f, "Blob({} bytes)", bytes.len()),
+            Form::Packed(bytes, size) => write!(f, "Blob({size} bytes, packed in {})", bytes.len()),
         }
     }
 }

@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 use exercise::fuzz::Target;
 use exercise::fuzz::case::Case;
 use list::TARGETS;
-use shared::Shared;
+use shared::SharedMemory;
 
 #[global_allocator]
 static MEMORY: limits::Counting = limits::Counting;
@@ -97,7 +97,7 @@ impl Campaign {
     /// Runs a target in processes of its own, one after the other until the time is over.
     fn run(&self, name: &str) -> Result<Outcome, String> {
         let mut outcome = Outcome::default();
-        let shared = Shared::create(&self.dir.join(name))?;
+        let shared = SharedMemory::create(&self.dir.join(name))?;
         let begun = Instant::now();
         let mut part = 0;
         loop {

@@ -16,13 +16,13 @@ const SIZE: usize = 4 << 20;
 const HEAD: usize = 24;
 
 /// The memory, in a file.
-pub(crate) struct Shared(*mut u8);
+pub(crate) struct SharedMemory(*mut u8);
 
 // SAFETY: the words are atomic; the input is written by one process and read when that has ended.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedMemory {}
 
-impl Shared {
-    pub(crate) fn create(dir: &Path) -> Result<Shared, String> {
+impl SharedMemory {
+    pub(crate) fn create(dir: &Path) -> Result<SharedMemory, String> {
         let text = |e: std::io::Error| format!("{}: {e}", dir.display());
         std::fs::create_dir_all(dir).map_err(text)?;
         let mut options = OpenOptions::new();
@@ -36,7 +36,7 @@ impl Shared {
         if memory == libc::MAP_FAILED {
             Err(text(std::io::Error::last_os_error()))
         } else {
-            Ok(Shared(memory.cast()))
+            Ok(SharedMemory(memory.cast()))
         }
     }
 

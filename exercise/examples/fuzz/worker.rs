@@ -13,7 +13,7 @@ use exercise::fuzz::case::Case;
 use exercise::fuzz::change::change;
 use exercise::mutate::mutate;
 
-use crate::shared::Shared;
+use crate::shared::SharedMemory;
 use crate::{limits, seeds, store, target_named};
 
 /// CPU time that an input of 64 KB may take, in a program that is hardly optimized.
@@ -119,7 +119,7 @@ pub(crate) fn run(name: &str, seed: &str, seconds: &str, dir: &Path) -> Result<E
     let seed: u64 = seed.parse().map_err(|e| number(&e))?;
     let seconds: f64 = seconds.parse().map_err(|e| number(&e))?;
     let target = target_named(name)?;
-    let shared = Shared::create(&dir.join(name))?;
+    let shared = SharedMemory::create(&dir.join(name))?;
     note_panics();
     let mut all = seeds::of(name, &crate::root(), &seeds::Programs::compiled(&dir.join("programs")));
     limits::bound_memory();

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use plane::table::{TableShape, VALUE_MAX_OLD};
 
-use super::{AggPlan, Plan, Shared, TableLocation, VarPlan};
+use super::{AggPlan, ArrayPosition, Plan, TableLocation, VarPlan};
 
 /// Up to this number of aggregations or arrays planned together have maps of their own.
 const ALONE: usize = 16;
@@ -77,7 +77,7 @@ impl Plan {
         for group in alike.values().filter(|g| g.len() > 1) {
             for (index, var) in (0..).zip(group) {
                 if let Some(VarPlan::Assoc(a)) = self.vars.get_mut(*var) {
-                    a.shared = Some(Shared { first: group[0] as u32, index });
+                    a.shared = Some(ArrayPosition { first: group[0] as u32, index });
                 }
             }
         }

@@ -76,7 +76,7 @@ pub use heartbeat::heartbeat;
 pub use memory::{AddressSpace, LookupState, Object, ObjectLocation, resolve, store, unstage};
 pub use numbers::{Numbered, current_number, number_of};
 pub use orc::KERNEL_ROWS;
-pub use overwrite::{Held, held};
+pub use overwrite::{WriterCount, held};
 pub use owned::end_of_thread;
 pub(crate) use packet::packet;
 pub(crate) use path::{NAME, path};

@@ -15,7 +15,7 @@ use crate::plan::Plan;
 
 /// The count of a writer in the segment of its record.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
+pub struct WriterCount {
     /// Address of the CPU's control element.
     percpu: V,
     /// Bytes of a segment.
@@ -23,9 +23,9 @@ pub struct Held {
 }
 
 /// What a record of this CPU's ring holds; `None` by another policy.
-pub fn held(plan: &Plan, firing: &Firing) -> Option<Held> {
+pub fn held(plan: &Plan, firing: &Firing) -> Option<WriterCount> {
     let segment = plan.ring_size / SEGMENTS;
-    (plan.policy == Policy::Ring).then_some(Held { percpu: firing.percpu, segment })
+    (plan.policy == Policy::Ring).then_some(WriterCount { percpu: firing.percpu, segment })
 }
 
 /// Sets `at` to the position of a count in the word: that of the segment of `position`. Positions are
@@ -142,7 +142,7 @@ pub(super) fn reserve(
 }
 
 /// Releases the segment of a record that is committed.
-pub(super) fn release(b: &mut Builder, held: &Held, stamp: V) {
+pub(super) fn release(b: &mut Builder, held: &WriterCount, stamp: V) {
     let position = b.shr(stamp, 24);
     let at = b.var();
     count_at(b, at, position, held.segment);

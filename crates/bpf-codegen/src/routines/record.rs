@@ -4,7 +4,7 @@
 use plane::control::{CONSUMED, DropKind, RESERVE, RUNG};
 use plane::ring::{self, COMMIT, FAULT_SIZE, FLAGS, HEADER_SIZE, ORIGIN, Policy, TIME, flags};
 
-use super::overwrite::{self, Held, held};
+use super::overwrite::{self, WriterCount, held};
 use super::{Clock, Firing, count_drop, element, ring_doorbell, words};
 use crate::mir::{Alu, Arg, AtomicOp, Builder, Helper, Jmp, Label, Operand, Size, V};
 use crate::plan::Plan;
@@ -24,7 +24,7 @@ pub struct RecordRef {
     /// The firing's time, where this function knows it.
     pub time: Option<V>,
     /// The segment that the record holds until it is committed, by policy ring.
-    pub held: Option<Held>,
+    pub held: Option<WriterCount>,
 }
 
 /// The parameters of a reservation.

@@ -22,7 +22,7 @@ use probes::{
     ArgType, Args, Attributes, Catalog, Class, Family, FieldKind, MatchError, Pattern, ProbeDesc, ProbeInfo,
     ProviderFacts, ProviderStability, Stability, TypeRef, glob_matches,
 };
-use providers::{EnabledProbe, Env, Found, IdRange, Names, ProbeSource, Provider, Registry, Unit};
+use providers::{EnabledProbe, Env, FoundProbe, IdRange, Names, ProbeSource, Provider, Registry, Unit};
 use syntax::ast::{Param, Program, ProviderProbe};
 use syntax::library::{Declared, probe_name};
 use syntax::{Libraries, derive};
@@ -49,7 +49,7 @@ pub(crate) fn registry(
     // A provider of a program replaces that of a library.
     let given: Vec<Family> = others.iter().map(|p| p.facts().family).collect();
     probes.retain(|(family, _)| !given.iter().any(|given| given.overlaps(family)));
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(LibraryProviders {
         libraries: Mutex::new((libraries.unparsed(), SourceMap::default())),
         registry: OnceLock::new(),
         bases: Mutex::default(),
@@ -112,7 +112,7 @@ pub(crate) fn with_attributes(
 }
 
 /// What the providers of all libraries share.
-struct Shared {
+struct LibraryProviders {
     libraries: Mutex<(Libraries, SourceMap)>,
     /// The providers among which the bases are.
     registry: OnceLock<Weak<Registry>>,
@@ -120,7 +120,7 @@ struct Shared {
     bases: Mutex<HashMap<Pattern, bool>>,
 }
 
-impl Shared {
+impl LibraryProviders {
     fn has_base(&self, registry: &Registry, pattern: &Pattern) -> bool {
         if !pattern.names_provider() {
             return false;
@@ -134,7 +134,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl LibraryProviders {
     /// The probes that the libraries declare for a provider; of a family for the provider of a process.
     fn definitions(&self, provider: &str, pid: Option<u32>) -> Definitions {
         let mut shared = lock(&self.libraries);
@@ -180,7 +180,7 @@ struct StableSource {
     provider: Arc<str>,
     names: Vec<String>,
     probes: Vec<OnceLock<Arc<ProbeDesc>>>,
-    shared: Arc<Shared>,
+    shared: Arc<LibraryProviders>,
     definitions: OnceLock<Definitions>,
     asked: Mutex<HashMap<u32, Existence>>,
 }
@@ -405,7 +405,7 @@ impl ProbeSource for StableSource {
             && self.names.iter().any(|name| glob_matches(&pattern.name, name))
     }
 
-    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError> {
         if !self.may_match(pattern) {
             return Ok(());
         }
@@ -415,7 +415,7 @@ impl ProbeSource for StableSource {
                 continue;
             }
             match self.probe(at) {
-                Ok(desc) => give(Found::Listed(at, desc)),
+                Ok(desc) => give(FoundProbe::Listed(at, desc)),
                 Err(why) => absent = Some(why),
             }
         }
@@ -447,7 +447,7 @@ struct StableFamily {
     stability: ProviderStability,
     family: Family,
     names: Vec<String>,
-    shared: Arc<Shared>,
+    shared: Arc<LibraryProviders>,
     definitions: Mutex<HashMap<u32, Arc<Definitions>>>,
 }
 
@@ -557,9 +557,9 @@ impl ProbeSource for StableFamily {
         }
     }
 
-    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError> {
         let Some(pid) = self.family.pid(&pattern.provider) else { return Ok(()) };
-        self.probes_of(pid, pattern)?.into_iter().for_each(|desc| give(Found::Made(Arc::new(desc))));
+        self.probes_of(pid, pattern)?.into_iter().for_each(|desc| give(FoundProbe::Made(Arc::new(desc))));
         Ok(())
     }
 

@@ -34,7 +34,7 @@ const MOST: usize = 16 << 20;
 
 /// See the [module](self).
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct HeldRecords {
     batches: VecDeque<HeldBatch>,
     /// Their bytes.
     size: usize,
@@ -56,10 +56,10 @@ struct HeldBatch {
     since: Instant,
 }
 
-impl Held {
+impl HeldRecords {
     /// Nothing is held.
-    pub(super) fn new(intervals: Intervals) -> Held {
-        Held { intervals, ..Held::default() }
+    pub(super) fn new(intervals: Intervals) -> HeldRecords {
+        HeldRecords { intervals, ..HeldRecords::default() }
     }
 
     /// How long the first record has been held.
@@ -100,7 +100,7 @@ pub(super) fn drain<S: Sink>(
     engine: &mut dyn Engine,
     consumer: &mut Consumer<S>,
     options: &mut Options,
-    held: &mut Held,
+    held: &mut HeldRecords,
     all: bool,
 ) -> Result<(), Error> {
     engine.clear_doorbell();
@@ -127,7 +127,7 @@ pub(super) fn consume<S: Sink>(
     engine: &mut dyn Engine,
     consumer: &mut Consumer<S>,
     options: &mut Options,
-    held: &mut Held,
+    held: &mut HeldRecords,
     wait: bool,
 ) -> Result<(), Error> {
     let target = consumer.options().target;

@@ -9,7 +9,7 @@ use events::Sink;
 use providers::ChangeSource;
 use symbols::Interrupted;
 
-use super::held::Held;
+use super::held::HeldRecords;
 use super::recorded::Recorded;
 use super::shapes::{RemovedIds, Shapes};
 use super::watch::Watch;
@@ -35,7 +35,7 @@ pub struct Session<S: Sink> {
     pub(super) suppressed: BTreeMap<String, u64>,
     pub(super) engine: Box<dyn Engine>,
     pub(super) consumer: Consumer<Recorded<S>>,
-    pub(super) held: Held,
+    pub(super) held: HeldRecords,
     pub(super) targets: Vec<proc::Target>,
     pub(super) options: Options,
     pub(super) next: Deadlines,

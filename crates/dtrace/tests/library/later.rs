@@ -60,7 +60,7 @@ enum Order {
 }
 
 /// What the test and its provider share.
-struct Shared {
+struct Exchange {
     /// The probes are at [`touch`], which is at this offset of the file, not at the tracepoint.
     function: Option<u64>,
     orders: Mutex<VecDeque<Order>>,
@@ -70,7 +70,7 @@ struct Shared {
 
 /// The provider and its source; it has no probes at the start.
 #[derive(Clone)]
-pub(crate) struct Later(Arc<Shared>, Arc<ProbeList>, &'static str);
+pub(crate) struct Later(Arc<Exchange>, Arc<ProbeList>, &'static str);
 
 impl Later {
     /// Without probes.
@@ -91,7 +91,7 @@ impl Later {
     fn at(function: Option<u64>) -> Later {
         let (reader, writer) = std::io::pipe().unwrap();
         Later(
-            Arc::new(Shared {
+            Arc::new(Exchange {
                 function,
                 orders: Mutex::default(),
                 ids: Mutex::default(),

@@ -305,8 +305,8 @@ mod tests {
     #[test]
     fn a_party_that_waits_forever_is_a_violation() {
         #[derive(Clone, Hash)]
-        struct Held(bool);
-        impl World for Held {
+        struct Waiter(bool);
+        impl World for Waiter {
             fn parties(&self) -> usize {
                 1
             }
@@ -324,6 +324,6 @@ mod tests {
                 Ok(0)
             }
         }
-        caught(Held(false), Schedule::Preempted, "nobody can go on");
+        caught(Waiter(false), Schedule::Preempted, "nobody can go on");
     }
 }

@@ -109,7 +109,7 @@ enum Consumer {
 }
 
 #[derive(Clone, Hash)]
-struct Shared {
+struct SharedWords {
     word: Word,
     reserve: u8,
     consumed: u8,
@@ -130,7 +130,7 @@ struct Shared {
 #[derive(Clone)]
 struct Speculation {
     setup: Setup,
-    shared: Shared,
+    shared: SharedWords,
     parties: [Party; 3],
     consumer: Consumer,
 }
@@ -153,7 +153,7 @@ impl std::hash::Hash for Speculation {
 
 impl Speculation {
     fn new(setup: Setup) -> Speculation {
-        let shared = Shared {
+        let shared = SharedWords {
             word: (0, State::Inactive),
             reserve: 0,
             consumed: 0,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::{Command, Thread, is_from_kernel, request};
 use crate::grab::ptrace;
-use crate::phase::{Hold, Shared};
+use crate::phase::{Hold, TargetState};
 use crate::start::is_stop;
 
 /// The events of ptrace that follow what a first thread forks.
@@ -24,7 +24,7 @@ pub(super) const FORKS: i32 = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFO
 
 impl Thread {
     /// A target that asks for the programs of its children.
-    fn asks(&self) -> Option<(Arc<Shared>, Hold)> {
+    fn asks(&self) -> Option<(Arc<TargetState>, Hold)> {
         let asks = |hold: &Hold| hold.forks;
         self.tracees
             .values()
@@ -72,7 +72,7 @@ impl Thread {
         true
     }
 
-    fn hold_child(&self, id: i32, shared: &Arc<Shared>, hold: Hold) {
+    fn hold_child(&self, id: i32, shared: &Arc<TargetState>, hold: Hold) {
         shared.add_child(id);
         self.resume_children_after(shared, hold.limit);
     }
@@ -86,7 +86,7 @@ impl Thread {
     }
 
     /// Children that wait for a target which has ended, or is not traced any more, run on.
-    pub(super) fn resume_children_of(&mut self, shared: &Shared) {
+    pub(super) fn resume_children_of(&mut self, shared: &TargetState) {
         for id in shared.remove_children() {
             if self.children.contains(&id) {
                 ptrace(libc::PTRACE_CONT, id, 0);
@@ -95,7 +95,7 @@ impl Thread {
     }
 
     /// Resumes the children of a target after the time limit, because the session may be blocked. One thread does that for a target.
-    fn resume_children_after(&self, shared: &Arc<Shared>, limit: Duration) {
+    fn resume_children_after(&self, shared: &Arc<TargetState>, limit: Duration) {
         if shared.times_children.swap(true, Ordering::SeqCst) {
             return;
         }

@@ -9,13 +9,13 @@ use super::{STOPS, Thread};
 use crate::exec::{Exec, check, child, pipe};
 use crate::grab::{ptrace, seize};
 use crate::inject::{self, Refused, wait_for};
-use crate::phase::{Memory, Shared, lock, signal_name};
+use crate::phase::{Memory, TargetState, lock, signal_name};
 
 /// How long it is waited for the exec of a created process: its file may be on a server that does not answer.
 const EXECUTES: Duration = Duration::from_secs(60);
 
 impl Thread {
-    pub(super) fn create(&mut self, exec: &Exec) -> io::Result<(i32, Arc<Shared>)> {
+    pub(super) fn create(&mut self, exec: &Exec) -> io::Result<(i32, Arc<TargetState>)> {
         let mut argv: Vec<*const libc::c_char> = exec.words.iter().map(|w| w.as_ptr()).collect();
         argv.push(std::ptr::null());
         let mut envp: Vec<*const libc::c_char> = exec.environment.iter().map(|v| v.as_ptr()).collect();

@@ -26,6 +26,6 @@ pub use manual::Manual;
 pub use method::Method;
 pub use process::ProcessProvider;
 pub use provider::{Names, OpenChanges, Provider};
-pub use source::{Found, IdRange, LoadedModules, MakeFn, ProbeList, ProbeSource, UnloadedModules};
+pub use source::{FoundProbe, IdRange, LoadedModules, MakeFn, ProbeList, ProbeSource, UnloadedModules};
 pub(crate) use unit::NoArguments;
 pub use unit::{Role, Unit};

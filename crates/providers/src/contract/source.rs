@@ -44,7 +44,7 @@ pub trait ProbeSource: Send + Sync {
     /// Calls `give` with each probe that a pattern matches, in the order of positions, then with those that it makes for the
     /// pattern. The empty pattern matches all that exist and makes none. An error says why the pattern matches none, if there
     /// is more to say.
-    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError>;
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError>;
 
     /// Calls `give` with what a field of the probes is that a pattern matches, for a user who waits at a prompt: in any order, some
     /// of them perhaps more than once. What takes long is not read, so that names may be among them of which there is no probe.
@@ -126,7 +126,7 @@ pub enum IdRange {
 
 /// A probe that a pattern matches.
 #[derive(Debug)]
-pub enum Found<'a> {
+pub enum FoundProbe<'a> {
     /// At a position, from a list.
     Listed(u32, &'a Arc<ProbeDesc>),
     /// At a position, computed.
@@ -135,30 +135,30 @@ pub enum Found<'a> {
     Made(Arc<ProbeDesc>),
 }
 
-impl Found<'_> {
+impl FoundProbe<'_> {
     /// Its names.
     pub fn desc(&self) -> &ProbeDesc {
         match self {
-            Found::Listed(_, desc) => desc,
-            Found::Computed(_, desc) => desc,
-            Found::Made(desc) => desc,
+            FoundProbe::Listed(_, desc) => desc,
+            FoundProbe::Computed(_, desc) => desc,
+            FoundProbe::Made(desc) => desc,
         }
     }
 
     /// Its position, if it has one.
     pub fn position(&self) -> Option<u32> {
         match self {
-            Found::Listed(at, _) | Found::Computed(at, _) => Some(*at),
-            Found::Made(_) => None,
+            FoundProbe::Listed(at, _) | FoundProbe::Computed(at, _) => Some(*at),
+            FoundProbe::Made(_) => None,
         }
     }
 
     /// Its names, to be kept.
     pub fn shared(self) -> Arc<ProbeDesc> {
         match self {
-            Found::Listed(_, desc) => desc.clone(),
-            Found::Computed(_, desc) => Arc::new(desc),
-            Found::Made(desc) => desc,
+            FoundProbe::Listed(_, desc) => desc.clone(),
+            FoundProbe::Computed(_, desc) => Arc::new(desc),
+            FoundProbe::Made(desc) => desc,
         }
     }
 }
@@ -243,17 +243,17 @@ impl ProbeSource for ProbeList {
         (self.may_match)(pattern)
     }
 
-    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError> {
         let mut any = false;
         for (at, desc) in (0..).zip(self.probes()).filter(|(_, desc)| pattern.matches(desc)) {
             any = true;
-            give(Found::Listed(at, desc));
+            give(FoundProbe::Listed(at, desc));
         }
         if any || !pattern.is_specific() {
             return Ok(());
         }
         if let Some(made) = self.on_demand.as_ref().and_then(|make| make(pattern)) {
-            give(Found::Made(Arc::new(made?)));
+            give(FoundProbe::Made(Arc::new(made?)));
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ use types::btf::{BtfKind, KernelBtf};
 
 use crate::contract::method::{FunctionMethod, FunctionSites, Site};
 use crate::contract::{
-    EnabledProbe, Env, Found, LoadedModules, Manual, Names, ProbeSource, Provider, Role, Unit,
+    EnabledProbe, Env, FoundProbe, LoadedModules, Manual, Names, ProbeSource, Provider, Role, Unit,
     UnloadedModules,
 };
 use crate::lock;
@@ -136,7 +136,7 @@ impl ProbeSource for Fbt {
         NAMES.iter().any(|n| glob_matches(&pattern.name, n))
     }
 
-    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError> {
         if self.shared.at_prompt.load(Ordering::Relaxed) {
             if List::exists(&self.shared.system) {
                 self.each_typed(pattern, give);
@@ -156,7 +156,7 @@ impl ProbeSource for Fbt {
         let mut any = false;
         self.each(list, pattern, &mut |position, desc| {
             any = true;
-            give(Found::Computed(position, desc));
+            give(FoundProbe::Computed(position, desc));
         });
         match (named && !any).then(|| self.explain(list, pattern)).flatten() {
             Some(why) => Err(why),
@@ -245,14 +245,14 @@ impl Fbt {
     }
 
     /// As [`Fbt::each`], from the kernel's types.
-    fn each_typed(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) {
+    fn each_typed(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) {
         for module in std::iter::once(list::CORE.to_string()).chain(self.kernel().modules()) {
             if !glob_matches(&pattern.module, &module) {
                 continue;
             }
             self.typed(&module, &pattern.function, &mut |function| {
                 for name in NAMES.iter().filter(|name| glob_matches(&pattern.name, name)) {
-                    give(Found::Made(Arc::new(ProbeDesc::new(self.name, &*module, function, *name))));
+                    give(FoundProbe::Made(Arc::new(ProbeDesc::new(self.name, &*module, function, *name))));
                 }
             });
         }

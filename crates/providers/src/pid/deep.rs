@@ -12,13 +12,13 @@ use bpf_sys::NestedReturns;
 use probes::ProbeId;
 
 use super::follow::FileChange;
-use super::known::{At, Known};
+use super::known::{At, Matches};
 use crate::contract::method::{Detached, HeldProcess};
 
 /// Why the returns of such a process are probed at the instructions.
 pub(super) const DEEP: &str = "it is in more calls at a time than the kernel probes returns of";
 
-impl Known {
+impl Matches {
     /// The processes of which the kernel has left out returns, as far as that was not reported, in words.
     pub(super) fn nested(&mut self) -> Vec<String> {
         self.read_log();

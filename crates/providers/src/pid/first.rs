@@ -18,10 +18,10 @@ use plane::processes::SETS_MAX;
 use probes::{ProbeDesc, ProbeId};
 
 use super::follow::FileChange;
-use super::known::{Known, Links, Target};
+use super::known::{Links, Matches, Target};
 use crate::contract::method::{Detached, HeldProcess};
 
-impl Known {
+impl Matches {
     /// These probes are about to be attached by links of their processes.
     pub(super) fn attaches_to_processes(&mut self, probes: impl Iterator<Item = (ProbeId, Arc<ProbeDesc>)>) {
         for (id, desc) in probes {

@@ -23,12 +23,12 @@ use probes::{MatchError, Pattern, ProbeDesc, ProbeId, glob_matches, is_glob};
 use proc::Selection;
 use symbols::Processes;
 
-use super::known::{Known, Target};
+use super::known::{Matches, Target};
 use super::matching::Match;
 use crate::contract::method::{HeldFile, HeldProcess};
 use crate::lock;
 use crate::process::lists::Wanted;
-use crate::process::object::{Held, Object};
+use crate::process::object::{Object, Objects};
 use crate::process::read::{read_objects, unwinds};
 
 /// How many files that came later and are not mapped any more keep their probes, in each process.
@@ -158,8 +158,8 @@ impl Followed {
     /// Looks at the files of the process again: the probes of those that came, and of those that are gone for good.
     pub(super) fn changes(
         &mut self,
-        (symbols, held): (&mut Processes, &mut Held),
-        known: &Mutex<Known>,
+        (symbols, held): (&mut Processes, &mut Objects),
+        known: &Mutex<Matches>,
         patterns: &[(Pattern, Wanted)],
     ) -> Vec<FileChange> {
         let pid = self.process.pid();
@@ -199,8 +199,8 @@ impl Followed {
     fn move_returns(
         &self,
         objects: &[Object],
-        (symbols, held): (&mut Processes, &mut Held),
-        known: &Mutex<Known>,
+        (symbols, held): (&mut Processes, &mut Objects),
+        known: &Mutex<Matches>,
     ) -> Vec<FileChange> {
         let pid = self.process.pid();
         let is_free = lock(known).by_address.get(&pid).is_none_or(BTreeMap::is_empty);
@@ -215,7 +215,7 @@ impl Followed {
 }
 
 /// The held files of objects.
-fn mapped(objects: &[Object], symbols: &Processes, held: &mut Held) -> Vec<Mapped> {
+fn mapped(objects: &[Object], symbols: &Processes, held: &mut Objects) -> Vec<Mapped> {
     objects.iter().map(|object| (held.file(object, symbols), object.clone())).collect()
 }
 
@@ -250,8 +250,8 @@ impl Files {
         &mut self,
         process: &Arc<HeldProcess>,
         mapped: &[Mapped],
-        (symbols, held): (&mut Processes, &mut Held),
-        known: &Mutex<Known>,
+        (symbols, held): (&mut Processes, &mut Objects),
+        known: &Mutex<Matches>,
         patterns: &[(Pattern, Wanted)],
     ) -> Vec<FileChange> {
         let mut changes = Vec::new();
@@ -293,8 +293,8 @@ impl Files {
         name: &Arc<str>,
         process: &Arc<HeldProcess>,
         objects: &[Object],
-        (symbols, held): (&mut Processes, &mut Held),
-        known: &Mutex<Known>,
+        (symbols, held): (&mut Processes, &mut Objects),
+        known: &Mutex<Matches>,
         patterns: &[(Pattern, Wanted)],
     ) -> Vec<FileChange> {
         let mut changes = self.sweep(symbols, held);
@@ -308,7 +308,7 @@ impl Files {
     }
 
     /// Removes the later probes of files that no process of the system has mapped, and forgets these files, if there are many.
-    fn sweep(&mut self, symbols: &mut Processes, held: &mut Held) -> Vec<FileChange> {
+    fn sweep(&mut self, symbols: &mut Processes, held: &mut Objects) -> Vec<FileChange> {
         let count = self.all.values().filter(|searched| searched.came_later()).count();
         if count < self.sweep.max(SWEEP) {
             return Vec::new();

@@ -63,18 +63,18 @@ pub(super) struct Returns {
 
 /// Values that many functions have in common: of those that were seen last, each is there once.
 #[derive(Debug)]
-pub(super) struct Shared<T>(VecDeque<Arc<T>>);
+pub(super) struct Pool<T>(VecDeque<Arc<T>>);
 
-impl<T> Default for Shared<T> {
-    fn default() -> Shared<T> {
-        Shared(VecDeque::new())
+impl<T> Default for Pool<T> {
+    fn default() -> Pool<T> {
+        Pool(VecDeque::new())
     }
 }
 
 /// So many of the last values are looked at.
 const LAST: usize = 16;
 
-impl<T: PartialEq> Shared<T> {
+impl<T: PartialEq> Pool<T> {
     /// The value that is like this one, or this one.
     pub(super) fn get(&mut self, value: T) -> Arc<T> {
         if let Some(known) = self.0.iter().find(|known| ***known == value) {
@@ -127,7 +127,7 @@ impl Places {
 
 /// What was matched.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct Matches {
     /// The places of each probe.
     pub(super) targets: Targets,
     /// The places of those that came later. Another probe may have the same names.
@@ -200,7 +200,7 @@ pub(super) struct Abilities {
     pub(super) sets: bool,
 }
 
-impl Known {
+impl Matches {
     /// The number of the set of the processes that the name of a provider means, if they have one. It does not change: what is known of
     /// their files depends on it.
     pub(super) fn set_of(

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::known::{At, Entries, Place, Places, Returns, Shared, Target};
+use super::known::{At, Entries, Place, Places, Pool, Returns, Target};
 use crate::contract::method::{HeldFile, HeldProcess};
 use crate::process::lists::{NO_FUNCTION, WITH_STACK, Wanted};
-use crate::process::object::{Held, Object, cut};
+use crate::process::object::{Object, Objects, cut};
 use diagnostics::Tag;
 use probes::{FIELD_LIMITS, MatchError, Pattern, ProbeDesc, glob_matches};
 use symbols::{Function, Processes, SymbolSource};
@@ -40,9 +40,9 @@ pub(super) struct Match<'a> {
     wanted: Wanted,
     provider: Arc<str>,
     pub(super) found: Places,
-    places: Shared<Place>,
-    entries: Shared<Entries>,
-    returns: Shared<Returns>,
+    places: Pool<Place>,
+    entries: Pool<Entries>,
+    returns: Pool<Returns>,
     /// The names of probes.
     names: [Arc<str>; 2],
     pub(super) left_out: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
@@ -81,7 +81,7 @@ impl<'a> Match<'a> {
         }
     }
 
-    pub(super) fn search(&mut self, object: &Object, symbols: &mut Processes, held: &mut Held) {
+    pub(super) fn search(&mut self, object: &Object, symbols: &mut Processes, held: &mut Objects) {
         let by_address = self.pattern.function == NO_FUNCTION;
         if self.is_late {
             let why = "reading another file of the process has taken all the time";

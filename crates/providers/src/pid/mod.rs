@@ -50,7 +50,7 @@ use crate::contract::{
 };
 use context::When;
 use follow::FileChange;
-use known::{Abilities, Known};
+use known::{Abilities, Matches};
 use sides::{Group, How, Side, Sides, dear};
 use source::PidProbes;
 use types::UserTypes;
@@ -357,7 +357,7 @@ impl ProcessProvider for Pid {
     }
 
     fn missed(&self) -> Vec<String> {
-        self.probes.with_known(Known::nested)
+        self.probes.with_known(Matches::nested)
     }
 
     fn select_processes(&self, selection: &Selection) {
@@ -376,7 +376,7 @@ fn how<'a>(env: &Env<'a>) -> How<'a> {
 }
 
 /// The processes of a set.
-fn members((set, name): &(u32, Arc<str>), known: &Known, env: &Env<'_>) -> Members {
+fn members((set, name): &(u32, Arc<str>), known: &Matches, env: &Env<'_>) -> Members {
     let processes = known.meant.get(name).map(|meant| meant.processes.clone()).unwrap_or_default();
     Members { set: *set, processes, heirs: env.follow.any() }
 }

@@ -36,7 +36,7 @@ use text::{EntryProbe, Step};
 
 use super::context::{Callings, Place, When, place_bits};
 use super::deep::DEEP;
-use super::known::{At, Known, Target};
+use super::known::{At, Matches, Target};
 use super::source::FEW_PROCESSES;
 use crate::contract::method::{HeldFile, HeldProcess, UprobeFile, UprobeSite, Uprobes};
 use crate::contract::{EnabledProbe, Returns, Role, Unit};
@@ -56,7 +56,7 @@ impl Group {
     /// The groups of probes, in an order that does not change.
     pub(super) fn all(
         probes: &[EnabledProbe],
-        known: &mut Known,
+        known: &mut Matches,
         how: How<'_>,
     ) -> BTreeMap<Group, Vec<EnabledProbe>> {
         let mut groups: BTreeMap<Group, Vec<EnabledProbe>> = BTreeMap::new();
@@ -79,7 +79,7 @@ impl Group {
         Group { set: None, sets, several: self.several || other.several }
     }
 
-    pub(super) fn of(name: &Arc<str>, known: &mut Known, how: How<'_>) -> Group {
+    pub(super) fn of(name: &Arc<str>, known: &mut Matches, how: How<'_>) -> Group {
         let several = super::family().is_of_several(name);
         let set = known.set_of(name, |processes| how.wants_set(processes)).map(|set| (set, name.clone()));
         let sets = set.as_ref().map(|(set, _)| 1u64.checked_shl(*set).unwrap_or(0));
@@ -307,7 +307,7 @@ impl Sides {
         [&self.instructions, &self.entries, &self.leaving, &self.returned].iter().map(|side| side.sites).sum()
     }
 
-    pub(super) fn of(group: &Group, probes: &[EnabledProbe], known: &Known, returns: Returns) -> Sides {
+    pub(super) fn of(group: &Group, probes: &[EnabledProbe], known: &Matches, returns: Returns) -> Sides {
         let mut sides = Sides { several: group.several, ..Sides::default() };
         for probe in probes {
             let targets = known.targets(probe.id, &probe.desc);
@@ -333,7 +333,7 @@ impl Sides {
         &mut self,
         (target, process): (&'a Target, Option<&'a Arc<HeldProcess>>),
         probe: &EnabledProbe,
-        known: &Known,
+        known: &Matches,
         returns: Returns,
         places: &mut Places<'a>,
     ) {

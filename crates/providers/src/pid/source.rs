@@ -21,13 +21,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use super::follow::{Answer, FileChange, Files, Followed, may_come};
-use super::known::{Known, Target};
+use super::known::{Matches, Target};
 use super::matching::{Match, READING};
 use crate::contract::method::{HeldFile, HeldProcess};
-use crate::contract::source::{Found, IdRange, ProbeSource};
+use crate::contract::source::{FoundProbe, IdRange, ProbeSource};
 use crate::lock;
 use crate::process::lists::{Wanted, similar, wants_similar};
-use crate::process::object::{Held, Object};
+use crate::process::object::{Object, Objects};
 use crate::process::read::{Group, PROMPT, read_objects, read_process, unwinds};
 use probes::{Family, FieldKind, MatchError, Pattern, ProbeDesc, ProbeId, glob_matches, is_glob};
 use proc::Selection;
@@ -39,7 +39,7 @@ pub(super) const FEW_PROCESSES: usize = 8;
 /// The memory of the reader.
 const MEMORY: u64 = 1 << 30;
 
-impl Known {
+impl Matches {
     /// For each file that has a probe, a process that runs it.
     pub(super) fn runners(&self, probe: &ProbeDesc) -> Vec<u32> {
         let mut all: Vec<(&Arc<HeldFile>, u32)> = Vec::new();
@@ -78,7 +78,7 @@ impl Known {
 /// What reads processes, and what was found.
 struct Reading {
     symbols: Processes,
-    held: Held,
+    held: Objects,
     followed: HashMap<u32, Followed>,
     /// The files of the processes that the name of a provider means.
     files: HashMap<Arc<str>, Files>,
@@ -99,7 +99,7 @@ impl Reading {
 pub(super) struct PidProbes {
     family: Family,
     reading: Mutex<Option<Reading>>,
-    known: Mutex<Known>,
+    known: Mutex<Matches>,
     selection: OnceLock<Selection>,
     readers: OnceLock<Readers>,
 }
@@ -147,7 +147,7 @@ impl PidProbes {
     }
 
     /// Calls with what was matched so far.
-    pub(super) fn with_known<T>(&self, f: impl FnOnce(&mut Known) -> T) -> T {
+    pub(super) fn with_known<T>(&self, f: impl FnOnce(&mut Matches) -> T) -> T {
         f(&mut lock(&self.known))
     }
 
@@ -257,7 +257,7 @@ impl PidProbes {
         process: Arc<HeldProcess>,
         (pattern, wanted): (&Pattern, Wanted),
         symbols: &mut Processes,
-        held: &mut Held,
+        held: &mut Objects,
         (follow, files): (&mut Followed, &mut Files),
     ) -> Answer {
         let objects = read_objects(pid, symbols)?;
@@ -424,7 +424,7 @@ impl ProbeSource for PidProbes {
         self.family.pid(name).is_some() || self.family.is_of_several(name) || self.of_one(pattern).is_some()
     }
 
-    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError> {
         let descs = match self.family.pid(&pattern.provider) {
             Some(pid) => self.match_process(pid, pattern),
             None if self.family.is_of_several(&pattern.provider) => self.match_several(pattern),
@@ -439,7 +439,7 @@ impl ProbeSource for PidProbes {
             reading.held.lists.answered(pattern);
         }
         for desc in descs?.iter() {
-            give(Found::Made(desc.clone()));
+            give(FoundProbe::Made(desc.clone()));
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use text::returns::Departure;
 use text::{Condition, EntryProbe, ReturnSite, Step};
 
 use super::known::Returns as Returned;
-use super::known::{At, Entries, Known, Place, Target};
+use super::known::{At, Entries, Matches, Place, Target};
 use super::sides::*;
 use super::*;
 use crate::contract::method::{HeldFile, HeldProcess};
@@ -16,8 +16,8 @@ fn probe(args: u64, user_stack: bool, user_registers: bool) -> EnabledProbe {
     EnabledProbe { id: ProbeId(1), desc, args, sets_result: false, user_stack, user_registers }
 }
 
-fn known(desc: &Arc<ProbeDesc>, at: At, unwinds: Option<&str>) -> Known {
-    let mut known = Known::default();
+fn known(desc: &Arc<ProbeDesc>, at: At, unwinds: Option<&str>) -> Matches {
+    let mut known = Matches::default();
     let pid = std::process::id();
     let processes = [Arc::new(HeldProcess::open(pid).unwrap())].into();
     let file = HeldFile::at("/x".into(), "x".into()).into();
@@ -40,7 +40,7 @@ fn entering(entries: Entries) -> At {
 }
 
 /// The places of all targets, which share none.
-fn places_of(known: &mut Known) -> impl Iterator<Item = &mut Place> {
+fn places_of(known: &mut Matches) -> impl Iterator<Item = &mut Place> {
     known.targets.values_mut().flatten().filter_map(|target| Arc::get_mut(&mut target.place))
 }
 
@@ -177,8 +177,8 @@ fn a_function_that_is_not_called_has_no_uretprobe() {
 }
 
 /// A process with returns that the kernel finds by the return address, of which it has left out some.
-fn nested(all: &[Result<Vec<ReturnSite>, Arc<str>>]) -> (Known, Vec<EnabledProbe>, Arc<HeldProcess>) {
-    let mut nested = Known::default();
+fn nested(all: &[Result<Vec<ReturnSite>, Arc<str>>]) -> (Matches, Vec<EnabledProbe>, Arc<HeldProcess>) {
+    let mut nested = Matches::default();
     let process = Arc::new(HeldProcess::open(std::process::id()).unwrap());
     let mut probes = Vec::new();
     for (n, sites) in (0..).zip(all) {
@@ -196,7 +196,7 @@ fn nested(all: &[Result<Vec<ReturnSite>, Arc<str>>]) -> (Known, Vec<EnabledProbe
 }
 
 /// Chooses the places of returns: how many are probed by uretprobe, at instructions, and not at all.
-fn attach(known: &mut Known, probes: &[EnabledProbe]) -> [usize; 3] {
+fn attach(known: &mut Matches, probes: &[EnabledProbe]) -> [usize; 3] {
     let sides = Sides::of(&Group::default(), probes, known, Returns::Auto);
     for (pid, id, desc) in sides.by_address {
         known.by_address.entry(pid).or_default().insert(id, desc);
@@ -263,7 +263,7 @@ fn a_file_that_cannot_be_read_is_named_without_a_function() {
 #[test]
 fn a_probe_of_a_program_with_a_million_functions_takes_little() {
     assert!(size_of::<Target>() <= 32, "{}", size_of::<Target>());
-    let mut shared = super::known::Shared::default();
+    let mut shared = super::known::Pool::default();
     let at = |offset| -> Entries { std::array::from_fn(|_| Ok(EntryProbe::at(offset, Step::Single))) };
     let one = shared.get(at(0));
     assert!(Arc::ptr_eq(&one, &shared.get(at(0))) && *shared.get(at(4)) == at(4));

@@ -47,7 +47,7 @@ struct Reading {
     symbols: Option<Processes>,
     files: HashMap<FileId, u64>,
     /// Types by what was asked for, with the number of the file.
-    known: HashMap<(u64, TypesQuery), Result<Arc<Found>, String>>,
+    known: HashMap<(u64, TypesQuery), Result<Arc<FileTypes>, String>>,
     /// The functions of files.
     functions: HashMap<u64, Functions>,
     /// The arguments of probes.
@@ -84,7 +84,7 @@ struct Symbol {
 }
 
 /// An answer, as types.
-struct Found {
+struct FileTypes {
     btf: Arc<Btf>,
     answer: TypesAnswer,
 }
@@ -292,7 +292,7 @@ fn code_of(pid: u32) -> Option<u64> {
 }
 
 /// The arguments of an entry: the parameters.
-fn entry(found: &Found) -> Arc<[ArgType]> {
+fn entry(found: &FileTypes) -> Arc<[ArgType]> {
     let Some(Def::FuncProto { params, .. }) = found.answer.found.and_then(|id| found.btf.def(id)) else {
         return Arc::new([]);
     };
@@ -303,7 +303,7 @@ fn entry(found: &Found) -> Arc<[ArgType]> {
 }
 
 /// An argument of a type, at a place.
-fn argument(found: &Found, ty: u32, place: &ParameterPlace) -> ArgType {
+fn argument(found: &FileTypes, ty: u32, place: &ParameterPlace) -> ArgType {
     let of = |n| ArgType::btf(n, &found.btf, ty);
     match place {
         ParameterPlace::Argument(n) => of(*n),
@@ -317,7 +317,7 @@ fn argument(found: &Found, ty: u32, place: &ParameterPlace) -> ArgType {
 }
 
 /// The arguments of a return: the offset, and what the function returns.
-fn result(found: &Found) -> Arc<[ArgType]> {
+fn result(found: &FileTypes) -> Arc<[ArgType]> {
     let offset = ArgType::text(0, OFFSET);
     let Some(Def::FuncProto { ret, params, .. }) = found.answer.found.and_then(|id| found.btf.def(id)) else {
         return Arc::new([offset]);
@@ -374,7 +374,7 @@ impl Run {
     }
 
     /// The types of an answer. `None`: there is no such name.
-    fn find(&self, query: TypesQuery) -> Result<Option<Arc<Found>>, String> {
+    fn find(&self, query: TypesQuery) -> Result<Option<Arc<FileTypes>>, String> {
         // A variable has an address in each process.
         let is_of_file = !matches!(query, TypesQuery::Name(NameKind::Variable, _));
         let key = (self.number, query);
@@ -387,12 +387,12 @@ impl Run {
         Ok(found.answer.found.is_some().then_some(found))
     }
 
-    fn found(&self, answer: TypesAnswer) -> Result<Arc<Found>, String> {
+    fn found(&self, answer: TypesAnswer) -> Result<Arc<FileTypes>, String> {
         let cuts = answer.cuts.iter().copied().collect();
         let bytes = if answer.btf.is_empty() { EMPTY.to_vec() } else { answer.btf.clone() };
         let btf = Btf::parse(bytes, None).map_err(|e| e.to_string())?;
         let btf = Arc::new(btf.of_process(Arc::new(Blob { run: self.clone(), cuts })));
-        Ok(Arc::new(Found { btf, answer }))
+        Ok(Arc::new(FileTypes { btf, answer }))
     }
 
     fn pair(&self, query: TypesQuery) -> Result<Option<(Arc<Btf>, u32)>, String> {

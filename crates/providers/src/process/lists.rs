@@ -102,7 +102,7 @@ impl Wanted {
 }
 
 /// A list that answers several descriptions.
-struct Shared {
+struct SharedList {
     pid: u32,
     file: FileId,
     /// The descriptions that it still has to answer.
@@ -135,7 +135,7 @@ impl Answer {
 #[derive(Default)]
 pub(crate) struct Lists {
     expected: Vec<Pattern>,
-    shared: Vec<Shared>,
+    shared: Vec<SharedList>,
 }
 
 impl Lists {
@@ -160,7 +160,7 @@ impl Lists {
         symbols: &mut Processes,
     ) -> Result<Answer, String> {
         let (pid, file) = (object.pid, object.text.file);
-        let is_this = |s: &&Shared| s.pid == pid && s.file == file && s.patterns.contains(pattern);
+        let is_this = |s: &&SharedList| s.pid == pid && s.file == file && s.patterns.contains(pattern);
         if let Some(shared) = self.shared.iter().find(is_this) {
             return Ok(Answer { list: shared.list.clone(), is_shared: true });
         }
@@ -202,7 +202,7 @@ impl Lists {
         let list = Arc::new(read(object, all.query(select), symbols).ok()?);
         let patterns = others.into_iter().map(|(other, _)| other).chain([pattern.clone()]).collect();
         let (pid, file) = (object.pid, object.text.file);
-        self.shared.push(Shared { pid, file, patterns, list: list.clone() });
+        self.shared.push(SharedList { pid, file, patterns, list: list.clone() });
         Some(Answer { list, is_shared: true })
     }
 }

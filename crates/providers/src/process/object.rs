@@ -67,7 +67,7 @@ struct FileKey {
 
 /// What descriptions have matched, each held once.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct Objects {
     processes: HashMap<u32, Arc<HeldProcess>>,
     files: HashMap<FileKey, Arc<HeldFile>>,
     /// Files of overlays, by what user space sees.
@@ -79,7 +79,7 @@ pub(crate) struct Held {
     pub(crate) lists: Lists,
 }
 
-impl Held {
+impl Objects {
     /// A process.
     pub(crate) fn process(&mut self, pid: u32) -> io::Result<Arc<HeldProcess>> {
         if let Some(held) = self.processes.get(&pid).filter(|held| held.is_current()) {
@@ -109,7 +109,7 @@ impl Held {
         self.unwinds.get(file.path()).cloned()
     }
 
-    /// See [`Held::unwinds`]. Of a file that is not held it is not remembered: another may be at its path later.
+    /// See [`Objects::unwinds`]. Of a file that is not held it is not remembered: another may be at its path later.
     pub(crate) fn set_unwinds(&mut self, file: &HeldFile, why: Option<String>) {
         if file.is_held() {
             self.unwinds.insert(file.path().into(), why);

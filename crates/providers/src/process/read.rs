@@ -7,7 +7,7 @@ use diagnostics::Tag;
 use probes::MatchError;
 use symbols::{FunctionQuery, Processes, Select};
 
-use super::object::{Held, Object, in_root, objects};
+use super::object::{Object, Objects, in_root, objects};
 use crate::contract::method::{HeldFile, HeldProcess};
 
 /// A file, and the processes that run it.
@@ -36,7 +36,7 @@ impl Group {
     pub(crate) fn of(
         pids: &[u32],
         module: &str,
-        (symbols, held): (&mut Processes, &mut Held),
+        (symbols, held): (&mut Processes, &mut Objects),
     ) -> Result<Group, MatchError> {
         let mut group = Group::default();
         let mut refused = None;
@@ -56,7 +56,7 @@ impl Group {
         pid: u32,
         module: &str,
         symbols: &mut Processes,
-        held: &mut Held,
+        held: &mut Objects,
     ) -> Result<(), MatchError> {
         let process = read_process(pid, held)?;
         let objects = read_objects(pid, symbols)?;
@@ -96,7 +96,7 @@ fn no_process(why: String) -> MatchError {
 }
 
 /// The process that has a number.
-pub(crate) fn read_process(pid: u32, held: &mut Held) -> Result<Arc<HeldProcess>, MatchError> {
+pub(crate) fn read_process(pid: u32, held: &mut Objects) -> Result<Arc<HeldProcess>, MatchError> {
     let process = held.process(pid).map_err(|_| no_process(format!("there is no process {pid}")))?;
     match process.thread_of() {
         None => Ok(process),
@@ -136,7 +136,7 @@ pub(crate) fn read_objects(pid: u32, symbols: &mut Processes) -> Result<Vec<Obje
 const UNWINDERS: [&str; 4] = ["libgcc_s.", "libunwind", "libstdc++.", "libc++abi."];
 
 /// Why code of a process may unwind through frames, if it may.
-pub(crate) fn unwinds(objects: &[Object], symbols: &mut Processes, held: &mut Held) -> Option<String> {
+pub(crate) fn unwinds(objects: &[Object], symbols: &mut Processes, held: &mut Objects) -> Option<String> {
     let known = objects.iter().find(|o| UNWINDERS.iter().any(|name| o.name.starts_with(name)));
     if let Some(object) = known {
         return Some(format!("it runs {}", object.name));

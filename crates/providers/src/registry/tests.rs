@@ -254,7 +254,7 @@ impl ProbeSource for Modules {
         self.0.positions()
     }
 
-    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError> {
         self.0.matches(pattern, give)
     }
 
@@ -359,7 +359,7 @@ impl ProbeSource for MoreThanEstimated {
         3
     }
 
-    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError> {
         self.0.matches(pattern, give)
     }
 

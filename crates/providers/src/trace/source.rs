@@ -5,7 +5,7 @@ use std::sync::Arc;
 use probes::{MatchError, Pattern, ProbeDesc};
 
 use super::{Tracepoints, may_match};
-use crate::contract::source::{Found, IdRange, LoadedModules, ProbeList, ProbeSource, UnloadedModules};
+use crate::contract::source::{FoundProbe, IdRange, LoadedModules, ProbeList, ProbeSource, UnloadedModules};
 
 /// How many ids `rawtp` has for tracepoints that are no events. They are more than the kernel has (20 in Linux 7.2), so that the ids of
 /// the providers after it are known before the kernel's types are read.
@@ -66,7 +66,7 @@ impl ProbeSource for TracepointProbes {
         may_match(pattern)
     }
 
-    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError> {
         self.events.matches(pattern, give)?;
         let Some(bare) = self.bare.as_ref().filter(|_| self.tracepoints.may_be_bare(pattern)) else {
             return Ok(());
@@ -75,7 +75,7 @@ impl ProbeSource for TracepointProbes {
         let mut any = false;
         for (at, desc) in (first..).zip(bare.probes()).filter(|(_, desc)| pattern.matches(desc)) {
             any = true;
-            give(Found::Listed(at, desc));
+            give(FoundProbe::Listed(at, desc));
         }
         let name = &pattern.name;
         if !any && pattern.is_specific() && pattern.module.is_empty() && self.tracepoints.has_prototype(name)

@@ -53,7 +53,7 @@ use crate::contract::{
 };
 use context::Operands;
 use sites::{FileChange, Target};
-use source::{Known, UsdtProbes};
+use source::{Matches, UsdtProbes};
 
 /// The provider.
 pub(crate) struct Usdt {
@@ -152,7 +152,7 @@ fn used(probe: &EnabledProbe, target: &Target) -> Operands {
 }
 
 /// The groups of sites, in the order of their operands.
-fn groups(probes: &[EnabledProbe], known: &Known) -> BTreeMap<Operands, Group> {
+fn groups(probes: &[EnabledProbe], known: &Matches) -> BTreeMap<Operands, Group> {
     let mut groups: BTreeMap<Operands, Group> = BTreeMap::new();
     for probe in probes {
         for target in known.of(probe.id, &probe.desc) {
@@ -163,7 +163,7 @@ fn groups(probes: &[EnabledProbe], known: &Known) -> BTreeMap<Operands, Group> {
 }
 
 /// What is reported of sites without probes, and of arguments that cannot be read.
-fn notes(known: &Known, groups: &BTreeMap<Operands, Group>) -> Vec<String> {
+fn notes(known: &Matches, groups: &BTreeMap<Operands, Group>) -> Vec<String> {
     const MOST: usize = 20;
     let refused = known
         .refused

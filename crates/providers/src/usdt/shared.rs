@@ -28,7 +28,7 @@ pub(super) enum Sharing {
     /// Those of each process.
     Own,
     /// Those of all processes, and they are known.
-    Known,
+    Matches,
     /// Those of all processes, which are new.
     New,
 }
@@ -49,7 +49,7 @@ struct SharedFile {
 
 /// All such files.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct SharedFiles {
     /// By path: two overlays of one file have one.
     files: HashMap<OsString, SharedFile>,
     /// The paths by number.
@@ -60,7 +60,7 @@ pub(super) struct Shared {
     pub(super) detached: Vec<Detached>,
 }
 
-impl Shared {
+impl SharedFiles {
     /// Notes that a process maps a file, if that is shared. `None`: it was not searched for the description.
     pub(super) fn known(&mut self, pattern: &Pattern, number: u64, pid: u32) -> Option<Sharing> {
         if self.own.get(pattern).is_some_and(|own| own.contains(&number)) {
@@ -68,7 +68,7 @@ impl Shared {
         }
         let file = self.paths.get(&number).and_then(|path| self.files.get_mut(path))?;
         file.users.insert(pid);
-        file.searched.contains(pattern).then_some(Sharing::Known)
+        file.searched.contains(pattern).then_some(Sharing::Matches)
     }
 
     /// A file that a process maps has these probes for a description. They are known where it is an overlay of one that was searched.
@@ -102,7 +102,7 @@ impl Shared {
         let file = self.files.entry(path).or_insert_with(new);
         file.users.insert(pid);
         file.forms.extend(forms);
-        if file.searched.insert(pattern.clone()) { Sharing::New } else { Sharing::Known }
+        if file.searched.insert(pattern.clone()) { Sharing::New } else { Sharing::Matches }
     }
 
     /// The later probes of a file have these ids. Returns who brought them.
@@ -114,7 +114,7 @@ impl Shared {
 
     /// A process maps these files and no others: what has gone with the others.
     pub(super) fn maps(&mut self, pid: u32, numbers: &HashSet<u64>) -> Vec<FileChange> {
-        let Shared { files, paths, .. } = self;
+        let SharedFiles { files, paths, .. } = self;
         let mapped: HashSet<&OsString> = numbers.iter().filter_map(|number| paths.get(number)).collect();
         let others = files.iter_mut().filter(|(path, _)| !mapped.contains(path));
         let left = others.filter_map(|(path, file)| {

@@ -27,13 +27,13 @@ use super::fair::{ALL, Fair, MAX_PROBES, leave};
 use super::follow::{Brought, Followed};
 use super::matching::Match;
 use super::names::names;
-use super::shared::{Shared, Sharing};
+use super::shared::{SharedFiles, Sharing};
 use super::sites::{Site, Target};
 use crate::contract::method::HeldProcess;
-use crate::contract::source::{Found, IdRange, ProbeSource};
+use crate::contract::source::{FoundProbe, IdRange, ProbeSource};
 use crate::lock;
 use crate::process::kernel::{kernel_for, try_aside};
-use crate::process::object::{Held, Object};
+use crate::process::object::{Object, Objects};
 use crate::process::read::{read_objects, read_process};
 
 /// How long the reader may take for one request.
@@ -50,7 +50,7 @@ const MOST_FILES: usize = 1 << 16;
 
 /// What was matched.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct Matches {
     /// The sites of each probe.
     pub(super) targets: HashMap<Arc<ProbeDesc>, Vec<Target>>,
     /// Sites at which there is no probe, and why.
@@ -65,7 +65,7 @@ pub(super) struct Known {
     pub(super) left_out: Vec<String>,
 }
 
-impl Known {
+impl Matches {
     /// The sites of a probe.
     pub(super) fn of(&self, id: ProbeId, desc: &Arc<ProbeDesc>) -> &[Target] {
         match self.later.get(&id) {
@@ -121,7 +121,7 @@ impl Known {
 /// What reads processes, and what was found.
 pub(super) struct Reading {
     pub(super) symbols: Processes,
-    pub(super) held: Held,
+    pub(super) held: Objects,
     /// The numbers of files as they are: what was written anew is another one.
     numbers: HashMap<(u64, u64, (i64, u32)), u64>,
     next_number: u64,
@@ -133,7 +133,7 @@ pub(super) struct Reading {
     pub(super) brought: Brought,
     /// Processes that descriptions name: what they describe, all of it is used.
     pub(super) named: HashSet<u32>,
-    pub(super) shared: Shared,
+    pub(super) shared: SharedFiles,
     /// What descriptions have matched first. A program that runs is checked again when probes come, and must then match what it matched before.
     pub(super) answers: HashMap<Pattern, Answer>,
     recent: Recent,
@@ -247,7 +247,7 @@ impl Reading {
 
     /// True if a description was looked for in a file that a process maps.
     pub(super) fn has_searched(&mut self, pattern: &Pattern, number: u64, pid: u32) -> bool {
-        self.shared.known(pattern, number, pid) == Some(Sharing::Known)
+        self.shared.known(pattern, number, pid) == Some(Sharing::Matches)
             || self.followed.get(&pid).is_some_and(|follow| follow.has_searched(pattern, number))
     }
 
@@ -299,14 +299,14 @@ fn max_files() -> usize {
 
 /// The process that has a number.
 pub(super) fn held_process(pid: u32) -> Result<Arc<HeldProcess>, MatchError> {
-    read_process(pid, &mut Held::default())
+    read_process(pid, &mut Objects::default())
 }
 
 /// The source.
 pub(super) struct UsdtProbes {
     pub(super) family: Family,
     pub(super) reading: Mutex<Option<Reading>>,
-    pub(super) known: Mutex<Known>,
+    pub(super) known: Mutex<Matches>,
     /// Globs of processes mean probes of all of them: they are to be enabled.
     shares: AtomicBool,
     readers: OnceLock<Readers>,
@@ -337,7 +337,7 @@ impl UsdtProbes {
     }
 
     /// Calls with what was matched so far.
-    pub(super) fn with_known<T>(&self, f: impl FnOnce(&mut Known) -> T) -> T {
+    pub(super) fn with_known<T>(&self, f: impl FnOnce(&mut Matches) -> T) -> T {
         f(&mut lock(&self.known))
     }
 
@@ -404,13 +404,13 @@ impl ProbeSource for UsdtProbes {
         0
     }
 
-    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError> {
         // What describes everything means the same in the next session, and processes come and go.
         if !pattern.names_provider() {
             return Ok(());
         }
         for desc in self.search(pattern)? {
-            give(Found::Made(desc));
+            give(FoundProbe::Made(desc));
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::reader::Read as FileFacts;
 use crate::sources::SourceFrame;
 use crate::usdt::DescribedProbes;
 use crate::wire::list::{FileFunctions, Functions};
-use crate::wire::{self, Found, Identity, Response, types};
+use crate::wire::{self, Identity, PlaceName, Response, types};
 
 /// The memory of a reader, which bounds what is taken of an answer.
 const MEMORY: u64 = 16 << 20;
@@ -103,7 +103,7 @@ pub fn sample_answers(functions: FileFunctions, facts: &FileFacts) -> Vec<(u8, V
         table.extend(runtime.map(Response::Runtime));
         table.extend(rows.encode().chunks(wire::NAMES).map(|part| Response::Frames(part.to_vec())));
     }
-    let symbols = facts.symbols.iter().map(|found| Found::from(found.clone())).collect();
+    let symbols = facts.symbols.iter().map(|found| PlaceName::from(found.clone())).collect();
     let mut all = vec![
         (
             0,

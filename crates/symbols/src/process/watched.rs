@@ -53,7 +53,7 @@ pub(super) struct Program {
 }
 
 /// What the watcher has at an address.
-struct Found {
+struct ObjectPlace {
     /// The object, and the offset of the address in it.
     object: Object,
     offset: u64,
@@ -299,18 +299,18 @@ impl Processes {
         known.is_some() && known == runs
     }
 
-    fn find_watched(&self, pid: u32, time: u64, addr: u64) -> Option<Found> {
+    fn find_watched(&self, pid: u32, time: u64, addr: u64) -> Option<ObjectPlace> {
         let mut watcher = lock(self.watcher.as_ref()?);
         watcher.read_if_unread(pid);
         let mapping = mapping_of(image_of(&watcher, pid, time, addr)?, addr)?;
         let object = mapping.object.clone();
         let offset = if let Object::File(_) = object { mapping.offset } else { 0 };
         // Below its start are those bytes of the file that are no code.
-        Some(Found { object, offset: offset.saturating_add(addr).saturating_sub(mapping.start) })
+        Some(ObjectPlace { object, offset: offset.saturating_add(addr).saturating_sub(mapping.start) })
     }
 
     pub(super) fn watched_place(&mut self, pid: u32, time: u64, addr: u64) -> Option<Place> {
-        let Found { object, offset } = self.find_watched(pid, time, addr)?;
+        let ObjectPlace { object, offset } = self.find_watched(pid, time, addr)?;
         match object {
             Object::Vdso => Some(Place::Vdso(offset)),
             Object::Anonymous => Some(Place::Anonymous),

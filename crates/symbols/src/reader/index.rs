@@ -23,7 +23,7 @@ use crate::functions::{FunctionQuery, SymbolSource};
 use crate::usdt::DescribedProbes;
 use crate::wire::functions::Running;
 use crate::wire::list::FileFunctions;
-use crate::wire::{Failure, FileRef, Found, Lookup};
+use crate::wire::{Failure, FileRef, Lookup, PlaceName};
 use files::open::{Handle, OpenError, Root};
 use proc::maps::{self, Backing};
 
@@ -194,7 +194,7 @@ impl Indexes {
         root: Option<Root>,
         raw: bool,
         offsets: &[u64],
-    ) -> Result<Vec<Found>, Failure> {
+    ) -> Result<Vec<PlaceName>, Failure> {
         let key = Key::File(file.number);
         let mut index = match self.take(key) {
             Some(Index::File(index)) => index,
@@ -440,7 +440,7 @@ impl Indexes {
         // A file whose symbols cannot be read has its probes all the same.
         let found = self.symbols(file, handle, root, true, &offsets).unwrap_or_default();
         for (site, found) in sites.iter_mut().zip(found) {
-            if let Found::Symbol(into, raw) = found {
+            if let PlaceName::Symbol(into, raw) = found {
                 site.function = Some((demangle::names(in_source(raw)).shown().to_owned(), into));
             }
         }
@@ -448,12 +448,17 @@ impl Indexes {
     }
 
     /// The symbols at offsets of the vdso: see [`Request::Vdso`](crate::wire::Request::Vdso).
-    pub(super) fn vdso(&mut self, raw: bool, image: Vec<u8>, offsets: &[u64]) -> Result<Vec<Found>, Failure> {
+    pub(super) fn vdso(
+        &mut self,
+        raw: bool,
+        image: Vec<u8>,
+        offsets: &[u64],
+    ) -> Result<Vec<PlaceName>, Failure> {
         let read = |indexes: &mut Self, image: Vec<u8>| -> Result<FileIndex, Failure> {
             let elf = Elf::open(Rc::new(image)).map_err(of_elf)?;
             Ok(FileIndex { own: indexes.table(&elf)?, elf, debug: Debug::None })
         };
-        let find = |index: &FileIndex| -> Vec<Found> {
+        let find = |index: &FileIndex| -> Vec<PlaceName> {
             let addrs: Vec<Option<u64>> = offsets.iter().map(|o| index.elf.address(*o)).collect();
             let found = addrs.iter().map(|addr| index.own.find((*addr)?)).collect();
             shown(found, &addrs, raw)
@@ -478,7 +483,7 @@ impl Indexes {
         start: u64,
         held: Option<Handle>,
         addrs: &[u64],
-    ) -> (Vec<Found>, Option<(u32, Handle)>) {
+    ) -> (Vec<PlaceName>, Option<(u32, Handle)>) {
         let key = Key::Process(pid, start);
         let mut map = match self.take(key) {
             Some(Index::PerfMap(map)) => map,
@@ -501,7 +506,7 @@ impl Indexes {
             }
         }
         self.insert(key, Index::PerfMap(map));
-        (found.into_iter().map(Found::from).collect(), fresh)
+        (found.into_iter().map(PlaceName::from).collect(), fresh)
     }
 }
 
@@ -539,10 +544,10 @@ fn of_elf(error: ElfError) -> Failure {
 }
 
 /// Demangles the names unless mangled ones are requested. What has none is at one of these addresses.
-fn shown(found: Vec<Lookup>, addrs: &[Option<u64>], raw: bool) -> Vec<Found> {
+fn shown(found: Vec<Lookup>, addrs: &[Option<u64>], raw: bool) -> Vec<PlaceName> {
     let shown = |(found, addr): (Lookup, &Option<u64>)| match found {
-        Some((delta, name)) => Found::Symbol(delta, if raw { name } else { demangled(name) }),
-        None => Found::Unnamed(*addr),
+        Some((delta, name)) => PlaceName::Symbol(delta, if raw { name } else { demangled(name) }),
+        None => PlaceName::Unnamed(*addr),
     };
     found.into_iter().zip(addrs).map(shown).collect()
 }

@@ -58,7 +58,7 @@ const STACK: usize = 512 << 10;
 const ID: std::ops::RangeInclusive<usize> = 4..=64;
 
 /// What is known of a file that was asked for.
-enum Asked {
+enum FetchState {
     /// A thread fetches it.
     Coming(Receiver<Result<(), String>>),
     /// There is none, and why.
@@ -109,7 +109,7 @@ pub(super) struct Servers {
     cache: PathBuf,
     /// How long a request waits.
     wait: Duration,
-    asked: HashMap<Vec<u8>, Asked>,
+    asked: HashMap<Vec<u8>, FetchState>,
 }
 
 impl Servers {
@@ -138,16 +138,16 @@ impl Servers {
             self.asked.insert(id.to_vec(), fetching);
         }
         let why = match self.asked.get(id) {
-            Some(Asked::Coming(coming)) => match coming.recv_timeout(self.wait) {
+            Some(FetchState::Coming(coming)) => match coming.recv_timeout(self.wait) {
                 Ok(Ok(())) => "the cache does not keep it".into(),
                 Ok(Err(why)) => why,
                 Err(RecvTimeoutError::Timeout) => return Err("its debug file is still being fetched".into()),
                 Err(RecvTimeoutError::Disconnected) => "the transfer has ended".into(),
             },
-            Some(Asked::Failed(why)) => return Err(why.clone()),
+            Some(FetchState::Failed(why)) => return Err(why.clone()),
             None => return Err("it was not asked for".into()),
         };
-        self.asked.insert(id.to_vec(), Asked::Failed(why.clone()));
+        self.asked.insert(id.to_vec(), FetchState::Failed(why.clone()));
         open(&place, id).ok_or(why)
     }
 }
@@ -169,7 +169,7 @@ fn open(path: &Path, id: &[u8]) -> Option<Elf> {
 }
 
 /// Starts a thread that fetches a file.
-fn fetch(urls: Vec<String>, hex: String, id: Vec<u8>, place: PathBuf) -> Asked {
+fn fetch(urls: Vec<String>, hex: String, id: Vec<u8>, place: PathBuf) -> FetchState {
     let (done, coming) = mpsc::channel();
     let work = move || {
         let mut result = Err("no server was named".to_string());
@@ -183,8 +183,8 @@ fn fetch(urls: Vec<String>, hex: String, id: Vec<u8>, place: PathBuf) -> Asked {
         let _ = done.send(result);
     };
     match std::thread::Builder::new().stack_size(STACK).spawn(work) {
-        Ok(_) => Asked::Coming(coming),
-        Err(error) => Asked::Failed(error.to_string()),
+        Ok(_) => FetchState::Coming(coming),
+        Err(error) => FetchState::Failed(error.to_string()),
     }
 }
 

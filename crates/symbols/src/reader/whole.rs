@@ -20,12 +20,12 @@ use crate::wire::list::{Assembly, FileFunctions, Functions};
 
 /// Puts an answer together as the session does.
 #[derive(Default)]
-struct Kept {
+struct Collector {
     list: Assembly,
     is_malformed: bool,
 }
 
-impl Output for Kept {
+impl Output for Collector {
     type Error = Infallible;
 
     fn function(&mut self, function: Function, instructions: Option<Instructions>) -> Result<(), Infallible> {
@@ -47,7 +47,7 @@ pub fn functions_of_bytes(bytes: Vec<u8>, query: &FunctionQuery, most: u64) -> R
     let extents = |left| extents::read(&elf, &mut NoSplitFiles, false, &Cell::new(left));
     let sources = Sources { own: &elf, name: b"", other, debug: Some(&extents) };
     let listing = Listing::read(&sources, most).map_err(|e| e.to_string())?;
-    let mut kept = Kept::default();
+    let mut kept = Collector::default();
     let Ok(answer) = listing.answer(query, None, &mut kept);
     answer?;
     kept.list.file(listing.file().clone());

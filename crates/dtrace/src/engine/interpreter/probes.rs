@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ::probes::{
     ArgType, Args, Attributes, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, ProviderStability,
 };
-use providers::{EnabledProbe, Env, Found, Names, ProbeSource, Provider, Unit};
+use providers::{EnabledProbe, Env, FoundProbe, Names, ProbeSource, Provider, Unit};
 
 /// A provider whose probes the caller lists: for programs whose probes this system does not have,
 /// or shows only to root. It cannot be attached. A provider of the same name is replaced:
@@ -75,10 +75,10 @@ impl ProbeSource for GivenProbes {
         u32::try_from(self.probes.len()).unwrap_or(u32::MAX)
     }
 
-    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(Found<'_>)) -> Result<(), MatchError> {
+    fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError> {
         for (at, (desc, _)) in (0..).zip(&self.probes) {
             if pattern.matches(desc) {
-                give(Found::Listed(at, desc));
+                give(FoundProbe::Listed(at, desc));
             }
         }
         Ok(())

@@ -14,10 +14,10 @@ pub(super) const READING: Duration = Duration::from_secs(10);
 pub(super) const MEMORY: u64 = 256 << 20;
 
 /// What was read: see [`super::tables::Tables::settle`].
-type Found = (CodeSource, Option<Option<FrameTable>>);
+type Answer = (CodeSource, Option<Option<FrameTable>>);
 
 /// What the thread gets and gives.
-type Channels = (Sender<(CodeSource, FrameRequest)>, Receiver<Found>);
+type Channels = (Sender<(CodeSource, FrameRequest)>, Receiver<Answer>);
 
 /// The thread, which is started at the first file.
 pub(super) struct Aside {
@@ -50,7 +50,7 @@ impl Aside {
     }
 
     /// What has been read. A file whose thread has ended could not be read.
-    pub(super) fn take(&mut self) -> Option<Found> {
+    pub(super) fn take(&mut self) -> Option<Answer> {
         let current = self.current?;
         let (_, results) = self.thread.as_ref()?;
         let found = match results.try_recv() {

@@ -16,9 +16,9 @@ use super::Method;
 type FileId = (u64, u64);
 
 /// The semaphore of a place, and how many say so.
-type Known = (u64, usize);
+type HeldSemaphore = (u64, usize);
 
-type Places = HashMap<u64, HashMap<FileId, Known>>;
+type Places = HashMap<u64, HashMap<FileId, HeldSemaphore>>;
 
 /// All that is held, by offset and file: the uprobes of a machine are the kernel's, whichever session has made them.
 static HELD: LazyLock<Mutex<Places>> = LazyLock::new(Mutex::default);

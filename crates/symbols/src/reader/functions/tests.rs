@@ -15,9 +15,9 @@ const GLOBAL_DATA: u8 = 0x11;
 
 /// Keeps everything.
 #[derive(Default)]
-struct Kept(Vec<(Function, Option<Instructions>)>);
+struct Collector(Vec<(Function, Option<Instructions>)>);
 
-impl Output for Kept {
+impl Output for Collector {
     type Error = std::convert::Infallible;
 
     fn function(
@@ -49,7 +49,7 @@ fn list(bytes: Vec<u8>, query: &FunctionQuery) -> Result<(Vec<Function>, FileFun
     let elf = Elf::open(Rc::new(bytes))?;
     let mut listing = Listing::read(&Sources { own: &elf, name: b"x", other: None, debug: None }, 1 << 22)?;
     listing.extra = 0;
-    let mut kept = Kept::default();
+    let mut kept = Collector::default();
     let Ok(answer) = listing.answer(query, None, &mut kept);
     answer.map_err(|_| ElfError::Format)?;
     Ok((kept.0.into_iter().map(|(function, _)| function).collect(), listing.file().clone()))
