@@ -1,4 +1,5 @@
-//! All targets, for who runs them without libFuzzer: this file is a module of `exercise`'s tests and of its example `fuzz`.
+//! All targets, for who runs them without libFuzzer: this file is a module of `exercise`'s tests
+//! and of its example `fuzz`.
 
 use exercise::fuzz::Target;
 

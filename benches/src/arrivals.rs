@@ -1,5 +1,5 @@
-//! Probes of a known shape that come while a session runs: our own CPU time for each, and what remains
-//! when they have gone.
+//! Probes of a known shape that come while a session runs: our own CPU time for each, and what
+//! remains when they have gone.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -89,8 +89,8 @@ fn echo(mut stream: impl Read + Write) -> Result<(), Error> {
         -1 => Err(Error::last_os_error()),
         0 => {
             let mut byte = [0];
-            // SAFETY: the calls access no memory. The parent's end was inherited too, so the end of the
-            // parent is not the end of the stream.
+            // SAFETY: the calls access no memory. The parent's end was inherited too, so the end of
+            // the parent is not the end of the stream.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             while stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte)).is_ok() {}
             std::process::exit(0)

@@ -1,8 +1,9 @@
-//! What all functions of the C library, probed for a followed process, cost compilations that nobody traces: before, meanwhile, until the kernel has removed the
-//! places, and after. The floor is one link of an empty program at the same places of the file.
+//! What all functions of the C library, probed for a followed process, cost compilations that
+//! nobody traces: before, meanwhile, until the kernel has removed the places, and after. The floor
+//! is one link of an empty program at the same places of the file.
 //!
-//! A set of processes has the links of files, so each program that starts is given every place. The kernel removes a place from all processes that have
-//! mapped the file, one place after the other.
+//! A set of processes has the links of files, so each program that starts is given every place. The
+//! kernel removes a place from all processes that have mapped the file, one place after the other.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,8 +33,9 @@ fn several(source: &Path) -> f64 {
     median((0..TIMES).map(|_| compiled(source)).collect())
 }
 
-/// The processes that close what sessions have left to them. One that has ended and was not waited for is none: it is known until the system's first
-/// process looks for it, which may be seconds later, and has closed everything.
+/// The processes that close what sessions have left to them. One that has ended and was not waited
+/// for is none: it is known until the system's first process looks for it, which may be seconds
+/// later, and has closed everything.
 fn closing() -> BTreeSet<u32> {
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = all.filter_map(|process| process.file_name().to_str()?.parse().ok());
@@ -44,7 +46,8 @@ fn closing() -> BTreeSet<u32> {
     pids.filter(closes).collect()
 }
 
-/// Ends what traces, in a thread. Seconds until nothing of it is left, and the longest compilation meanwhile.
+/// Ends what traces, in a thread. Seconds until nothing of it is left, and the longest compilation
+/// meanwhile.
 fn ended(source: &Path, end: impl FnOnce() + Send) -> (f64, f64) {
     const LIMIT: Duration = Duration::from_secs(300);
     const LOOK: Duration = Duration::from_millis(2);
@@ -102,7 +105,8 @@ pub(crate) fn compiled_elsewhere(tools: &Tools, called: &Called) {
             let Some(link) = empty(called.file(), &places, None, false) else {
                 return println!("  not measured: no such links");
             };
-            // Not here: a compilation that is started meanwhile would have the descriptor, and its exec be what closes the link.
+            // Not here: a compilation that is started meanwhile would have the descriptor, and its
+            // exec be what closes the link.
             (several(&source), ended(&source, move || bpf_sys::close_in_background(vec![link])))
         };
         let after = several(&source);
@@ -122,8 +126,8 @@ pub(crate) fn compiled_elsewhere(tools: &Tools, called: &Called) {
     let _ = std::fs::remove_file(&source);
 }
 
-/// What it would cost if each of some processes had a link of its own: a link of a process sets its places in no other, but the kernel asks each link at
-/// each mapping of the file.
+/// What it would cost if each of some processes had a link of its own: a link of a process sets its
+/// places in no other, but the kernel asks each link at each mapping of the file.
 fn by_processes(source: &Path, called: &Called, places: &[u64]) {
     const PROCESSES: [usize; 3] = [1, 8, 32];
     println!(

@@ -1,4 +1,5 @@
-//! What the probes of a program cost while nobody traces them: a header of `dtrace -h`, compiled as C and as C++.
+//! What the probes of a program cost while nobody traces them: a header of `dtrace -h`, compiled as
+//! C and as C++.
 
 use std::process::Command;
 
@@ -11,7 +12,8 @@ const MOST: f64 = 0.4;
 const DEFINITION: &str =
     "provider bench { probe tested(int a, const char *b); probe plain(int a, const char *b); };";
 
-/// Prints nanoseconds for each pass of an empty loop, of one with a tested probe, and of one with a probe that is not tested.
+/// Prints nanoseconds for each pass of an empty loop, of one with a tested probe, and of one with a
+/// probe that is not tested.
 const PROGRAM: &str = r#"
 #include "bench.h"
 #include <stdio.h>

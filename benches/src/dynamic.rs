@@ -1,5 +1,5 @@
-//! What probes that a program makes while it runs cost while nobody traces them: in C, C++ and Rust, and in Python and Node.js where their packages can be built
-//! here.
+//! What probes that a program makes while it runs cost while nobody traces them: in C, C++ and
+//! Rust, and in Python and Node.js where their packages can be built here.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};

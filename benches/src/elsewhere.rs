@@ -1,8 +1,9 @@
-//! What all functions of the C library in one process cost the other programs of the machine: the time of an execution, beside that of an
-//! empty program at the same places.
+//! What all functions of the C library in one process cost the other programs of the machine: the
+//! time of an execution, beside that of an empty program at the same places.
 //!
-//! The kernel looks at every probe of a file when a program maps it, also where the links are those of one process. That is the floor. A
-//! link without a process is measured too: it sets the breakpoints in every program.
+//! The kernel looks at every probe of a file when a program maps it, also where the links are those
+//! of one process. That is the floor. A link without a process is measured too: it sets the
+//! breakpoints in every program.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -14,11 +15,13 @@ use text::{Kernel, Uses};
 use crate::run::{Running, Tools, figure};
 use crate::user::{Called, empty, mark};
 
-/// At most so many times as long as with an empty program: with the 2,150 functions of a C library without local symbols the kernel alone
-/// takes 2.5 times as long as without probes, and dtrace is to take 2.7.
+/// At most so many times as long as with an empty program: with the 2,150 functions of a C library
+/// without local symbols the kernel alone takes 2.5 times as long as without probes, and dtrace is
+/// to take 2.7.
 const OF_THE_FLOOR: f64 = 2.7 / 2.5;
 
-/// Microseconds that a program takes which does nothing, from its creation to its end: the least of some.
+/// Microseconds that a program takes which does nothing, from its creation to its end: the least of
+/// some.
 fn executed() -> f64 {
     const TIMES: usize = 60;
     let once = || {

@@ -17,7 +17,8 @@ const FRAMES: usize = 30;
 /// The most that drawing them may take.
 const SECONDS: f64 = 2.0;
 
-/// Rows of stacks that share a root, as those of a program do: a path in a tree of some thousand functions.
+/// Rows of stacks that share a root, as those of a program do: a path in a tree of some thousand
+/// functions.
 fn rows() -> Vec<Row<'static>> {
     let mut state = 1u64;
     let mut random = |most: usize| {

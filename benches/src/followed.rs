@@ -1,7 +1,8 @@
-//! What a followed child costs the tracer: its CPU time while a process forks children that end at once, and children that execute a program.
+//! What a followed child costs the tracer: its CPU time while a process forks children that end at
+//! once, and children that execute a program.
 //!
-//! A process of its own forks for each line of its input. It is traced as one of `-x processes`, and as one of `-p`, whose children are held where they
-//! execute.
+//! A process of its own forks for each line of its input. It is traced as one of `-x processes`,
+//! and as one of `-p`, whose children are held where they execute.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -110,7 +111,8 @@ pub(crate) fn followed(tools: &Tools) {
         // What is new costs once.
         let mut each = Vec::new();
         let mut runs = forks.fork(how);
-        // Of a round, what the tracer uses in the same time while nothing is forked is not the children's.
+        // Of a round, what the tracer uses in the same time while nothing is forked is not the
+        // children's.
         let measured = |work: &mut dyn FnMut()| {
             let (begun, before) = (Instant::now(), cpu_time(tracer.pid()));
             work();

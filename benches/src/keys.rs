@@ -17,8 +17,8 @@ struct Keys {
     dropped: u64,
 }
 
-/// Every call is a key of its own. What is measured is what follows END: the last snapshot, which has
-/// the keys since the one before, sorting and printing into a file.
+/// Every call is a key of its own. What is measured is what follows END: the last snapshot, which
+/// has the keys since the one before, sorting and printing into a file.
 pub(crate) fn keys(tools: &Tools) {
     const CALLS: u64 = 1_000_000;
     const ROUNDS: usize = 3;

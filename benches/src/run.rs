@@ -17,9 +17,9 @@ pub(crate) struct Tools {
 }
 
 /// `--loop CALL [BATCHES [CPU [RATE]]]` measures one call of the traced loop in nanoseconds, on one
-/// CPU (by default the last). It runs this number of batches, or half a second's worth, at most RATE
-/// calls a second, and reports the 5th percentile. Disturbed batches are above it. The lowest values
-/// are artefacts of the clock.
+/// CPU (by default the last). It runs this number of batches, or half a second's worth, at most
+/// RATE calls a second, and reports the 5th percentile. Disturbed batches are above it. The lowest
+/// values are artefacts of the clock.
 pub(crate) fn child_loop(args: &[String]) {
     let number = |i: usize| args.get(i).and_then(|a| a.parse::<u64>().ok());
     let (batches, cpu, rate) = (number(1), number(2), number(3));

@@ -1,12 +1,13 @@
-//! The section `speculation`: a record that is speculated beside the same record without speculation.
+//! The section `speculation`: a record that is speculated beside the same record without
+//! speculation.
 
 use crate::run::{Running, Tools, figure, median};
 
 /// The same record, written to the principal buffer.
 const PLAIN: &str = "syscall::getppid:entry { trace(arg0); }";
 
-/// Written to the buffer of a speculation that is active all the time. A new one begins before its buffer is
-/// full, so that every record is written.
+/// Written to the buffer of a speculation that is active all the time. A new one begins before its
+/// buffer is full, so that every record is written.
 const SPECULATED: &str = "BEGIN { current = speculation(); } syscall::getppid:entry { speculate(current); trace(arg0); } \
                           tick-20ms { discard(current); current = speculation(); }";
 

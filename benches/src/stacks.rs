@@ -1,6 +1,6 @@
-//! Stacks of processes: what `ustack()` costs in a firing, walked by tables through a program without frame pointers, beside the
-//! kernel's walk (`bpf_get_stack`) of the same program with them and the peer; and what the tables of a large program cost a session
-//! at its start.
+//! Stacks of processes: what `ustack()` costs in a firing, walked by tables through a program
+//! without frame pointers, beside the kernel's walk (`bpf_get_stack`) of the same program with them
+//! and the peer; and what the tables of a large program cost a session at its start.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,8 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use crate::run::{Running, Tools, figure, median, whole};
 
-/// A call at the end of 26 frames. For each line of the standard input it measures, and prints the nanoseconds of a call.
+/// A call at the end of 26 frames. For each line of the standard input it measures, and prints the
+/// nanoseconds of a call.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +80,8 @@ impl Deep {
     fn start(dir: &Path, flag: &str) -> Option<Deep> {
         let name = format!("deep{flag}");
         std::fs::write(dir.join("deep.c"), PROGRAM).ok()?;
-        // Static, because the C library has no frame pointers behind which the kernel would find the rest.
+        // Static, because the C library has no frame pointers behind which the kernel would find
+        // the rest.
         let words = ["-O2", "-static", flag, "-o", &name, "deep.c"];
         let done = Command::new("cc").current_dir(dir).args(words).status();
         done.ok().filter(|status| status.success())?;

@@ -1,5 +1,5 @@
-//! USDT: what a firing costs, beside an empty program at the same site and the peer; how long it takes to enable a provider in many
-//! processes, and when one that starts later is traced.
+//! USDT: what a firing costs, beside an empty program at the same site and the peer; how long it
+//! takes to enable a provider in many processes, and when one that starts later is traced.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -83,7 +83,8 @@ fn build() -> Result<Built, String> {
     Built::new("usdt", &definition, ("cc", "bench.c", &PROGRAM.replace("ALL", &fired)))
 }
 
-/// Where the note of the first probe says that its site is. The program is linked so that offsets in the file are these.
+/// Where the note of the first probe says that its site is. The program is linked so that offsets
+/// in the file are these.
 fn site(built: &Built) -> Option<u64> {
     let out = Command::new("readelf").arg("-n").arg(built.program()).output().ok()?;
     let text = String::from_utf8_lossy(&out.stdout).into_owned();

@@ -1,8 +1,9 @@
-//! Functions of a process: what a firing costs, beside an empty program at the same place and the peer; and how long all functions of
-//! the C library take from start to exit, and what they cost other programs ([`crate::elsewhere`]).
+//! Functions of a process: what a firing costs, beside an empty program at the same place and the
+//! peer; and how long all functions of the C library take from start to exit, and what they cost
+//! other programs ([`crate::elsewhere`]).
 //!
-//! A process of its own calls a function of the C library, so that the tracers know it before it runs. It waits for a line, measures,
-//! and prints the nanoseconds of a call.
+//! A process of its own calls a function of the C library, so that the tracers know it before it
+//! runs. It waits for a line, measures, and prints the nanoseconds of a call.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
@@ -26,7 +27,8 @@ const CALLED: &std::ffi::CStr = c"mblen";
 pub(crate) fn child() {
     const BATCH: u32 = 200;
     const TIME: Duration = Duration::from_millis(400);
-    // SAFETY: the name is a string; the result is a function of the C library with these parameters, or null.
+    // SAFETY: the name is a string; the result is a function of the C library with these
+    // parameters, or null.
     let function: Option<extern "C" fn(*const libc::c_char, usize) -> libc::c_int> = unsafe {
         let address = libc::dlsym(libc::RTLD_DEFAULT, CALLED.as_ptr());
         std::mem::transmute::<*mut libc::c_void, _>(address)
@@ -193,9 +195,10 @@ pub(crate) fn mark(reached: bool) -> &'static str {
     if reached { "reached" } else { "MISSED" }
 }
 
-/// The functions of the C library whose names begin with no `p`, enabled in a process that waits: the peer attaches to none of those
-/// that a pattern names where the kernel refuses one of them (`pthread_spin_lock`). The two do not find the same functions where there is a
-/// file of debug information, so times are also those of one function.
+/// The functions of the C library whose names begin with no `p`, enabled in a process that waits:
+/// the peer attaches to none of those that a pattern names where the kernel refuses one of them
+/// (`pthread_spin_lock`). The two do not find the same functions where there is a file of debug
+/// information, so times are also those of one function.
 fn library(tools: &Tools, called: &Called) {
     const ROUNDS: usize = 7;
     let (pid, place) = (called.process.id(), called.place());

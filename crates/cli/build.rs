@@ -1,7 +1,8 @@
-//! Tells the command which commit it is built from: that of `DTRACE_COMMIT` if it is set (for packages, which are built from an archive), else
-//! that of the repository around it, else none.
+//! Tells the command which commit it is built from: that of `DTRACE_COMMIT` if it is set (for
+//! packages, which are built from an archive), else that of the repository around it, else none.
 //!
-//! The repository's files are read, so no program is run and nothing is asked over a network. One commit gives one text, so builds of it are alike.
+//! The repository's files are read, so no program is run and nothing is asked over a network. One
+//! commit gives one text, so builds of it are alike.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,10 @@
-//! The targets under `fuzz/` as functions, so that they are built and run without libFuzzer, with a stable compiler: by
-//! `cargo xtask fuzz`, and by an ordinary test.
+//! The targets under `fuzz/` as functions, so that they are built and run without libFuzzer, with a
+//! stable compiler: by `cargo xtask fuzz`, and by an ordinary test.
 //!
-//! Who runs them names this crate `libfuzzer_sys`. Its [`fuzz_target!`](crate::fuzz_target) makes of a target a
-//! function `run`, whose input is taken from a [`Source`]: a few strings of bytes, which began as real files ([`change`] has changed
-//! them), and bytes that decide. Both together are a [`Case`](case::Case), which can be stored, and repeats what it has found.
+//! Who runs them names this crate `libfuzzer_sys`. Its [`fuzz_target!`](crate::fuzz_target) makes
+//! of a target a function `run`, whose input is taken from a [`Source`]: a few strings of bytes,
+//! which began as real files ([`change`] has changed them), and bytes that decide. Both together
+//! are a [`Case`](case::Case), which can be stored, and repeats what it has found.
 
 pub mod case;
 pub mod change;

@@ -1,8 +1,10 @@
-//! Mutated programs through the front end and the back end's first half: no panic, and bounded time, memory and output.
+//! Mutated programs through the front end and the back end's first half: no panic, and bounded
+//! time, memory and output.
 //!
-//! `ROUNDS=20000 cargo test --release -p exercise --test all bounds:: -- --nocapture` runs more of them, for minutes. The
-//! texts are the programs of the golden tests, the book, the D libraries and the end-to-end tests, with their words mixed.
-//! Memory is the largest increase of the process's peak (`VmHWM`), which is reset before each program.
+//! `ROUNDS=20000 cargo test --release -p exercise --test all bounds:: -- --nocapture` runs more of
+//! them, for minutes. The texts are the programs of the golden tests, the book, the D libraries and
+//! the end-to-end tests, with their words mixed. Memory is the largest increase of the process's
+//! peak (`VmHWM`), which is reset before each program.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};

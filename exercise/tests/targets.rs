@@ -1,5 +1,6 @@
-//! The targets of the fuzzer (`fuzz/`): what has failed once passes, and some inputs of each, so that they stay buildable in every
-//! place where tests run. `cargo xtask fuzz` tries more of them, in each run of the tests too.
+//! The targets of the fuzzer (`fuzz/`): what has failed once passes, and some inputs of each, so
+//! that they stay buildable in every place where tests run. `cargo xtask fuzz` tries more of them,
+//! in each run of the tests too.
 //!
 //! `ROUNDS=n` sets the number of rounds, `START=n` the first seed. `SEED=n` runs one seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

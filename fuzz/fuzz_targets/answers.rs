@@ -1,4 +1,5 @@
-//! What a reader of symbols may send to a session that runs as root: any packets. They are used, or the request fails.
+//! What a reader of symbols may send to a session that runs as root: any packets. They are used, or
+//! the request fails.
 #![no_main]
 
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The store of the names of a language runtime's functions, of any bytes, and frames in it: a name of bounded length or none.
+//! The store of the names of a language runtime's functions, of any bytes, and frames in it: a name
+//! of bounded length or none.
 #![no_main]
 
 use std::sync::atomic::AtomicU64;

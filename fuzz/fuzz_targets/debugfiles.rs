@@ -1,5 +1,5 @@
-//! An ELF file with its debug file, the file of the types that it shares and its split debug information, all of any bytes: what
-//! is read of them is bounded.
+//! An ELF file with its debug file, the file of the types that it shares and its split debug
+//! information, all of any bytes: what is read of them is bounded.
 #![no_main]
 
 use debuginfo::{MAX_INLINED, NameKind, Query};

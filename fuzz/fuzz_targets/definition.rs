@@ -1,5 +1,5 @@
-//! Definitions of providers from any text, and from any bytes of the port's notes: an answer, and a program that uses them is
-//! rejected, or its records are laid out and it is compiled to eBPF.
+//! Definitions of providers from any text, and from any bytes of the port's notes: an answer, and a
+//! program that uses them is rejected, or its records are laid out and it is compiled to eBPF.
 #![no_main]
 
 #[path = "../../crates/bpf-runtime/tests/session/mod.rs"]

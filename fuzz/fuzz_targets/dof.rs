@@ -1,5 +1,6 @@
-//! Probes and definitions in the formats of the original and of its port, from any bytes: a bounded number of sites whose
-//! arguments are within their bounds, and texts that are no longer than the notes allow.
+//! Probes and definitions in the formats of the original and of its port, from any bytes: a bounded
+//! number of sites whose arguments are within their bounds, and texts that are no longer than the
+//! notes allow.
 #![no_main]
 
 use usdt::{

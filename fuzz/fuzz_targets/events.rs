@@ -1,5 +1,5 @@
-//! Reads any bytes as events: they are rejected, or they are read, are the same when they are encoded
-//! again, and are rendered as text and as JSON.
+//! Reads any bytes as events: they are rejected, or they are read, are the same when they are
+//! encoded again, and are rendered as text and as JSON.
 #![no_main]
 
 use consumer::{Json, Text};

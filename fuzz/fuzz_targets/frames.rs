@@ -1,4 +1,5 @@
-//! Call frame information of any bytes: a table or none, which is read back as it was and has a rule at every address.
+//! Call frame information of any bytes: a table or none, which is read back as it was and has a
+//! rule at every address.
 #![no_main]
 
 use unwind::{Sections, Table, read};

@@ -1,4 +1,5 @@
-//! ELF files of any bytes: a list of functions or an error, and every place of a probe is in its function.
+//! ELF files of any bytes: a list of functions or an error, and every place of a probe is in its
+//! function.
 #![no_main]
 
 use symbols::{FunctionQuery, Select, functions_of_bytes};

@@ -1,4 +1,5 @@
-//! A process at the end of its exec, whose memory, `auxv` and program are of any bytes: a place or none.
+//! A process at the end of its exec, whose memory, `auxv` and program are of any bytes: a place or
+//! none.
 #![no_main]
 
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! Symbols of JIT code from any text: memory of at most three times its bytes, and each symbol contains its address.
+//! Symbols of JIT code from any text: memory of at most three times its bytes, and each symbol
+//! contains its address.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: ([u64; 3], &[u8])| {

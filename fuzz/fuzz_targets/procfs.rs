@@ -1,5 +1,5 @@
-//! Files of `/proc/PID`: names in them are chosen by processes, which may run in a kernel of another version. What is read is
-//! consistent.
+//! Files of `/proc/PID`: names in them are chosen by processes, which may run in a kernel of
+//! another version. What is read is consistent.
 #![no_main]
 
 use proc::maps;

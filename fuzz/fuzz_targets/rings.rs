@@ -1,4 +1,5 @@
-//! Memory that programs in the kernel share with a session, of any bytes: what is taken of it is bounded by it, and ends.
+//! Memory that programs in the kernel share with a session, of any bytes: what is taken of it is
+//! bounded by it, and ends.
 #![no_main]
 
 use std::sync::atomic::{AtomicU64, Ordering};

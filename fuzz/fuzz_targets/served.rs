@@ -1,5 +1,5 @@
-//! Answers of a server of debug files, of any bytes, headers and all: the file is kept if it has the build id, and nothing remains
-//! of any other.
+//! Answers of a server of debug files, of any bytes, headers and all: the file is kept if it has
+//! the build id, and nothing remains of any other.
 #![no_main]
 
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! Records of perf's side-band from any bytes, applied to the table of processes: nothing panics, and
-//! each record is shorter than what is left.
+//! Records of perf's side-band from any bytes, applied to the table of processes: nothing panics,
+//! and each record is shorter than what is left.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

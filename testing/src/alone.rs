@@ -1,12 +1,13 @@
-//! Tests that measure the whole process: each runs in a process of its own, whatever other tests its program has.
+//! Tests that measure the whole process: each runs in a process of its own, whatever other tests
+//! its program has.
 
 use std::process::Command;
 
 /// Names the test that the process is for.
 const VARIABLE: &str = "DTRACE_TEST_ALONE";
 
-/// True in a process that runs no other test. Elsewhere the calling test is run in such a process, which must pass, and
-/// the answer is false: the test returns.
+/// True in a process that runs no other test. Elsewhere the calling test is run in such a process,
+/// which must pass, and the answer is false: the test returns.
 ///
 /// ```text
 ///  if !testing::alone!() {
@@ -21,7 +22,8 @@ macro_rules! alone {
     }};
 }
 
-/// What [`alone!`] does. `place` is the path of a function inside the test. A panic is how a test fails.
+/// What [`alone!`] does. `place` is the path of a function inside the test. A panic is how a test
+/// fails.
 #[allow(clippy::panic)]
 pub fn run(place: &str) -> bool {
     let test = test_name(place);

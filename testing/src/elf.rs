@@ -116,8 +116,8 @@ pub fn calls(count: u32) -> Vec<u8> {
     [READ, &body(count)].concat()
 }
 
-/// Like [`calls`], but executes the program that is its first argument, with the other arguments, before
-/// it would exit.
+/// Like [`calls`], but executes the program that is its first argument, with the other arguments,
+/// before it would exit.
 pub fn calls_and_executes(count: u32) -> Vec<u8> {
     let body = body(count);
     let (calls, exit) = body.split_at(body.len() - EXIT.len());

@@ -1,14 +1,14 @@
 //! Waiting for what another thread or process, or the kernel, does.
 //!
-//! A test does not guess how long that takes: it polls a condition. The deadline only ends a test that
-//! hangs, so that it says what it waited for; it is no verdict on speed.
+//! A test does not guess how long that takes: it polls a condition. The deadline only ends a test
+//! that hangs, so that it says what it waited for; it is no verdict on speed.
 
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// The usual deadline. What takes longer is considered to hang. The limit is generous, because machines are
-/// slow, loaded, and paused.
+/// The usual deadline. What takes longer is considered to hang. The limit is generous, because
+/// machines are slow, loaded, and paused.
 pub const HANG_LIMIT: Duration = Duration::from_secs(300);
 
 /// How long a wait pauses between two polls.
@@ -52,8 +52,9 @@ impl Poll for bool {
     }
 }
 
-/// Polls a condition until it holds: until it gives `Some`, `Ok` or true. Panics after the deadline, with
-/// `what` was waited for, and with the state that the last `Err` of the condition names.
+/// Polls a condition until it holds: until it gives `Some`, `Ok` or true. Panics after the
+/// deadline, with `what` was waited for, and with the state that the last `Err` of the condition
+/// names.
 #[track_caller]
 #[allow(clippy::panic)]
 pub fn eventually<P: Poll>(

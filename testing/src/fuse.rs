@@ -70,8 +70,9 @@ impl Fuse {
         self.state.unanswered.load(Ordering::SeqCst)
     }
 
-    /// A process that keeps the lock of its own address space until the file system is dropped: it maps a
-    /// file, for which the kernel waits for a page that the server never sends. `Err`: why there is none.
+    /// A process that keeps the lock of its own address space until the file system is dropped: it
+    /// maps a file, for which the kernel waits for a page that the server never sends. `Err`: why
+    /// there is none.
     pub fn process_that_blocks_its_map(&self, file: &str) -> Result<Blocked, String> {
         let path = self.dir.join(file);
         let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
@@ -79,7 +80,8 @@ impl Fuse {
         let cached = File::open(self.dir.join(file)).map_err(|e| e.to_string())?;
         self.state.holds_pages.store(true, Ordering::SeqCst);
         let reader = std::thread::spawn(move || {
-            // A signal does not end this read. If the test is killed, the server's descriptor must be closed all the same.
+            // A signal does not end this read. If the test is killed, the server's descriptor must
+            // be closed all the same.
             let own = cached.as_raw_fd() as u32;
             // SAFETY: from here on the thread has descriptors of its own, of which it uses one.
             unsafe {
@@ -96,8 +98,8 @@ impl Fuse {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // SAFETY: after the fork only system calls are made, and no memory of others is changed. The mapping is
-        // placed in the middle of one that the child has just made.
+        // SAFETY: after the fork only system calls are made, and no memory of others is changed.
+        // The mapping is placed in the middle of one that the child has just made.
         let pid = unsafe {
             match libc::fork() {
                 0 => {

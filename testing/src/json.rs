@@ -1,7 +1,7 @@
 //! JSON by a library that did not write it, and a validator for the schema of the tracer's output.
 //!
-//! The validator knows the keywords that the schema has. An unknown keyword is a panic, so the schema
-//! cannot say anything that is not tested.
+//! The validator knows the keywords that the schema has. An unknown keyword is a panic, so the
+//! schema cannot say anything that is not tested.
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 

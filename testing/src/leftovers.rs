@@ -1,7 +1,7 @@
 //! Processes that a test which failed has left running.
 //!
-//! A panic keeps a test from ending what it started. A `dtrace` that runs on disturbs the tests that
-//! follow, which trace the whole machine.
+//! A panic keeps a test from ending what it started. A `dtrace` that runs on disturbs the tests
+//! that follow, which trace the whole machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -3,12 +3,12 @@
 //! A test is a function that returns a [`Verdict`]. A panic is a failure. A test that this kernel
 //! cannot run is skipped with a reason. The runner has the command line of Rust's own (`--list`,
 //! `--exact`, `--skip`), because it is `libtest-mimic`; its tests run one after the other, because
-//! each traces the whole machine. With `--workload WORDS`, the program is itself the workload that a
-//! test traces.
+//! each traces the whole machine. With `--workload WORDS`, the program is itself the workload that
+//! a test traces.
 //!
-//! A test of Rust's own runner that cannot run here says so with [`skipped!`]. A test of this runner
-//! that fails after the kernel suppressed firings is run again ([`suppressed`]). One that measures its process has a process
-//! of its own ([`alone`]).
+//! A test of Rust's own runner that cannot run here says so with [`skipped!`]. A test of this
+//! runner that fails after the kernel suppressed firings is run again ([`suppressed`]). One that
+//! measures its process has a process of its own ([`alone`]).
 //!
 //! ```text
 //!  test e2e::fbt::functions_fire ... ignored (REASON)     a skip of this runner
@@ -59,8 +59,9 @@ macro_rules! tests {
     };
 }
 
-/// Gives the signals by which a user ends a command their default actions. A process that was started in the background may ignore
-/// them, and what it traces and starts would inherit that. To be called before there is another thread.
+/// Gives the signals by which a user ends a command their default actions. A process that was
+/// started in the background may ignore them, and what it traces and starts would inherit that. To
+/// be called before there is another thread.
 pub fn heed_signals() {
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
         // SAFETY: the default action runs no code of this process.
@@ -68,8 +69,8 @@ pub fn heed_signals() {
     }
 }
 
-/// The directory for files that must be in memory: the kernel has their paths in its caches, whatever file
-/// system the root is (that of a guest asks a file server).
+/// The directory for files that must be in memory: the kernel has their paths in its caches,
+/// whatever file system the root is (that of a guest asks a file server).
 pub fn memory_dir() -> std::path::PathBuf {
     let dir = std::path::Path::new("/dev/shm");
     if dir.is_dir() { dir.to_path_buf() } else { std::env::temp_dir() }
@@ -87,7 +88,8 @@ pub fn offset_in_file(address: u64) -> Option<u64> {
     })
 }
 
-/// The CPU time that a process has used; none if it is gone. How far its work is, whatever else the machine does.
+/// The CPU time that a process has used; none if it is gone. How far its work is, whatever else the
+/// machine does.
 pub fn cpu_time(pid: u32) -> Duration {
     let mut clock = 0;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -175,8 +177,8 @@ fn trial((name, test): Test, times: Times) -> Trial {
 /// How often a test is run again.
 const REPEATS: usize = 3;
 
-/// Runs a test, and runs it again when it fails after the kernel suppressed firings that it does not
-/// take into account. `after_failure` is called after each failure.
+/// Runs a test, and runs it again when it fails after the kernel suppressed firings that it does
+/// not take into account. `after_failure` is called after each failure.
 fn repeated(name: &str, test: fn() -> Verdict, after_failure: fn()) -> Result<Completion, Failed> {
     for _ in 0..REPEATS {
         suppressed::take();

@@ -1,8 +1,8 @@
 //! Firings that the kernel suppressed while a test ran.
 //!
-//! A kernel that preempts a tracepoint's program (7.2 does by default) suppresses the other firings of
-//! that program on that CPU until the program has ended. DTrace counts and reports them. A test that
-//! expects exact numbers fails then, though nothing is wrong. Two kinds of tests remain:
+//! A kernel that preempts a tracepoint's program (7.2 does by default) suppresses the other firings
+//! of that program on that CPU until the program has ended. DTrace counts and reports them. A test
+//! that expects exact numbers fails then, though nothing is wrong. Two kinds of tests remain:
 //!
 //! ```text
 //!  a test that adds the reported number       [`counted`]: its failure is a failure
@@ -41,8 +41,8 @@ pub(crate) fn take() -> Vec<String> {
     std::mem::take(&mut REPORTS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Number of firings that the messages report as suppressed, of `program` or, if it is empty, of all.
-/// The test takes them into account.
+/// Number of firings that the messages report as suppressed, of `program` or, if it is empty, of
+/// all. The test takes them into account.
 pub fn count(text: &str, program: &str) -> i64 {
     counted();
     let of = |l: &&str| is_report(l) && (program.is_empty() || l.contains(&format!(" of {program} ")));

@@ -1,7 +1,7 @@
 //! Debian packages, downloaded and unpacked without a change to this machine.
 //!
-//! apt runs with a configuration of our own (every suite that carries one of the guests' kernels, an
-//! empty status file) in a directory that lives as long as the value, so that processes side by
+//! apt runs with a configuration of our own (every suite that carries one of the guests' kernels,
+//! an empty status file) in a directory that lives as long as the value, so that processes side by
 //! side do not wait for each other's locks.
 
 use std::fs;
@@ -88,7 +88,8 @@ impl Apt {
             "Dir::Etc::sourceparts=/dev/null".into(),
             format!("Dir::State::Lists={d}/lists"),
             format!("Dir::Cache={d}/cache"),
-            // Images of containers switch these off, and without them each call reads all lists again (3 s).
+            // Images of containers switch these off, and without them each call reads all lists
+            // again (3 s).
             "Dir::Cache::pkgcache=pkgcache.bin".into(),
             "Dir::Cache::srcpkgcache=srcpkgcache.bin".into(),
             "APT::Sandbox::User=root".into(),
@@ -109,7 +110,8 @@ impl Apt {
         Ok(self.call("apt-cache", &["pkgnames", prefix])?.lines().map(String::from).collect())
     }
 
-    /// Downloads packages (`NAME` or `NAME/SUITE`) and unpacks them into `target`, each file whose path `tar` does not exclude.
+    /// Downloads packages (`NAME` or `NAME/SUITE`) and unpacks them into `target`, each file whose
+    /// path `tar` does not exclude.
     pub(crate) fn unpack(&self, packages: &[&str], target: &Path, exclude: &[&str]) -> Result<(), String> {
         let debs = target.join("debs");
         io(&debs, fs::create_dir_all(&debs))?;

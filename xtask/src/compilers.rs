@@ -1,14 +1,17 @@
-//! Compilers that remember: a directory of links to this program that stands before the compilers in the tests' `PATH`.
+//! Compilers that remember: a directory of links to this program that stands before the compilers
+//! in the tests' `PATH`.
 //!
-//! The end-to-end tests compile the programs that they trace. In an emulated guest that takes 4 s for a program in C and 20 s for
-//! one in C++, and the same programs are compiled on this machine and in each guest. Called by a compiler's name, this program
-//! hands out what was compiled before, in `target/compiled`, where all that decides the result is equal: the compiler, its
-//! options, and the names and contents of the files that it was given and that it can include. Whatever it does not
-//! understand, it leaves to the compiler, as it does when the result cannot be kept: guests read what this machine has
-//! compiled, and keep nothing.
+//! The end-to-end tests compile the programs that they trace. In an emulated guest that takes 4 s
+//! for a program in C and 20 s for one in C++, and the same programs are compiled on this machine
+//! and in each guest. Called by a compiler's name, this program hands out what was compiled before,
+//! in `target/compiled`, where all that decides the result is equal: the compiler, its options, and
+//! the names and contents of the files that it was given and that it can include. Whatever it does
+//! not understand, it leaves to the compiler, as it does when the result cannot be kept: guests
+//! read what this machine has compiled, and keep nothing.
 //!
-//! One difference is left: debug information says in which directory a program was compiled, and that is the directory of the
-//! first time. A test to which that matters names its directory in an option.
+//! One difference is left: debug information says in which directory a program was compiled, and
+//! that is the directory of the first time. A test to which that matters names its directory in an
+//! option.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,10 +1,11 @@
 //! `cargo xtask coverage`: the rows of D that no test names.
 //!
-//! `docs/coverage/rows.txt` has the rows and says how a test names one; `docs/coverage/excused.txt` has those that need no
-//! test yet, each with its reason. A row that is neither tested nor excused is printed, and so is an excuse that is no
-//! longer needed; then the exit status is 1.
+//! `docs/coverage/rows.txt` has the rows and says how a test names one; `docs/coverage/excused.txt`
+//! has those that need no test yet, each with its reason. A row that is neither tested nor excused
+//! is printed, and so is an excuse that is no longer needed; then the exit status is 1.
 //!
-//! Tests are the files under a `tests` directory, and the code after `#[cfg(test)]` in a source file.
+//! Tests are the files under a `tests` directory, and the code after `#[cfg(test)]` in a source
+//! file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: what is published of a release, made so that two builds of a commit give the same bytes.
+//! `cargo xtask dist`: what is published of a release, made so that two builds of a commit give the
+//! same bytes.
 //!
 //! ```text
 //! target/dist/dtrace-VERSION-x86_64.tar.gz    a prefix: program, tools, libraries, pages, completions, licences, SBOM
@@ -7,9 +8,10 @@
 //! target/dist/SHA256SUMS                      of the three
 //! ```
 //!
-//! The program is linked statically ([`program`]); every time in the files is that of the commit (`SOURCE_DATE_EPOCH`, if it is
-//! set); owners, order and compression are those of [`archive`]. `--test` installs, uses and removes the packages in new
-//! roots of Debian ([`roots`]), which takes minutes and needs a mirror, so `.ci/run` does not do it.
+//! The program is linked statically ([`program`]); every time in the files is that of the commit
+//! (`SOURCE_DATE_EPOCH`, if it is set); owners, order and compression are those of [`archive`].
+//! `--test` installs, uses and removes the packages in new roots of Debian ([`roots`]), which takes
+//! minutes and needs a mirror, so `.ci/run` does not do it.
 //!
 //! ```text
 //!  program ─▶ contents (+ sbom) ─▶ archive, deb, rpm ─▶ target/dist ─▶ roots
@@ -89,7 +91,8 @@ pub(crate) fn size(args: &[String]) -> Result<u8, String> {
     size::check(&built).map(|()| 0)
 }
 
-/// Writes what is published to a directory: the paths. What else is there of an earlier release is removed.
+/// Writes what is published to a directory: the paths. What else is there of an earlier release is
+/// removed.
 fn write(release: &Release, directory: &Path) -> Result<Vec<PathBuf>, String> {
     let top = format!("dtrace-{}-x86_64", release.version);
     let tarball = archive::with_directories(&release.tarball());

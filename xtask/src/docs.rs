@@ -1,4 +1,5 @@
-//! `cargo xtask docs`: runs the commands that the README, the one-liners and the book show, and puts their output in.
+//! `cargo xtask docs`: runs the commands that the README, the one-liners and the book show, and
+//! puts their output in.
 //!
 //! ```text
 //!  block    a document's blocks: commands, output, how the block is made
@@ -7,8 +8,8 @@
 //!  merge    new output in the place of the old: what is left out, and whether more than figures changed
 //! ```
 //!
-//! A block is a fenced `console` block, or a `text` block whose first line is a command (`# ...`). Comments before the
-//! fence say how it is made:
+//! A block is a fenced `console` block, or a `text` block whose first line is a command (`# ...`).
+//! Comments before the fence say how it is made:
 //!
 //! ```text
 //!  <!-- made: load COMMAND -->     the shell runs COMMAND until the block is done
@@ -17,9 +18,9 @@
 //!  <!-- made: kept WHY -->         left alone
 //! ```
 //!
-//! Commands run in a directory of their own, which is removed afterwards. Where a command fails (and the block does not
-//! say `fails`), is late, or its output does not fit the old one's shape, the block stays as it is and is reported. So are
-//! links that lead nowhere.
+//! Commands run in a directory of their own, which is removed afterwards. Where a command fails
+//! (and the block does not say `fails`), is late, or its output does not fit the old one's shape,
+//! the block stays as it is and is reported. So are links that lead nowhere.
 
 mod block;
 mod links;
@@ -161,7 +162,8 @@ fn make(block: &Block) -> Made {
             lines.extend(merge::shaped(&command.output, &output)?);
             succeeded = success;
         }
-        // A command whose status is another than 0 and whose output is as before is one that a script ends so.
+        // A command whose status is another than 0 and whose output is as before is one that a
+        // script ends so.
         match (block.fails, succeeded) {
             (true, true) => Err("does not fail any more".into()),
             (false, false) if merge::differs(&block.lines, &lines) => {
@@ -173,7 +175,8 @@ fn make(block: &Block) -> Made {
     Made { document: block.document.clone(), line: block.line, lines }
 }
 
-/// The directory that the commands of a block run in: a copy of the examples and of `dtrace` that every user can read.
+/// The directory that the commands of a block run in: a copy of the examples and of `dtrace` that
+/// every user can read.
 fn scratch(place: &str) -> Result<std::path::PathBuf, String> {
     let name: String = place.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let dir = std::env::temp_dir().join(format!("dtrace-docs-{}-{name}", std::process::id()));

@@ -1,7 +1,9 @@
-//! `cargo xtask fuzz`: inputs that nobody has thought of, for everything that reads what others have written.
+//! `cargo xtask fuzz`: inputs that nobody has thought of, for everything that reads what others
+//! have written.
 //!
-//! The targets are those of `fuzz/`, which libFuzzer runs too. Here they are run by the example `fuzz` of the crate `exercise`, with
-//! the compiler that builds everything else; a run of all tests does so for a second each.
+//! The targets are those of `fuzz/`, which libFuzzer runs too. Here they are run by the example
+//! `fuzz` of the crate `exercise`, with the compiler that builds everything else; a run of all
+//! tests does so for a second each.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,7 +25,8 @@ pub(crate) fn command(arguments: &[String]) -> Result<u8, String> {
     let target = crate::test::target_dir();
     let target = if guided { target.join("guided") } else { target };
     let mut cargo = Command::new("cargo");
-    // All packages, as the tests are built: with fewer, features of dependencies differ, and much is built twice.
+    // All packages, as the tests are built: with fewer, features of dependencies differ, and much
+    // is built twice.
     cargo.args(["build", "--workspace", "--example", "fuzz", "-q"]).current_dir(crate::root());
     cargo.env("CARGO_TARGET_DIR", &target);
     if guided {
@@ -38,7 +41,8 @@ pub(crate) fn command(arguments: &[String]) -> Result<u8, String> {
     status.map(|s| s.code().unwrap_or(1) as u8).map_err(|e| format!("{}: {e}", program.display()))
 }
 
-/// Runs all targets for a moment, as a part of all tests: how many inputs there were, or what failed.
+/// Runs all targets for a moment, as a part of all tests: how many inputs there were, or what
+/// failed.
 pub(crate) fn moment(target: &Path, seed: u64) -> Result<String, String> {
     let program = target.join("debug/examples/fuzz");
     let out = Command::new(&program)

@@ -1,4 +1,5 @@
-//! `cargo xtask install`: the binary, the D libraries, the toolkit and the manual pages, below a prefix.
+//! `cargo xtask install`: the binary, the D libraries, the toolkit and the manual pages, below a
+//! prefix.
 //!
 //! ```text
 //! PREFIX/bin/dtrace                      the release build
@@ -13,7 +14,8 @@
 //! ```
 //!
 //! Everything is checked before anything is written: a file of another program is not replaced. The
-//! binary is written last, because a library that is newer than the binary replaces the built-in one.
+//! binary is written last, because a library that is newer than the binary replaces the built-in
+//! one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -173,7 +175,8 @@ fn is_program(file: &Path) -> bool {
     fs::File::open(file).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == *b"\x7fELF"
 }
 
-/// A file that is in use (the binary) keeps its content, because the new one is another file that takes its name.
+/// A file that is in use (the binary) keeps its content, because the new one is another file that
+/// takes its name.
 fn write(entry: &Entry, to: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     if let Some(dir) = to.parent() {

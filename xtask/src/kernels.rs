@@ -21,8 +21,8 @@ const TOOLS: [(&str, &str); 4] = [
 ];
 
 /// Modules for hardware that no guest has, below `kernel/`. What the tests load, by name (`dummy`,
-/// `scsi_debug`, `dm-flakey`, `loop`, `ext4`, `kvm_amd` with `ccp`, `vsock_loopback`) or through the
-/// kernel (`veth`, `fuse`, the netfilter modules), is in none of them, nor is what that needs.
+/// `scsi_debug`, `dm-flakey`, `loop`, `ext4`, `kvm_amd` with `ccp`, `vsock_loopback`) or through
+/// the kernel (`veth`, `fuse`, the netfilter modules), is in none of them, nor is what that needs.
 const NO_MODULES: [&str; 52] = [
     "sound",
     "net/bluetooth",

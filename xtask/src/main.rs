@@ -1,4 +1,5 @@
-//! Project tasks: virtual machines, the test run, benchmarks, the output in the documents, coverage, tidy, what is published.
+//! Project tasks: virtual machines, the test run, benchmarks, the output in the documents,
+//! coverage, tidy, what is published.
 //!
 //! `cargo xtask help` lists them. Each task is one module; this file dispatches.
 
@@ -29,8 +30,8 @@ pub(crate) fn root() -> PathBuf {
     here.parent().map(PathBuf::from).unwrap_or(here)
 }
 
-/// The directory of downloaded kernels and of QEMU: `DTRACE_VM_DIR`; or below `DTRACE_CACHE`, if that
-/// directory exists; or below `target`.
+/// The directory of downloaded kernels and of QEMU: `DTRACE_VM_DIR`; or below `DTRACE_CACHE`, if
+/// that directory exists; or below `target`.
 pub(crate) fn vm_dir() -> PathBuf {
     let named = |name| std::env::var_os(name).map(PathBuf::from);
     vm_dir_of(named("DTRACE_VM_DIR"), named("DTRACE_CACHE"))

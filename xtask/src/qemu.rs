@@ -1,12 +1,13 @@
 //! The QEMU that runs the guests.
 //!
-//! It is that of Debian trixie, unpacked under `vm/qemu` and run by its own loader and libraries: the
-//! machine's own programs are untouched. Where that one cannot be had, the distribution's runs the
-//! guests, and `DTRACE_QEMU` names any other program.
+//! It is that of Debian trixie, unpacked under `vm/qemu` and run by its own loader and libraries:
+//! the machine's own programs are untouched. Where that one cannot be had, the distribution's runs
+//! the guests, and `DTRACE_QEMU` names any other program.
 //!
 //! Of three releases it is the quickest (CPU time of the same tests on 6.1, two runs each): 10.0.13
-//! took 56 s where sid's 11.1.3 took 68. In that one each look-up of the next block of code waits for
-//! a store that is still on its way (`helper_lookup_tb_ptr`). Bookworm's 7.2 is slower than both.
+//! took 56 s where sid's 11.1.3 took 68. In that one each look-up of the next block of code waits
+//! for a store that is still on its way (`helper_lookup_tb_ptr`). Bookworm's 7.2 is slower than
+//! both.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ pub(crate) const DISTRIBUTION: (&str, &str) = ("qemu-system-x86", "/usr/bin/qemu
 /// Where it is taken from.
 const SUITE: &str = "trixie";
 
-/// Packages that QEMU depends on, and that a guest without a screen, sound, and network of QEMU does not need.
+/// Packages that QEMU depends on, and that a guest without a screen, sound, and network of QEMU
+/// does not need.
 const NEEDLESS: [&str; 16] = [
     "adduser",
     "base-passwd",
@@ -133,9 +135,10 @@ impl Qemu {
     }
 }
 
-/// The CPUs of a guest take turns in one thread. With `thread=multi` each has its own, which costs a fourth more CPU time than it
-/// saves where two guests run at once; and QEMU 7.2 can let a CPU run kernel text then that another has just patched, or go on with
-/// wrong registers after a patch: the kernel dies (`Oops: int3`, a panic anywhere) after minutes of attaching and detaching.
+/// The CPUs of a guest take turns in one thread. With `thread=multi` each has its own, which costs
+/// a fourth more CPU time than it saves where two guests run at once; and QEMU 7.2 can let a CPU
+/// run kernel text then that another has just patched, or go on with wrong registers after a patch:
+/// the kernel dies (`Oops: int3`, a panic anywhere) after minutes of attaching and detaching.
 const ACCELERATOR: &str = "tcg,thread=single";
 
 /// Says which QEMU runs the guests.

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Makes this process the parent of the orphans below it, so that nothing that a test leaves escapes
-/// (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
+/// Makes this process the parent of the orphans below it, so that nothing that a test leaves
+/// escapes (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
 pub(crate) fn adopt_orphans() -> Result<(), String> {
     // SAFETY: the call takes numbers only.
     match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
@@ -20,7 +20,8 @@ pub(crate) fn adopt_orphans() -> Result<(), String> {
     }
 }
 
-/// Sends a signal to a process, or to a group when `pid` is negative. A process that is gone is no error.
+/// Sends a signal to a process, or to a group when `pid` is negative. A process that is gone is no
+/// error.
 pub(crate) fn kill(pid: i32, signal: i32) {
     // SAFETY: the call takes numbers only.
     unsafe { libc::kill(pid, signal) };
@@ -132,7 +133,8 @@ extern "C" fn note_interrupt(_: i32) {
 }
 
 /// From now on ^C, SIGTERM and SIGHUP are noted for [`interrupted`] instead of ending this process,
-/// which has to end what it started first. System calls end with EINTR then. What is ignored (`nohup`) stays ignored.
+/// which has to end what it started first. System calls end with EINTR then. What is ignored
+/// (`nohup`) stays ignored.
 pub(crate) fn note_interrupts() {
     let handler: extern "C" fn(i32) = note_interrupt;
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: all tests on this machine's kernel, and a choice of them on the stock kernels of the matrix.
+//! `cargo xtask test`: all tests on this machine's kernel, and a choice of them on the stock
+//! kernels of the matrix.
 //!
 //! ```text
 //!  preflight ─▶ build, list ─▶ alone ─▶ beside, two or three at a time ─────────▶ what failed, again, alone ─▶ sweep ─▶ judge
@@ -6,14 +7,17 @@
 //!                                                                                   └─▶ in guests: on the parent commit
 //! ```
 //!
-//! Each test is a process of its own with a deadline ([`process`]); quick ones share one ([`unit`]). Which tests run in a
-//! guest is a rotation ([`rotation`]) over the table of [`places`], with the memory of [`record`]. Tests that own the
-//! machine run first, alone; the others beside each other and beside the guests, because they mostly wait, and because two
-//! tracers that disturb each other are a defect. What fails is run again once, alone: a pass then is evidence ([`flaky`]).
+//! Each test is a process of its own with a deadline ([`process`]); quick ones share one
+//! ([`unit`]). Which tests run in a guest is a rotation ([`rotation`]) over the table of
+//! [`places`], with the memory of [`record`]. Tests that own the machine run first, alone; the
+//! others beside each other and beside the guests, because they mostly wait, and because two
+//! tracers that disturb each other are a defect. What fails is run again once, alone: a pass then
+//! is evidence ([`flaky`]).
 //!
-//! The run fails when a test fails, when a skip is not expected ([`skips`]), when a guest's kernel log has a fault, and when
-//! something that was planned has no outcome. Without root, guests are skipped, with the reason; as root, kernels that
-//! cannot be fetched fail the run. Its last line has the numbers.
+//! The run fails when a test fails, when a skip is not expected ([`skips`]), when a guest's kernel
+//! log has a fault, and when something that was planned has no outcome. Without root, guests are
+//! skipped, with the reason; as root, kernels that cannot be fetched fail the run. Its last line
+//! has the numbers.
 
 pub(crate) mod agent;
 mod board;
@@ -194,7 +198,8 @@ pub(crate) fn command(args: &[String]) -> Fallible<u8> {
     Ok(u8::from(!run.broken.is_empty()))
 }
 
-/// The static program if a part of the run is about it, and the only kernel in whose guest it is tested.
+/// The static program if a part of the run is about it, and the only kernel in whose guest it is
+/// tested.
 fn published(options: &Options, seed: u64, root: &Path) -> Fallible<(Option<PathBuf>, Option<&'static str>)> {
     if options.of_static {
         return Ok((Some(crate::dist::program::of(root)?), None));
@@ -211,7 +216,8 @@ fn published(options: &Options, seed: u64, root: &Path) -> Fallible<(Option<Path
     Ok((Some(crate::dist::program::of(root)?), Some(kernel)))
 }
 
-/// The targets that have to be built: those that had a test with the filters in its name when all were listed last.
+/// The targets that have to be built: those that had a test with the filters in its name when all
+/// were listed last.
 fn targets(options: &Options, target: &Path) -> Vec<String> {
     if options.filters.is_empty() {
         return Vec::new();
@@ -328,7 +334,8 @@ fn on_all(here: &Here, plans: &[guests::Plan], dtrace: &Path, board: &Board) -> 
         }
     };
     std::thread::scope(|scope| {
-        // An emulated machine keeps a CPU busy: one beside the tests here, then as many as there are CPUs.
+        // An emulated machine keeps a CPU busy: one beside the tests here, then as many as there
+        // are CPUs.
         scope.spawn(in_guests);
         results.extend(unit::run_all(here.beside.clone(), jobs(), &watcher));
         for _ in 1..std::thread::available_parallelism().map_or(1, |n| n.get()) {
@@ -408,7 +415,8 @@ struct Commit {
     /// How many commits lead to it; 0 where there is no repository.
     number: u64,
     hash: String,
-    /// Which part of the tests runs in guests: the number, or where a shallow clone has a part of the commits, the hash.
+    /// Which part of the tests runs in guests: the number, or where a shallow clone has a part of
+    /// the commits, the hash.
     seed: u64,
     /// Whether the tree has no changes but those that a run makes itself.
     is_clean: bool,

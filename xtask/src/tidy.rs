@@ -1,11 +1,14 @@
 //! `cargo xtask tidy`: the house rules that a program can check.
 //!
-//! Directions of dependencies between crates and, within a crate, between files; file length, no `unwrap` outside tests, an essay at the head of every
-//! module; error numbers, providers and language runtimes by name, what assumes x86-64; files of tests that no program has, promises that no stock
-//! kernel is asked about, flakes that are over. Prints each breach as `file:line: what`; exit status 1 when there is one.
+//! Directions of dependencies between crates and, within a crate, between files; file length, width
+//! of comments, no `unwrap` outside tests, an essay at the head of every module; error numbers, providers and
+//! language runtimes by name, what assumes x86-64; files of tests that no program has, promises
+//! that no stock kernel is asked about, flakes that are over. Prints each breach as
+//! `file:line: what`; exit status 1 when there is one.
 
 mod ambient;
 mod arch;
+mod comments;
 mod promises;
 mod provider_names;
 mod runtime_names;
@@ -159,8 +162,8 @@ fn dependencies(dir: &Path, krate: &str, index: usize, breaches: &mut Vec<String
     Ok(())
 }
 
-/// Files of tests that no program has. Where a crate has one program for all of them (`autotests = false`), a file that its
-/// `main.rs` does not declare is not even compiled.
+/// Files of tests that no program has. Where a crate has one program for all of them
+/// (`autotests = false`), a file that its `main.rs` does not declare is not even compiled.
 fn tests_left_out(dir: &Path) -> Result<Vec<String>, String> {
     let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap_or_default();
     let (manifest, main) = (read("Cargo.toml"), read("tests/main.rs"));
@@ -199,6 +202,9 @@ fn source(file: &Path, breaches: &mut Vec<String>) -> Result<(), String> {
     let lines = text.lines().count();
     if lines > LONGEST && !text.contains("#[rustfmt::skip]") {
         breaches.push(format!("{name}:{lines}: longer than {LONGEST} lines"));
+    }
+    for number in comments::breaches(&text) {
+        breaches.push(format!("{name}:{number}: a comment is wider than 100 columns"));
     }
     if !text.starts_with("//!") {
         breaches.push(format!("{name}:1: no essay at its head"));

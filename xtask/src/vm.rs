@@ -1,11 +1,14 @@
-//! Boots a stock kernel in QEMU (software emulation) on this machine's own root and runs one command in it.
+//! Boots a stock kernel in QEMU (software emulation) on this machine's own root and runs one
+//! command in it.
 //!
-//! The guest's root is the host's `/`, read-only through 9p under an overlay in the guest's memory: programs that were
-//! built here run there, and all that the guest writes is lost. Output and exit status return through a second 9p directory.
+//! The guest's root is the host's `/`, read-only through 9p under an overlay in the guest's memory:
+//! programs that were built here run there, and all that the guest writes is lost. Output and exit
+//! status return through a second 9p directory.
 //!
-//! QEMU 7.2 has a fault: an emulated CPU can run kernel text that another has just patched, or go on with wrong registers
-//! after a patch, and the guest's kernel dies (`Oops: int3`, a panic anywhere). So the emulated CPUs run in turn on one
-//! thread. A guest that dies is an outcome ([`Ended::Died`]); whether another one is booted decides who asked for it.
+//! QEMU 7.2 has a fault: an emulated CPU can run kernel text that another has just patched, or go
+//! on with wrong registers after a patch, and the guest's kernel dies (`Oops: int3`, a panic
+//! anywhere). So the emulated CPUs run in turn on one thread. A guest that dies is an outcome
+//! ([`Ended::Died`]); whether another one is booted decides who asked for it.
 //!
 //! After the command, the guest's kernel log is searched for faults of the kernel ([`ending`]). A
 //! finding fails the run.
@@ -156,12 +159,13 @@ const WORDS: [&str; 11] = [
     "mitigations=off",
     "nokaslr",
     "random.trust_cpu=on",
-    // All emulated CPUs read one clock. A kernel that does not know takes the HPET, which costs a way out of the guest each time.
+    // All emulated CPUs read one clock. A kernel that does not know takes the HPET, which costs a
+    // way out of the guest each time.
     "tsc=reliable",
     // Debian's later kernels take 32-bit system calls only when asked to.
     "ia32_emulation=on",
-    // Where this machine has no time for the guest, interrupts of the timer come late: a kernel that
-    // checks whether they come at all panics ("IO-APIC + timer doesn't work!"),
+    // Where this machine has no time for the guest, interrupts of the timer come late: a kernel
+    // that checks whether they come at all panics ("IO-APIC + timer doesn't work!"),
     "no_timer_check",
     // and takes a CPU that did not run for one that hangs, after 20 s in one case and 21 s in the
     // other. A real hang lasts.
@@ -220,7 +224,8 @@ fn start(guest: &Guest, work: &Work) -> Result<Child, String> {
         .map_err(|e| format!("vm: setpriv: {e}"))
 }
 
-/// An emulated `rep movsb` copies byte by byte: a kernel that believes it to be quick takes a tenth more time for everything.
+/// An emulated `rep movsb` copies byte by byte: a kernel that believes it to be quick takes a tenth
+/// more time for everything.
 const CPU: &str = "max,erms=off,fsrm=off";
 
 /// Passes on what the guest prints until it has ended, or has exceeded a limit: that one.

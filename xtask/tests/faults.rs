@@ -1,7 +1,9 @@
-//! Faults that a test may have, each injected for real: the runner reports that one test and finishes the others.
+//! Faults that a test may have, each injected for real: the runner reports that one test and
+//! finishes the others.
 //!
-//! The test program is a shell script with the command line of a test runner. The runner is the real one, as it runs a plan
-//! here (`xtask agent PLAN`) or in a guest (`xtask agent --kernel K PLAN`).
+//! The test program is a shell script with the command line of a test runner. The runner is the
+//! real one, as it runs a plan here (`xtask agent PLAN`) or in a guest
+//! (`xtask agent --kernel K PLAN`).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

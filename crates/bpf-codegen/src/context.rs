@@ -1,9 +1,9 @@
 //! The context of a probe, as the code generator sees it.
 //!
-//! Providers differ in three questions (which probe, which argument, which error), which they answer
-//! through [`Context`] while code is generated. So a provider emits three loads and knows nothing of
-//! records, and the generator knows nothing of providers. Selection, routines and the programs
-//! around the clauses use these types.
+//! Providers differ in three questions (which probe, which argument, which error), which they
+//! answer through [`Context`] while code is generated. So a provider emits three loads and knows
+//! nothing of records, and the generator knows nothing of providers. Selection, routines and the
+//! programs around the clauses use these types.
 
 use crate::mir::{Alu, Builder, Helper, Label, MapRef, Size, StackSlot, V};
 
@@ -15,8 +15,8 @@ pub enum Index {
     /// The number in this register. It may have any value, and is compared with the number of
     /// probes.
     V(V),
-    /// The probe of a row of the probe table ([`plane::probe_table`]), in a program that serves probes
-    /// that come later.
+    /// The probe of a row of the probe table ([`plane::probe_table`]), in a program that serves
+    /// probes that come later.
     Row {
         /// The number of the row.
         row: V,
@@ -25,12 +25,12 @@ pub enum Index {
     },
 }
 
-/// The clauses of a program that runs them several times in one firing of what it is attached to: for
-/// each item of a list of the kernel. Each time is a firing of the probe.
+/// The clauses of a program that runs them several times in one firing of what it is attached to:
+/// for each item of a list of the kernel. Each time is a firing of the probe.
 ///
-/// What the loop keeps from one turn to the next is in the program's frame, the *state*. The clauses
-/// are a callback, which reaches nothing else of the program. So its context is the address of the
-/// state.
+/// What the loop keeps from one turn to the next is in the program's frame, the *state*. The
+/// clauses are a callback, which reaches nothing else of the program. So its context is the address
+/// of the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repeats {
     /// The most turns.
@@ -47,7 +47,8 @@ pub enum StackStart {
     Unknown,
     /// At the registers of the context, those of a function of the kernel.
     Function,
-    /// At the registers of the context, those of what was interrupted: the kernel, a process or a guest.
+    /// At the registers of the context, those of what was interrupted: the kernel, a process or a
+    /// guest.
     Interrupted,
     /// At the function that has called the program.
     Caller,
@@ -69,14 +70,14 @@ pub trait Context: Send + Sync {
         Index::Const(0)
     }
 
-    /// The sets of processes in which alone the probes fire ([`plane::processes`]), one bit each. `None`: they fire in every
-    /// process that comes to where the program is attached.
+    /// The sets of processes in which alone the probes fire ([`plane::processes`]), one bit each.
+    /// `None`: they fire in every process that comes to where the program is attached.
     fn process_sets(&self) -> Option<u64> {
         None
     }
 
-    /// True if a firing is one of the process's own provider: `probeprov` has the id of the process that fired, and not one
-    /// that was known when the program was made.
+    /// True if a firing is one of the process's own provider: `probeprov` has the id of the process
+    /// that fired, and not one that was known when the program was made.
     fn is_of_any_process(&self) -> bool {
         false
     }
@@ -88,8 +89,8 @@ pub trait Context: Send + Sync {
     }
 
     /// A description of the code that this context emits, if the same code serves probes that come
-    /// later: contexts with equal descriptions emit the same. `None` where the code has something of
-    /// its probes.
+    /// later: contexts with equal descriptions emit the same. `None` where the code has something
+    /// of its probes.
     fn shape(&self) -> Option<String> {
         None
     }
@@ -109,8 +110,8 @@ pub trait Context: Send + Sync {
         let _ = (b, state, end);
     }
 
-    /// The context that the kernel gave the program, which helpers require, where `ctx` is that of the
-    /// clauses.
+    /// The context that the kernel gave the program, which helpers require, where `ctx` is that of
+    /// the clauses.
     fn program(&self, b: &mut Builder, ctx: V) -> V {
         let _ = b;
         ctx
@@ -122,14 +123,15 @@ pub trait Context: Send + Sync {
         b.imm(0)
     }
 
-    /// True if `argN` is read from the memory of the process, which may fail: [`Context::operand`] reads it.
+    /// True if `argN` is read from the memory of the process, which may fail: [`Context::operand`]
+    /// reads it.
     fn is_in_memory(&self, n: u8) -> bool {
         let _ = n;
         false
     }
 
-    /// `argN` of the memory of the process. Where it cannot be read, the address is in `at`, and the
-    /// code goes to `bad`.
+    /// `argN` of the memory of the process. Where it cannot be read, the address is in `at`, and
+    /// the code goes to `bad`.
     fn operand(&self, b: &mut Builder, ctx: V, n: u8, at: V, bad: Label) -> V {
         let _ = (ctx, n, at, bad);
         b.imm(0)
@@ -141,15 +143,15 @@ pub trait Context: Send + Sync {
         b.imm(0)
     }
 
-    /// The bytes that the program counter of the process is behind the place of the probe, where that
-    /// may be: the program runs a few instructions later. `None`: it is at the place.
+    /// The bytes that the program counter of the process is behind the place of the probe, where
+    /// that may be: the program runs a few instructions later. `None`: it is at the place.
     fn moved_by(&self, b: &mut Builder, ctx: V) -> Option<V> {
         let _ = (b, ctx);
         None
     }
 
-    /// The address in the process at which the function that was just entered finds its return address.
-    /// `None`: the program does not run at the entry of functions.
+    /// The address in the process at which the function that was just entered finds its return
+    /// address. `None`: the program does not run at the entry of functions.
     fn return_address(&self, b: &mut Builder, ctx: V) -> Option<V> {
         let _ = (b, ctx);
         None
@@ -168,8 +170,8 @@ pub trait Context: Send + Sync {
         false
     }
 
-    /// Where the walk of the kernel's stack begins. With anything but [`StackStart::Unknown`], the first frames are those of a walk
-    /// by the kernel behind [`Context::tracer_frames`].
+    /// Where the walk of the kernel's stack begins. With anything but [`StackStart::Unknown`], the
+    /// first frames are those of a walk by the kernel behind [`Context::tracer_frames`].
     fn stack_start(&self) -> StackStart {
         StackStart::Unknown
     }

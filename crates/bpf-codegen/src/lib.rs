@@ -30,9 +30,9 @@
 //! an address is a base and a constant, which is what the verifier understands, and the map that is
 //! created cannot differ from the code that uses it.
 //!
-//! **Selection calls routines, and not the reverse.** A routine takes registers and a plan. It knows
-//! neither clauses nor DIF's values. That is why routines are in this crate and not in the runtime
-//! that creates the maps: an interface in between would have a method for each of them.
+//! **Selection calls routines, and not the reverse.** A routine takes registers and a plan. It
+//! knows neither clauses nor DIF's values. That is why routines are in this crate and not in the
+//! runtime that creates the maps: an interface in between would have a method for each of them.
 //!
 //! **A provider is three questions.** Which probe fired, which argument, which error: a provider
 //! answers them in MIR ([`context::Context`]). It knows nothing of clauses, and selection nothing
@@ -41,8 +41,8 @@
 //! **MIR is not SSA.** DIF is, and what is worth optimizing was optimized there. From MIR on, the
 //! task is to find registers for values whose lives are short, see [`regalloc`].
 //!
-//! What is *not* here: maps that exist, programs as a whole (a prologue, many clauses, an epilogue),
-//! limits for the user, loading. They are in `bpf-runtime` and `bpf-sys`.
+//! What is *not* here: maps that exist, programs as a whole (a prologue, many clauses, an
+//! epilogue), limits for the user, loading. They are in `bpf-runtime` and `bpf-sys`.
 //!
 //! # Files
 //!

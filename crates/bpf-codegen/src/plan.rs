@@ -79,8 +79,8 @@ impl Default for Options {
     }
 }
 
-/// Memory for each array of the clauses of a library, as `dynvarsize` is for the arrays of programs: what a program
-/// asks for is its own.
+/// Memory for each array of the clauses of a library, as `dynvarsize` is for the arrays of
+/// programs: what a program asks for is its own.
 const LIBRARY_ARRAY: u64 = 1 << 20;
 
 /// What the programs of a session need, beyond the options.
@@ -291,8 +291,8 @@ pub struct Plan {
     pub aggs_capped: bool,
     /// `dynvarsize` exceeds the most that arrays have, for arrays that this plan has added.
     pub arrays_capped: bool,
-    /// What a full ring does. For END this is never [`Policy::Fill`]: it runs when tracing has ended
-    /// and the rings are empty.
+    /// What a full ring does. For END this is never [`Policy::Fill`]: it runs when tracing has
+    /// ended and the rings are empty.
     pub policy: Policy,
     /// Bytes of a string.
     pub room: u32,
@@ -602,8 +602,9 @@ impl Plan {
         self.share_aggs(self.aggs.len() - new.len());
     }
 
-    /// Plans the variables that the plan does not have yet. `dynvarsize` applies to those of programs. The
-    /// first global scalars of the session share a map, and so do the first `self->` scalars.
+    /// Plans the variables that the plan does not have yet. `dynvarsize` applies to those of
+    /// programs. The first global scalars of the session share a map, and so do the first `self->`
+    /// scalars.
     fn add_vars(&mut self, module: &Module, options: &Options, levels: u32) {
         let new = module.vars.get(self.vars.len()..).unwrap_or_default();
         let arrays = new.iter().filter(|v| v.key.is_some() && !v.is_of_library()).count().max(1) as u64;

@@ -1,5 +1,5 @@
-//! Simplification of MIR, before registers are allocated and again when code is emitted: unreachable
-//! code, constants that fit an instruction, jumps to jumps.
+//! Simplification of MIR, before registers are allocated and again when code is emitted:
+//! unreachable code, constants that fit an instruction, jumps to jumps.
 //!
 //! DIF is optimized already, so only what selection and the routines leave behind is found here.
 

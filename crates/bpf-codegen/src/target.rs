@@ -19,8 +19,8 @@ pub struct Target {
     /// Offsets by which the programs of a process are told apart. Without them its stacks have no
     /// generation.
     pub generation: Option<GenerationOffsets>,
-    /// Offsets by which the address space of a process is known. Without them, stacks of processes are walked by
-    /// frame pointers alone.
+    /// Offsets by which the address space of a process is known. Without them, stacks of processes
+    /// are walked by frame pointers alone.
     pub unwind: Option<UnwindOffsets>,
     /// Offsets by which processes are found in the set of processes. Without them there is none.
     pub processes: Option<ProcessOffsets>,
@@ -33,7 +33,8 @@ pub struct Target {
     pub direct_load: Option<DirectLoad>,
     /// How programs walk the kernel's stack themselves. `None`: the kernel's helper does it.
     pub kernel_walk: Option<KernelWalk>,
-    /// The offset of `flags` in `struct task_struct`, by which a sample in a guest is known, where programs sample.
+    /// The offset of `flags` in `struct task_struct`, by which a sample in a guest is known, where
+    /// programs sample.
     pub guest: Option<i16>,
     /// Offsets of the registers that the thread structure holds, because the kernel entry does not
     /// save them.
@@ -44,15 +45,15 @@ pub struct Target {
     pub preempt_count: Option<PreemptCount>,
     /// The tracer's pid namespace, when it is not the initial one.
     pub pid_namespace: Option<PidNamespace>,
-    /// There is a [`crate::mir::MapRef::TracerFunctions`], so stacks of tracepoints are cut behind the tracer's
-    /// own frames.
+    /// There is a [`crate::mir::MapRef::TracerFunctions`], so stacks of tracepoints are cut behind
+    /// the tracer's own frames.
     pub tracer_functions: bool,
     /// Nanoseconds to add to the monotonic clock to get the wall-clock time.
     pub wall_offset: i64,
 }
 
-/// BTF ids by which a program loads from any address of the kernel with one instruction. The load of
-/// an address that cannot be read gives 0.
+/// BTF ids by which a program loads from any address of the kernel with one instruction. The load
+/// of an address that cannot be read gives 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectLoad {
     /// The function `bpf_rdonly_cast`. The verifier replaces its call by a move.
@@ -86,10 +87,12 @@ pub enum WalkMode {
 pub struct KernelTables {
     /// How they are read.
     pub load: DirectLoad,
-    /// The addresses at which the code begins that they are of, and how many bytes it has: `_stext` to `_etext`, and `_sinittext` to
-    /// `_einittext`, in which the kernel was started and to which the idle task of a CPU never returns.
+    /// The addresses at which the code begins that they are of, and how many bytes it has: `_stext`
+    /// to `_etext`, and `_sinittext` to `_einittext`, in which the kernel was started and to which
+    /// the idle task of a CPU never returns.
     pub text: [(u64, u32); 2],
-    /// The address of the distances from their own places to the beginnings of rows, 4 bytes each (`__start_orc_unwind_ip`).
+    /// The address of the distances from their own places to the beginnings of rows, 4 bytes each
+    /// (`__start_orc_unwind_ip`).
     pub places: u64,
     /// The address of the rows (`__start_orc_unwind`).
     pub rows: u64,
@@ -105,10 +108,12 @@ pub struct KernelTables {
     pub replaced: [Option<u64>; 2],
 }
 
-/// The tree of the kernel's modules (`mod_tree`), a latched tree, of which one of two copies is never being changed.
+/// The tree of the kernel's modules (`mod_tree`), a latched tree, of which one of two copies is
+/// never being changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModuleTables {
-    /// The address of the number of changes, 4 bytes, whose lowest bit says which copy is to be read.
+    /// The address of the number of changes, 4 bytes, whose lowest bit says which copy is to be
+    /// read.
     pub sequence: u64,
     /// The address of the roots of both.
     pub roots: u64,
@@ -137,8 +142,8 @@ pub struct ModuleTables {
 }
 
 impl ModuleTables {
-    /// These, by the address of the tree and what tells the offset of a member of a type (`module_memory.base`). `None` if this
-    /// kernel lacks one (before 6.4).
+    /// These, by the address of the tree and what tells the offset of a member of a type
+    /// (`module_memory.base`). `None` if this kernel lacks one (before 6.4).
     pub fn by(tree: u64, offset: impl Fn(&str) -> Option<i16>) -> Option<ModuleTables> {
         let at = |member: &str| offset(member).map(|at| tree.wrapping_add(at as u64));
         Some(ModuleTables {
@@ -182,7 +187,8 @@ impl RowRegisters {
     ];
 }
 
-/// Where members of `struct orc_entry` are. It begins with two numbers of 16 bits, the offsets of the frame and of bp.
+/// Where members of `struct orc_entry` are. It begins with two numbers of 16 bits, the offsets of
+/// the frame and of bp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowLayout {
     /// Bytes of a row.
@@ -200,8 +206,8 @@ pub struct RowLayout {
 }
 
 impl RowLayout {
-    /// The layout, by what tells the first bit of a member and how many bits it has. `None` for rows of another form (before
-    /// 6.4).
+    /// The layout, by what tells the first bit of a member and how many bits it has. `None` for
+    /// rows of another form (before 6.4).
     pub fn by(size: u32, bits: impl Fn(&str) -> Option<(u64, u8)>) -> Option<RowLayout> {
         let offsets = [("sp_offset", 0, 16), ("bp_offset", 16, 16)];
         if !offsets.iter().all(|(name, at, width)| bits(name) == Some((*at, *width))) {
@@ -257,12 +263,14 @@ pub struct UnwindOffsets {
     pub start_stack: i16,
     /// The same.
     pub arg_start: i16,
-    /// In `struct task_struct`: the base of the thread-local storage of a thread. Without it the frames of an interpreter are not found.
+    /// In `struct task_struct`: the base of the thread-local storage of a thread. Without it the
+    /// frames of an interpreter are not found.
     pub fs_base: Option<i16>,
-    /// How the mapping of an address is found. `None`: the kernel has no such helper, or its types do not say what is in a mapping.
+    /// How the mapping of an address is found. `None`: the kernel has no such helper, or its types
+    /// do not say what is in a mapping.
     pub mappings: Option<MappingOffsets>,
-    /// Where the true return addresses of functions are whose return is probed. `None`: the kernel has no
-    /// such probes, or its types do not say it.
+    /// Where the true return addresses of functions are whose return is probed. `None`: the kernel
+    /// has no such probes, or its types do not say it.
     pub returns: Option<ReturnOffsets>,
 }
 
@@ -291,7 +299,8 @@ pub struct MappingOffsets {
 }
 
 impl MappingOffsets {
-    /// These, by what tells the offset of a member of a type (`vm_area_struct.vm_start`). `None` if this kernel lacks one.
+    /// These, by what tells the offset of a member of a type (`vm_area_struct.vm_start`). `None` if
+    /// this kernel lacks one.
     pub fn by(offset: impl Fn(&str) -> Option<i16>) -> Option<MappingOffsets> {
         // Until 6.6, until 6.10, since.
         let changed = ["inode.i_ctime.tv_sec", "inode.__i_ctime.tv_sec", "inode.i_ctime_sec"];
@@ -313,7 +322,8 @@ impl MappingOffsets {
     }
 }
 
-/// Offsets of the list of returns of a thread that the kernel probes (`uretprobe`), innermost first.
+/// Offsets of the list of returns of a thread that the kernel probes (`uretprobe`), innermost
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReturnOffsets {
     /// In `struct task_struct`: what uprobes have for a thread.
@@ -365,7 +375,8 @@ pub struct PidNamespace {
     pub dev: u64,
     /// Its inode.
     pub ino: u64,
-    /// Where the numbers of tasks in it are. Without that, tasks of the namespaces below it have none.
+    /// Where the numbers of tasks in it are. Without that, tasks of the namespaces below it have
+    /// none.
     pub numbers: Option<PidOffsets>,
 }
 
@@ -458,8 +469,8 @@ pub struct Frags {
     pub count: u16,
 }
 
-/// The kernel's linear map of the memory. The address of a page's bytes is that of its `struct page`,
-/// shifted left by `shift` bits and increased by `base`.
+/// The kernel's linear map of the memory. The address of a page's bytes is that of its
+/// `struct page`, shifted left by `shift` bits and increased by `base`.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinearMap {

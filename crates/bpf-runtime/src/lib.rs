@@ -17,14 +17,15 @@
 //!                    prefault (pages that the clauses will read)
 //! ```
 //!
-//! One *program* serves the probes of one attachment, with all clauses that enable them: [`program`].
-//! All programs of a session share its *maps*: [`maps`]. A program is generated for maps that exist
-//! already, because a map that does not fit is made smaller, and the code has its size.
+//! One *program* serves the probes of one attachment, with all clauses that enable them:
+//! [`program`]. All programs of a session share its *maps*: [`maps`]. A program is generated for
+//! maps that exist already, because a map that does not fit is made smaller, and the code has its
+//! size.
 //!
 //! # Decisions
 //!
-//! **A program is compiled for a set of probes, and the probe is a number.** Of all functions of the
-//! kernel or all system calls there is one program. Which clauses a probe enables is a bit in a
+//! **A program is compiled for a set of probes, and the probe is a number.** Of all functions of
+//! the kernel or all system calls there is one program. Which clauses a probe enables is a bit in a
 //! table, its name is a row. So the cost of a probe is bits, and the cost of a session is the
 //! number of its *shapes*.
 //!

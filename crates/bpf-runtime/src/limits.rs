@@ -72,9 +72,9 @@ pub fn check(module: &Module) -> Result<(), CodegenError> {
 /// precedes ours is longer, but no part of what `bufsize` asks for.
 const ORIGINAL_HEADER: u64 = 8;
 
-/// Checks that buffers of these sizes, as they were asked for, have space for the longest record, in the
-/// words of the original, which asks it of the buffer of aggregations too (0: it has none). (A ring has
-/// more: see [`plane::ring::ring_size`].)
+/// Checks that buffers of these sizes, as they were asked for, have space for the longest record,
+/// in the words of the original, which asks it of the buffer of aggregations too (0: it has none).
+/// (A ring has more: see [`plane::ring::ring_size`].)
 pub fn check_buffers(module: &Module, bufsize: u64, aggsize: u64) -> Result<(), CodegenError> {
     let smallest = if aggsize == 0 { bufsize } else { bufsize.min(aggsize) };
     let size =

@@ -23,9 +23,9 @@ pub struct Lowered {
     pub bytes: u64,
 }
 
-/// Bytes of memory that can be used without swapping; `None` if the kernel does not say. A speculation has
-/// a buffer for each CPU, and there may be a thousand of them: the kernel would refuse them only when
-/// nothing is left.
+/// Bytes of memory that can be used without swapping; `None` if the kernel does not say. A
+/// speculation has a buffer for each CPU, and there may be a thousand of them: the kernel would
+/// refuse them only when nothing is left.
 fn available_memory() -> Option<u64> {
     let all = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = all.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
@@ -47,7 +47,8 @@ fn make(
         }
         halvings.insert("buffer size", 1);
     }
-    // These limits do not depend on the memory, so they are no errors where sizes may not be reduced.
+    // These limits do not depend on the memory, so they are no errors where sizes may not be
+    // reduced.
     if maps.plan.aggs_capped {
         halvings.insert("aggregation size", 0);
     }
@@ -67,7 +68,8 @@ fn make(
         }
         *halvings.entry("speculation size").or_default() += 1;
     }
-    // What a limit does not allow is not made: the kernel would end a process for it, or refuse what the session needs later.
+    // What a limit does not allow is not made: the kernel would end a process for it, or refuse
+    // what the session needs later.
     while let Some(exceeded) = exceeded(&maps.plan, before, limits) {
         let reduced = auto.then(|| exceeded.reduce(&mut maps.plan)).flatten();
         let Some(sized) = reduced else { return Err(exceeded.error()) };

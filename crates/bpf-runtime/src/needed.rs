@@ -7,7 +7,8 @@
 //!  not counted  what grows: rows in the consumer, more blocks and chunks (options stacksize and unwindsize), threads' values
 //! ```
 //!
-//! The kernel charges all of it to the memory cgroup. What is mapped counts to the address space too (`ulimit -v`).
+//! The kernel charges all of it to the memory cgroup. What is mapped counts to the address space
+//! too (`ulimit -v`).
 
 use bpf_codegen::mir::MapRef;
 use bpf_codegen::plan::{Plan, SizeOption, VarPlan};
@@ -15,17 +16,20 @@ use bpf_sys::{SysError, page_size, possible_cpus};
 use plane::control::CONTROL_SIZE;
 use plane::{calls, processes, unwind};
 
-/// The bytes that the kernel adds to an element of a hash (`struct htab_elem`, kernel/bpf/hashtab.c).
+/// The bytes that the kernel adds to an element of a hash (`struct htab_elem`,
+/// kernel/bpf/hashtab.c).
 const HASH_ELEMENT: u64 = 48;
 
-/// The bytes of a bucket of a hash (`struct bucket`, in the same file). It has a power of two of them, as many as elements at least.
+/// The bytes of a bucket of a hash (`struct bucket`, in the same file). It has a power of two of
+/// them, as many as elements at least.
 const HASH_BUCKET: u64 = 16;
 
-/// The bytes of mapped memory for which the kernel has one byte of page tables: an entry of eight for each page of 4 KiB.
+/// The bytes of mapped memory for which the kernel has one byte of page tables: an entry of eight
+/// for each page of 4 KiB.
 const PER_TABLE_BYTE: u64 = 512;
 
-/// The memory of the readers of symbols until they have read the files of a small program. Three were measured, with 2 MB and
-/// some page tables each.
+/// The memory of the readers of symbols until they have read the files of a small program. Three
+/// were measured, with 2 MB and some page tables each.
 const READERS: u64 = 8 << 20;
 
 /// What a session may take of something that is limited.
@@ -41,7 +45,8 @@ pub struct Limit {
     pub mapped: bool,
 }
 
-/// The bytes of a preallocated hash. It has an element more for each CPU, for values that are replaced.
+/// The bytes of a preallocated hash. It has an element more for each CPU, for values that are
+/// replaced.
 fn hash_bytes(key: u32, value: u32, count: u32) -> u64 {
     let words = |bytes: u32| u64::from(bytes).next_multiple_of(8);
     let elements = u64::from(count).saturating_add(possible_cpus() as u64);
@@ -95,7 +100,8 @@ struct Counted {
     is_new: bool,
 }
 
-/// The maps of a plan that a limit counts, the greatest first, of which those of the plan `before` exist.
+/// The maps of a plan that a limit counts, the greatest first, of which those of the plan `before`
+/// exist.
 fn counted(plan: &Plan, before: Option<&Plan>, limit: &Limit) -> Vec<Counted> {
     let of = |plan: &Plan, before: Option<&Plan>, is_new: bool| -> Vec<Counted> {
         let one = |(map, sized): (MapRef, SizeOption)| {
@@ -120,8 +126,8 @@ fn later(plan: &Plan, before: Option<&Plan>, limit: &Limit) -> u64 {
         return 0;
     }
     let is_new = plan.unwind && !before.is_some_and(|before| before.unwind);
-    // The chunk that the plan has is an example for the kernel; the first table makes another. Readers that found functions to
-    // probe are there already.
+    // The chunk that the plan has is an example for the kernel; the first table makes another.
+    // Readers that found functions to probe are there already.
     if is_new { 8 * u64::from(unwind::CHUNK_WORDS) + READERS } else { 0 }
 }
 
@@ -138,7 +144,8 @@ pub(crate) fn exceeded<'a>(plan: &Plan, before: Option<&Plan>, limits: &'a [Limi
         let (all, later) = (counted(plan, before, limit), later(plan, before, limit));
         Exceeded { limit, all, later }
     };
-    // What runs already stays, so probes that need no map of their own are enabled whatever there is.
+    // What runs already stays, so probes that need no map of their own are enabled whatever there
+    // is.
     let is_made = |exceeded: &Exceeded<'_>| exceeded.all.iter().any(|one| one.is_new);
     limits.iter().map(exceeded).find(|one| is_made(one) && one.needed() > one.limit.bytes)
 }

@@ -128,7 +128,8 @@ fn compared(seed: u64, config: &Config, division: Option<Divide>, may_drop: bool
         let mut gone = false;
         if variant.growing {
             probe = rng.below(variant.probes as usize) as u32;
-            // Some firings are of sites that were removed, and of rows and chunks that do not exist.
+            // Some firings are of sites that were removed, and of rows and chunks that do not
+            // exist.
             args[9] = match rng.below(8) {
                 0 => session::cookie(probe) + (1 << 32),
                 1 => session::cookie(probe) + 128,

@@ -107,7 +107,8 @@ fn each_module_compiles_to_its_expected_code() {
     testing::golden::compare(&dir, "dif", "bpf", |_, text| compiled(text, &X86_64));
 }
 
-/// Modules whose code is another one on each machine, in a folder of their own: `*.bpf` is the code for x86-64, `*.aarch64` that for arm64.
+/// Modules whose code is another one on each machine, in a folder of their own: `*.bpf` is the code
+/// for x86-64, `*.aarch64` that for arm64.
 #[test]
 fn each_module_that_reads_registers_compiles_for_each_machine() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/machines");

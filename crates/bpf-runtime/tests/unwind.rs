@@ -1,5 +1,5 @@
-//! Stacks of this process, walked by tables in programs of every kind, are those that the unwinder of the
-//! C++ runtime gives. The frames go through functions of libc, which keep no frame pointers.
+//! Stacks of this process, walked by tables in programs of every kind, are those that the unwinder
+//! of the C++ runtime gives. The frames go through functions of libc, which keep no frame pointers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 use std::cell::RefCell;
@@ -97,8 +97,8 @@ impl Tables {
         Directory::new(self.memory.words()).unwrap()
     }
 
-    /// Gives the programs of a session the tables of this process. `table_of` may replace the word of a
-    /// file's table.
+    /// Gives the programs of a session the tables of this process. `table_of` may replace the word
+    /// of a file's table.
     fn write(run: &Run, table_of: impl Fn(&str, u64) -> u64) -> Tables {
         let (tables, ranges, _) = Tables::make(run, table_of);
         tables.directory().write(FIRST_RANGE, &ranges);
@@ -106,7 +106,8 @@ impl Tables {
         tables
     }
 
-    /// Gives the programs the tables of the files of this process, and not where it has mapped them.
+    /// Gives the programs the tables of the files of this process, and not where it has mapped
+    /// them.
     fn write_files(run: &Run, table_of: impl Fn(&str, u64) -> u64) -> Tables {
         let (tables, _, files) = Tables::make(run, table_of);
         let map = run.maps.get(MapRef::UnwindFiles).unwrap();
@@ -286,7 +287,8 @@ fn stacks(run: &Run) -> Vec<Stack> {
     side.stacks().map(|(_, stack)| stack).filter(|stack| stack.tgid == std::process::id()).collect()
 }
 
-/// A session whose program is of this kind; `None`, reported, where the kernel has not what it needs.
+/// A session whose program is of this kind; `None`, reported, where the kernel has not what it
+/// needs.
 fn session(test: &str, kind: (ProgKind, AttachType, u32)) -> Option<Run> {
     if !privileged(test) {
         return None;
@@ -340,8 +342,9 @@ fn check(run: &mut Run, act: fn(), attach: impl FnOnce(&Run) -> Link) {
     assert!(full.iter().any(|s| tail.windows(100).next() == s.pcs.windows(100).find(|w| w[0] == tail[0])));
     drop(link);
     let all = stacks(run);
-    // A clock may find an entry of the linkage table, which not every linker describes, or the first instructions of a
-    // thread, which the library does not describe: those before the call at which all stacks end.
+    // A clock may find an entry of the linkage table, which not every linker describes, or the
+    // first instructions of a thread, which the library does not describe: those before the call at
+    // which all stacks end.
     let begins = |pc: u64| tail.last().is_some_and(|outer| (1..64).contains(&outer.wrapping_sub(pc)));
     let may_be = |s: &Stack| matches!(s.pcs[..], [pc, INCOMPLETE] if in_linkage_table(pc) || begins(pc));
     assert!(all.iter().all(|s| s.pcs.last() != Some(&INCOMPLETE) || may_be(s)), "{all:x?}");
@@ -527,7 +530,8 @@ fn a_row_that_was_found_is_not_used_after_the_tables_have_changed() {
     let tables = libc_is(None);
     assert!(whole(3) && whole(4));
     drop(tables);
-    // The first frame in libc ends the walk, although the rows of all its addresses were found before.
+    // The first frame in libc ends the walk, although the rows of all its addresses were found
+    // before.
     let tables = libc_is(Some(AMBIGUOUS));
     assert!(!whole(5) && !whole(6));
     drop(tables);
@@ -543,7 +547,8 @@ fn session_with_mappings(test: &str, kind: (ProgKind, AttachType, u32)) -> Optio
         testing::report_skip(test, format_args!("this kernel has no bpf_find_vma"));
         return None;
     }
-    // The device of a file that stat(2) gives is that of the kernel, but not on an overlay and on btrfs.
+    // The device of a file that stat(2) gives is that of the kernel, but not on an overlay and on
+    // btrfs.
     let exe = std::fs::read_link("/proc/self/exe").unwrap();
     let (seen, _) = inode(exe.to_str().unwrap()).unwrap();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -673,9 +678,11 @@ fn a_user_with_many_new_files_leaves_some_to_others_and_root_asks_for_all() {
         of.iter().filter(|sleeper| all.iter().any(|asked| asked.process == sleeper.0.id())).count()
     };
     let found = [asked(&hostile), asked(&other), asked(&root)];
-    // Who reads the mappings of a process meanwhile, another tracer, keeps its walks from them. That is counted.
+    // Who reads the mappings of a process meanwhile, another tracer, keeps its walks from them.
+    // That is counted.
     let busy = tables.directory().busy() as usize;
-    // A user has half of what is not root's; of eight others at most a few have a counter in common with it.
+    // A user has half of what is not root's; of eight others at most a few have a counter in common
+    // with it.
     let half = plane::shares::of_others(plane::unwind::UNKNOWN_FILES) as usize / 2;
     assert!((150..=half + 4).contains(&found[0]), "{found:?}");
     assert!(found[1] >= 5 && found[2] >= 90 && found[2] + busy >= 100, "{found:?}, {busy} busy");

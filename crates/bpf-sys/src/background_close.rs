@@ -5,8 +5,9 @@
 //! closed. So a child process (`dtrace-closer`) holds copies of the descriptors and exits. Its
 //! memory is freed first, then its descriptors are closed, and the parent does not wait. The child
 //! has nothing else of its parent, neither the terminal nor pipes. It exits only after its parent
-//! has closed the parent's descriptors, because only the last close is slow. For each link the kernel waits for grace periods,
-//! which links that are closed at the same time share: so many links have several such processes.
+//! has closed the parent's descriptors, because only the last close is slow. For each link the
+//! kernel waits for grace periods, which links that are closed at the same time share: so many
+//! links have several such processes.
 
 use crate::child;
 use crate::link::Link;

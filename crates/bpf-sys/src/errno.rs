@@ -1,4 +1,5 @@
-//! Error numbers of the kernel by name, for crates that make no system calls of their own, and their text.
+//! Error numbers of the kernel by name, for crates that make no system calls of their own, and
+//! their text.
 
 pub use libc::{
     E2BIG, EADDRNOTAVAIL, EBUSY, EILSEQ, EINTR, EINVAL, ENODEV, ENOENT, ENOMEM, EOPNOTSUPP, EPERM, ESRCH,

@@ -103,7 +103,8 @@ fn permission_hint(errno: i32) -> Option<String> {
         Lockdown::None => {}
         state => return Some(format!("the kernel is locked down: {state}")),
     }
-    // The filters of containers answer EPERM. EACCES is the answer of a setting that the caller knows.
+    // The filters of containers answer EPERM. EACCES is the answer of a setting that the caller
+    // knows.
     if errno != libc::EPERM {
         return None;
     }

@@ -32,8 +32,8 @@ pub fn fd_limit() -> u64 {
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 { limit.rlim_cur } else { FEW }
 }
 
-/// In a process that was forked: sets the limit that this program had at its start. Safe between fork and
-/// exec.
+/// In a process that was forked: sets the limit that this program had at its start. Safe between
+/// fork and exec.
 pub fn give_back_fd_limit() {
     if let Some(original) = ORIGINAL.get() {
         // SAFETY: the struct is read.

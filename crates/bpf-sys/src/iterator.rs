@@ -40,8 +40,8 @@ struct CreateAttr {
     flags: u32,
 }
 
-/// Runs an iterator program over the objects of one process, by its pid in this pid namespace. Returns
-/// what the program writes, at most `limit` bytes.
+/// Runs an iterator program over the objects of one process, by its pid in this pid namespace.
+/// Returns what the program writes, at most `limit` bytes.
 pub fn iterate_process(prog: &Prog, pid: u32, limit: u64) -> Result<Vec<u8>, SysError> {
     let fail = |errno| SysError::new(format!("iterate over process {pid}"), errno);
     let task = TaskInfo { tid: 0, pid, pid_fd: 0, pad: 0 };
@@ -54,7 +54,8 @@ pub fn iterate_process(prog: &Prog, pid: u32, limit: u64) -> Result<Vec<u8>, Sys
         info_len: size_of::<TaskInfo>() as u32,
         pad: 0,
     };
-    // SAFETY: the attribute of the command; `info` is the address of `task`, which outlives the call.
+    // SAFETY: the attribute of the command; `info` is the address of `task`, which outlives the
+    // call.
     let link: OwnedFd = unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) }.map_err(fail)?;
     let mut attr = CreateAttr { link_fd: raw(&link), flags: 0 };
     // SAFETY: no addresses.

@@ -49,19 +49,19 @@
 //! **Every object is an owned descriptor** that is closed on drop, and nothing is pinned. So a
 //! process that ends, however it ends, leaves nothing in the kernel.
 //!
-//! **Every failure is a [`SysError`]**: the attempt, the errno, and a remedy where one is known. The
-//! rejection of a program is a [`load::LoadError`], which names the line of the source that the
+//! **Every failure is a [`SysError`]**: the attempt, the errno, and a remedy where one is known.
+//! The rejection of a program is a [`load::LoadError`], which names the line of the source that the
 //! instruction came from.
 //!
 //! **Facilities are found by trying**, never by version ([`features`]): distributions backport,
 //! configurations differ, lockdown takes facilities away.
 //!
-//! **No libbpf.** We write our own instructions, BTF and maps, so libbpf's ELF code would be unused,
-//! and its 1–2 ms of feature probes at start would be most of our time budget.
+//! **No libbpf.** We write our own instructions, BTF and maps, so libbpf's ELF code would be
+//! unused, and its 1–2 ms of feature probes at start would be most of our time budget.
 //!
 //! What is *not* here: maps and programs of a session (`bpf-runtime`), code generation
-//! (`bpf-codegen`). The only crate of the workspace that this one uses is `types`, the reader of the
-//! kernel's BTF.
+//! (`bpf-codegen`). The only crate of the workspace that this one uses is `types`, the reader of
+//! the kernel's BTF.
 //!
 //! # Files
 //!

@@ -129,8 +129,8 @@ impl ProgramImage {
         self.load_with(info.as_ref(), log_level)
     }
 
-    /// Loads several copies, each of which knows its number, until `each` returns false. Their debug
-    /// information is created once.
+    /// Loads several copies, each of which knows its number, until `each` returns false. Their
+    /// debug information is created once.
     pub fn load_copies(
         &mut self,
         count: u32,

@@ -1,16 +1,16 @@
 //! Returns that the kernel does not probe, because too many probed calls are nested.
 //!
 //! A thread keeps the true return addresses of at most 64 calls whose return a uretprobe waits for
-//! (`MAX_URETPROBE_DEPTH`, kernel/events/uprobes.c). The return of a call beyond has no firing, and nothing counts it: the
-//! kernel's log is the only witness.
+//! (`MAX_URETPROBE_DEPTH`, kernel/events/uprobes.c). The return of a call beyond has no firing, and
+//! nothing counts it: the kernel's log is the only witness.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// What the kernel writes to its log for such a call, at most some ten times in five seconds, before the numbers of the thread and the
-/// process.
+/// What the kernel writes to its log for such a call, at most some ten times in five seconds,
+/// before the numbers of the thread and the process.
 const TEXT: &str = "omit uretprobe due to nestedness limit pid/tgid=";
 
 /// More records than the log has.
@@ -28,7 +28,8 @@ impl NestedReturns {
         Some(NestedReturns(log))
     }
 
-    /// The processes of which returns were not probed since the last call, by their numbers in the first namespace of processes.
+    /// The processes of which returns were not probed since the last call, by their numbers in the
+    /// first namespace of processes.
     pub fn processes(&mut self) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
         let mut record = [0; 8192];

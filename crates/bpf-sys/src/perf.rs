@@ -131,8 +131,9 @@ impl PerfEvent {
     }
 
     /// The side-band of one CPU: records of fork, exec, exit and executable mappings of all
-    /// processes in a ring that the caller maps. The event itself counts nothing. A record ends with its
-    /// time, by `CLOCK_BOOTTIME`. The descriptor is readable when the ring has `watermark` bytes.
+    /// processes in a ring that the caller maps. The event itself counts nothing. A record ends
+    /// with its time, by `CLOCK_BOOTTIME`. The descriptor is readable when the ring has `watermark`
+    /// bytes.
     pub fn side_band(cpu: u32, watermark: u32) -> Result<PerfEvent, SysError> {
         let attr = Attr {
             kind: TYPE_SOFTWARE,

@@ -1,9 +1,11 @@
 //! Which tracepoints the running kernel has.
 //!
-//! tracefs lists the events, and a tracepoint need not be an event. The types of the kernel (BTF) have a prototype of each
-//! tracepoint, and may have more prototypes than the kernel has tracepoints. So a tracepoint is tried. Attaching would patch the
-//! kernel's code. The kernel looks for the tracepoint before it compares the number of its arguments with those that the program
-//! reads: a program that reads more than any tracepoint has is attached to none, and the error tells which ones exist.
+//! tracefs lists the events, and a tracepoint need not be an event. The types of the kernel (BTF)
+//! have a prototype of each tracepoint, and may have more prototypes than the kernel has
+//! tracepoints. So a tracepoint is tried. Attaching would patch the kernel's code. The kernel looks
+//! for the tracepoint before it compares the number of its arguments with those that the program
+//! reads: a program that reads more than any tracepoint has is attached to none, and the error
+//! tells which ones exist.
 
 use crate::errno;
 use crate::error::SysError;
@@ -11,7 +13,8 @@ use crate::insn::{Insn, Reg, Size};
 use crate::link::Link;
 use crate::prog::{AttachType, Prog, ProgKind, ProgSpec};
 
-/// The offset of the last argument that a program at a raw tracepoint may read (`MAX_BPF_FUNC_ARGS` is 12).
+/// The offset of the last argument that a program at a raw tracepoint may read (`MAX_BPF_FUNC_ARGS`
+/// is 12).
 const LAST_ARGUMENT: i16 = 11 * 8;
 
 /// Tests which tracepoints exist.
@@ -31,7 +34,8 @@ impl TracepointTrial {
         Ok(TracepointTrial { prog })
     }
 
-    /// False if the kernel has no tracepoint of this name. Names of tracepoints of loaded modules are known too.
+    /// False if the kernel has no tracepoint of this name. Names of tracepoints of loaded modules
+    /// are known too.
     pub fn exists(&self, name: &str) -> bool {
         match Link::raw_tracepoint(&self.prog, name, 0) {
             // It has twelve arguments. It is detached at once.

@@ -389,8 +389,8 @@ impl Checker<'_> {
         Ok(Formatted { text, fields, spans, writes })
     }
 
-    /// What a format is compared with, and what is recorded. An aggregation and a void value have nothing to record, and no conversion
-    /// takes them.
+    /// What a format is compared with, and what is recorded. An aggregation and a void value have
+    /// nothing to record, and no conversion takes them.
     fn format_argument(&mut self, func: &str, arg: &ast::Expr) -> CheckResult<(FormatArg, Option<Recorded>)> {
         if let ast::ExprKind::Agg(_) = &arg.kind {
             return Ok((FormatArg { aggregation: true, ..FormatArg::value(TypeId::VOID, arg.span) }, None));

@@ -1,8 +1,8 @@
 //! The probes that the descriptions of libraries match, for the program that is checked.
 //!
-//! A program sees the bases that exist when it is first checked. The bases that come later are those of
-//! another program with its clauses: see [`LaterBases`](crate::LaterBases). Each answer is in the
-//! [`Record`](crate::Record).
+//! A program sees the bases that exist when it is first checked. The bases that come later are
+//! those of another program with its clauses: see [`LaterBases`](crate::LaterBases). Each answer is
+//! in the [`Record`](crate::Record).
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::state::matching::NO_PROGRAM;
 use crate::state::scopes::NameSpace;
 
 impl Checker<'_> {
-    /// True if a description of a program may match a probe: of a program for later bases only a derived
-    /// one, of a program that is checked again no derived one that did not exist.
+    /// True if a description of a program may match a probe: of a program for later bases only a
+    /// derived one, of a program that is checked again no derived one that did not exist.
     pub(crate) fn may_describe(&self, program: usize, probe: &ProbeInfo) -> bool {
         let is_derived = self.derivations.declares(probe);
         match self.matching.visibility.later_bases(program) {
@@ -30,8 +30,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The derived probes that a description of the program matches. Where a description need not match,
-    /// they include those without a base: it may come.
+    /// The derived probes that a description of the program matches. Where a description need not
+    /// match, they include those without a base: it may come.
     pub(crate) fn derived_probes(&mut self, desc: &ast::ProbeDesc) -> Vec<ProbeInfo> {
         let known = pattern_of(desc).and_then(|pattern| {
             let known = self.matching.known(self.matching.number, &pattern)?;
@@ -78,7 +78,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The probes that the description of a base matches for the current program, without a message.
+    /// The probes that the description of a base matches for the current program, without a
+    /// message.
     pub(crate) fn bases_matched(&mut self, desc: &ast::ProbeDesc) -> (Pattern, Arc<[ProbeInfo]>) {
         let Some(pattern) = pattern_of(desc) else { return (Pattern::default(), Arc::new([])) };
         let key = (self.matching.number, pattern.clone());
@@ -118,8 +119,8 @@ impl Checker<'_> {
         (pattern, found)
     }
 
-    /// True if the running system has a probe that a description matches. With `arg`, the first that
-    /// matches must have that argument. A program that runs keeps the answer that it had.
+    /// True if the running system has a probe that a description matches. With `arg`, the first
+    /// that matches must have that argument. A program that runs keeps the answer that it had.
     pub(crate) fn has_probe(&mut self, desc: &ast::ProbeDesc, arg: Option<u64>) -> bool {
         let key = pattern_of(desc).map(|pattern| (self.matching.number, pattern, arg));
         if let Some(known) = key.as_ref().and_then(|key| self.matching.record.defined.get(key)) {
@@ -129,8 +130,8 @@ impl Checker<'_> {
             arg.is_none_or(|n| c.args_of(&probe.desc).is_ok_and(|args| n < args.len() as u64))
         };
         let (_, found) = self.found(desc);
-        // For later probes, in whose program descriptions match no others, and for later bases, the answer is
-        // that of the time when they came.
+        // For later probes, in whose program descriptions match no others, and for later bases, the
+        // answer is that of the time when they came.
         let all = self.matching.later_bases().is_some() || self.matching.is_for_later();
         let is_visible = |p: &&ProbeInfo| all || self.matching.is_visible(p.id);
         let first = found.iter().find(is_visible).cloned();

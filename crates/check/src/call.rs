@@ -119,7 +119,8 @@ impl Checker<'_> {
         }
     }
 
-    /// `inet_ntoa6(p, strict)`, where `strict` is a constant: with it the text is that of `inet_ntop()`.
+    /// `inet_ntoa6(p, strict)`, where `strict` is a constant: with it the text is that of
+    /// `inet_ntop()`.
     fn inet_ntoa6(&mut self, mut values: Vec<Expr>, user: bool, span: Span) -> CheckResult<Expr> {
         let strict = values.pop().filter(|e| self.types.is_integer(e.ty));
         let Some(strict) = strict.as_ref().and_then(Expr::as_const) else {

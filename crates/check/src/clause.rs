@@ -74,7 +74,8 @@ impl Checker<'_> {
     }
 
     pub(crate) fn clause_with(&mut self, clause: &ast::Clause, program: usize, rest: Vec<DescriptionMatch>) {
-        // Programs of one name may describe their arguments otherwise: each description is one for each definition.
+        // Programs of one name may describe their arguments otherwise: each description is one for
+        // each definition.
         let parts = |d: DescriptionMatch| {
             let probes = self.by_definition(&d.probes);
             probes.into_iter().map(move |probes| DescriptionMatch { pattern: d.pattern.clone(), probes })
@@ -158,7 +159,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports the probes for which a clause is wrong, if it is right for others; else what is wrong for the first ones.
+    /// Reports the probes for which a clause is wrong, if it is right for others; else what is
+    /// wrong for the first ones.
     fn definitions_left_out(&mut self, wrong: Vec<(Option<Arc<ProbeDesc>>, Vec<Diagnostic>)>, any: bool) {
         if any {
             // A program may have any number of them.
@@ -476,7 +478,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Says that a description matches nothing: why, if the catalog knows, and what may have been meant.
+    /// Says that a description matches nothing: why, if the catalog knows, and what may have been
+    /// meant.
     fn no_match<T>(
         &mut self,
         pattern: &Pattern,
@@ -484,7 +487,8 @@ impl Checker<'_> {
         desc: &ast::ProbeDesc,
     ) -> CheckResult<T> {
         let catalog = self.cx.catalog;
-        // `nfsv4` is also a name that a program in process 4 could give its probes, and that is not meant.
+        // `nfsv4` is also a name that a program in process 4 could give its probes, and that is not
+        // meant.
         let is_missing = || catalog.provider(&pattern.provider).is_none_or(|p| p.family.is_of_any());
         let unsupported = unsupported_provider(&pattern.provider).filter(|_| is_missing());
         let error = error.filter(|_| unsupported.is_none());
@@ -520,8 +524,8 @@ impl Checker<'_> {
             && patterns.iter().any(|p| self.cx.catalog.can_match_family(&p.pattern))
     }
 
-    /// Finds the first field from the left that matches no probe, and suggests a similar name with which the description
-    /// matches.
+    /// Finds the first field from the left that matches no probe, and suggests a similar name with
+    /// which the description matches.
     fn near_probe(&self, pattern: &Pattern) -> Option<String> {
         let catalog = self.cx.catalog;
         let matches = |pattern: &Pattern| catalog.matches(pattern).is_ok_and(|found| !found.is_empty());

@@ -24,8 +24,8 @@ pub struct Context<'a> {
     pub definitions: &'a [Definition],
     /// Options.
     pub options: Options,
-    /// Asked between items: what processes have may take long to check. When it answers true, the check ends
-    /// ([`Checked::is_stopped`](crate::Checked)).
+    /// Asked between items: what processes have may take long to check. When it answers true, the
+    /// check ends ([`Checked::is_stopped`](crate::Checked)).
     pub stop: &'a dyn Fn() -> bool,
 }
 

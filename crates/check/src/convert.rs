@@ -1,11 +1,11 @@
 //! Values and conversions.
 //!
-//! D computes in 64 bits, and a variable holds 64 bits. The static type of a value matters only when it
-//! is cast, stored in memory or recorded. Until then an expression of type `int` may have more than 32
-//! significant bits. What that means depends on where they come from ([`Range`]): those of a variable
-//! are its value, whatever its type, and a constant is computed as a variable with its value would be; those of
-//! other arithmetic are an overflow, and a conversion to a wider type first truncates the value to its own type.
-//! Constants are converted at compile time.
+//! D computes in 64 bits, and a variable holds 64 bits. The static type of a value matters only
+//! when it is cast, stored in memory or recorded. Until then an expression of type `int` may have
+//! more than 32 significant bits. What that means depends on where they come from ([`Range`]):
+//! those of a variable are its value, whatever its type, and a constant is computed as a variable
+//! with its value would be; those of other arithmetic are an overflow, and a conversion to a wider
+//! type first truncates the value to its own type. Constants are converted at compile time.
 
 use diagnostics::{Span, Tag};
 use types::{Int, IntClass, Kind, TypeId};
@@ -19,7 +19,8 @@ use crate::state::recovery::CheckResult;
 pub(crate) enum Range {
     /// They are a value of its type.
     Within,
-    /// They are the value of a variable, or computed with one or from constants: they may be more than its type holds, and count.
+    /// They are the value of a variable, or computed with one or from constants: they may be more
+    /// than its type holds, and count.
     Whole,
     /// Those beyond its type are not part of the value.
     Beyond,
@@ -279,8 +280,8 @@ impl Checker<'_> {
         self.types.assignable(to, e.ty)
     }
 
-    /// A value that [`Checker::fits`] the type of a variable, as the variable holds it: an integer with all its bits, but
-    /// for a `bool`, which is 0 or 1.
+    /// A value that [`Checker::fits`] the type of a variable, as the variable holds it: an integer
+    /// with all its bits, but for a `bool`, which is 0 or 1.
     pub(crate) fn held(&self, e: Expr, ty: TypeId) -> Expr {
         match self.types.as_int(ty) {
             Some(int) if int.class != IntClass::Bool && self.types.is_integer(e.ty) => Expr { ty, ..e },
@@ -288,8 +289,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A value that [`Checker::fits`] the type of an inline or of its parameter: what is computed of variables keeps their
-    /// 64 bits, as a variable would.
+    /// A value that [`Checker::fits`] the type of an inline or of its parameter: what is computed
+    /// of variables keeps their 64 bits, as a variable would.
     pub(crate) fn taken(&self, e: Expr, ty: TypeId) -> Expr {
         if self.is_whole(&e) { self.held(e, ty) } else { self.coerce(e, ty) }
     }

@@ -240,8 +240,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Two members of a struct, or two enumerators of an enum, of one name: the tag is that of the original, in which the library of
-    /// types refuses them.
+    /// Two members of a struct, or two enumerators of an enum, of one name: the tag is that of the
+    /// original, in which the library of types refuses them.
     fn duplicate<T>(&mut self, what: &str, name: &str, span: Span) -> CheckResult<T> {
         let message = format!("failed to define {what} '{name}': Duplicate member or variable name");
         self.fail(Tag::D_UNKNOWN, span, message)
@@ -351,7 +351,8 @@ impl Checker<'_> {
         open: Unsized,
     ) -> CheckResult<Declared> {
         let mut ty = base;
-        // What points to a type of a process is in the process, and so is all that a definition of a program names.
+        // What points to a type of a process is in the process, and so is all that a definition of
+        // a program names.
         let userland =
             userland || self.defined.current.is_some() || self.types.file_of_process(base).is_some();
         for (i, part) in d.parts.iter().enumerate().rev() {

@@ -1,4 +1,5 @@
-//! Definitions that the files of programs have of their providers: types, inlines and translators as D text.
+//! Definitions that the files of programs have of their providers: types, inlines and translators
+//! as D text.
 //!
 //! ```text
 //!  args[n] of a probe ──► Catalog::definition ──► the names of this definition, made at its first use
@@ -6,14 +7,16 @@
 //!                                                   └──► the types of args[]
 //! ```
 //!
-//! The main design decision: **each definition has names of its own.** It is checked as a program is, while the names of types,
-//! inlines and variables are exchanged for those of the definition ([`Checker::in_definition`]). So two versions of a program
-//! may each have a `struct request`, no name of a definition means anything in a script or in another definition, and a definition sees
-//! nothing of the kernel, of a script and of other programs; of the D libraries it sees typedefs. Definitions with the same text are one.
+//! The main design decision: **each definition has names of its own.** It is checked as a program
+//! is, while the names of types, inlines and variables are exchanged for those of the definition
+//! ([`Checker::in_definition`]). So two versions of a program may each have a `struct request`, no
+//! name of a definition means anything in a script or in another definition, and a definition sees
+//! nothing of the kernel, of a script and of other programs; of the D libraries it sees typedefs.
+//! Definitions with the same text are one.
 //!
-//! The text is a traced process's. What it may say is checked before anything of it is ([`read_only`]): it reads. All pointers in it are
-//! addresses of the process. What is wrong with a definition is a message, and the probes have the types that their
-//! sites give.
+//! The text is a traced process's. What it may say is checked before anything of it is
+//! ([`read_only`]): it reads. All pointers in it are addresses of the process. What is wrong with a
+//! definition is a message, and the probes have the types that their sites give.
 
 mod read_only;
 
@@ -37,7 +40,8 @@ use crate::state::expansion::Expansions;
 const ORDERS_MOST: usize = 64;
 
 impl Checker<'_> {
-    /// Runs `f` while the names of a definition are in use; `None`: those of the programs and the libraries.
+    /// Runs `f` while the names of a definition are in use; `None`: those of the programs and the
+    /// libraries.
     pub(crate) fn in_definition<T>(&mut self, to: Option<u32>, f: impl FnOnce(&mut Self) -> T) -> T {
         let from = self.defined.current;
         self.use_names(to);
@@ -155,7 +159,8 @@ impl Checker<'_> {
         (out, inside.into_sorted())
     }
 
-    /// The arguments of a probe. `None` if the definition has no such probe, or something is wrong with its types.
+    /// The arguments of a probe. `None` if the definition has no such probe, or something is wrong
+    /// with its types.
     fn args_by(&mut self, definition: &Definition, probe: &ProbeDesc) -> Option<Vec<ArgType>> {
         let declared = declared(&definition.program, probe)?;
         // What the sites have: a definition may name more.
@@ -216,8 +221,8 @@ impl Checker<'_> {
         Some(args)
     }
 
-    /// `argN` of probes whose definition passes the arguments of their sites on in another order: the N-th
-    /// that it passes on.
+    /// `argN` of probes whose definition passes the arguments of their sites on in another order:
+    /// the N-th that it passes on.
     pub(crate) fn mapped_arg(&mut self, builtin: Builtin, ty: TypeId, span: Span) -> Option<Expr> {
         let Builtin::Int(IntBuiltin::Arg(n)) = builtin else { return None };
         if !self.is_any_reordered() {
@@ -237,7 +242,8 @@ impl Checker<'_> {
         }
     }
 
-    /// True if the definition of a probe of the clause passes arguments on in another order than that of the site.
+    /// True if the definition of a probe of the clause passes arguments on in another order than
+    /// that of the site.
     fn is_any_reordered(&mut self) -> bool {
         if let Some(known) = self.args.reordered {
             return known;
@@ -245,14 +251,16 @@ impl Checker<'_> {
         let mut is = false;
         if !self.cx.definitions.is_empty() {
             let all = self.args.probes.clone();
-            // All of them are looked at, because what is wrong with a definition is said at its first use.
+            // All of them are looked at, because what is wrong with a definition is said at its
+            // first use.
             all.iter().for_each(|probe| is |= self.order(&probe.desc).is_some());
         }
         self.args.reordered = Some(is);
         is
     }
 
-    /// Which argument of a probe's site is its `argN`. `None` if it has no such argument: then it is 0.
+    /// Which argument of a probe's site is its `argN`. `None` if it has no such argument: then it
+    /// is 0.
     pub(crate) fn site_arg(&mut self, probe: &ProbeDesc, n: u8) -> Option<u8> {
         match self.order(probe) {
             Some(order) => order.get(usize::from(n)).copied().flatten(),
@@ -260,8 +268,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Which arguments of its site the definition of a probe passes on, if not all of them in their order.
-    /// `None` within it is one that the site does not have.
+    /// Which arguments of its site the definition of a probe passes on, if not all of them in their
+    /// order. `None` within it is one that the site does not have.
     fn order(&mut self, probe: &ProbeDesc) -> Option<Vec<Option<u8>>> {
         let args = self.defined_args(probe)?.ok()?;
         let sites = self.cx.catalog.args(probe).map_or(0, |args| args.len());

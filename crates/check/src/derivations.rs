@@ -16,8 +16,8 @@ pub(crate) type ClauseNumber = (usize, usize);
 /// The native arguments of a probe are limited as in the original.
 const ARGS_MAX: usize = 32;
 
-/// Each probe that is derived from one which fires twice has twice as many bases: so a short library
-/// could have more than fit in memory.
+/// Each probe that is derived from one which fires twice has twice as many bases: so a short
+/// library could have more than fit in memory.
 pub(crate) const BASES_MAX: usize = 256;
 
 /// The probes that the libraries of a session declare.
@@ -157,8 +157,8 @@ impl<'a> Derivations<'a> {
         self.providers.contains(&*probe.desc.provider) && self.declared.contains_key(&names(probe))
     }
 
-    /// The probes that libraries declare, and the others. A list without the former, which may be that
-    /// of all functions of the kernel, stays the same.
+    /// The probes that libraries declare, and the others. A list without the former, which may be
+    /// that of all functions of the kernel, stays the same.
     pub(crate) fn split(&self, probes: &Arc<[ProbeInfo]>) -> (Vec<ProbeInfo>, Arc<[ProbeInfo]>) {
         let derived: Vec<ProbeInfo> = probes.iter().filter(|p| self.declares(p)).cloned().collect();
         let plain = match derived.is_empty() {

@@ -213,8 +213,8 @@ impl<'a> Checker<'a> {
         all
     }
 
-    /// False if a condition `defined(description)` rules a clause out. What it describes is not looked
-    /// up then: the list of the kernel's functions takes some milliseconds.
+    /// False if a condition `defined(description)` rules a clause out. What it describes is not
+    /// looked up then: the list of the kernel's functions takes some milliseconds.
     fn is_possible(&mut self, clause: &ast::Clause) -> bool {
         let conditions = syntax::derive::conditions(clause.predicate.as_ref());
         conditions.iter().all(|c| self.has_probe(c.probe, c.arg) == c.holds)
@@ -276,8 +276,8 @@ impl<'a> Checker<'a> {
         true
     }
 
-    /// The declarations of a library whose variables the clauses use that the program needs. All of them
-    /// where bases can come later: other clauses are needed at these.
+    /// The declarations of a library whose variables the clauses use that the program needs. All of
+    /// them where bases can come later: other clauses are needed at these.
     fn locals_needed(&mut self, library: usize) -> Vec<&'a ast::Declaration> {
         let key = (self.matching.number, library);
         let Some(clauses) = self.derivations.libraries.get(library) else { return Vec::new() };
@@ -432,8 +432,8 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// A built-in variable in a clause of a derived probe, where it is another than in clauses of the
-    /// base.
+    /// A built-in variable in a clause of a derived probe, where it is another than in clauses of
+    /// the base.
     pub(crate) fn derived_builtin(&mut self, builtin: Builtin, ty: TypeId, span: Span) -> Option<Expr> {
         if let Builtin::Int(IntBuiltin::Arg(n)) = builtin {
             return self.derived_arg(n, ty, span);
@@ -625,8 +625,8 @@ impl Instance {
     }
 }
 
-/// The place of a piece of a library's clause: `k` counts the firings, and 1 in `clauses` is that of
-/// the clauses that are fired.
+/// The place of a piece of a library's clause: `k` counts the firings, and 1 in `clauses` is that
+/// of the clauses that are fired.
 fn piece(base: &Base, at: ClauseNumber, n: usize, k: u32, clauses: u32) -> Vec<u32> {
     let mut order = base.order.clone();
     order.extend([at.0 as u32, at.1 as u32, n as u32, k, clauses]);

@@ -16,8 +16,8 @@ use crate::state::recovery::CheckResult;
 const UNKNOWN: &str = "<unknown>";
 
 impl Checker<'_> {
-    /// `_enumerator[value]` and `_enumerator[value, prefix]`: the name of the enumerator, without the
-    /// prefix.
+    /// `_enumerator[value]` and `_enumerator[value, prefix]`: the name of the enumerator, without
+    /// the prefix.
     pub(crate) fn enumerator_name(&mut self, keys: &[ast::Expr], span: Span) -> CheckResult<Expr> {
         let (Some(value), rest) = (keys.first(), keys.get(1..).unwrap_or_default()) else {
             return self.fail(Tag::D_PROTO_LEN, span, "_enumerator[ ] takes a value and a prefix");

@@ -1,7 +1,7 @@
 //! Words of scripts for other systems, and what Linux has instead.
 //!
-//! The table is [`foreign.txt`](../foreign.txt): one row a word. It is read only where a word means nothing here, so nothing is
-//! prepared.
+//! The table is [`foreign.txt`](../foreign.txt): one row a word. It is read only where a word means
+//! nothing here, so nothing is prepared.
 
 use diagnostics::glob::glob_matches;
 use probes::Pattern;
@@ -57,7 +57,8 @@ pub(crate) fn word(kind: Kind, word: &str) -> Option<String> {
     Some(format!("a word of other systems; Linux has {text}"))
 }
 
-/// What Linux has in the place of a member, if `has` says that the type has what the row begins with.
+/// What Linux has in the place of a member, if `has` says that the type has what the row begins
+/// with.
 pub(crate) fn member(name: &str, has: impl Fn(&str) -> bool) -> Option<String> {
     let help = word(Kind::Member, name)?;
     let (_, text) = help.split_once('`')?;

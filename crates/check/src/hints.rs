@@ -1,7 +1,7 @@
 //! Hints for names that another tracing language has, and for descriptions that match nothing.
 //!
-//! The tables have the words of bpftrace and what D has in their place. A description that is proposed has been tried: it
-//! matches a probe.
+//! The tables have the words of bpftrace and what D has in their place. A description that is
+//! proposed has been tried: it matches a probe.
 
 use probes::{Catalog, Pattern};
 
@@ -65,7 +65,8 @@ pub(crate) fn function(word: &str) -> Option<String> {
     row(FUNCTIONS, word)
 }
 
-/// The D description for one of bpftrace: `kprobe:vfs_read` is `fbt::vfs_read:entry`. `Err` where D has no such probes yet.
+/// The D description for one of bpftrace: `kprobe:vfs_read` is `fbt::vfs_read:entry`. `Err` where D
+/// has no such probes yet.
 fn bpftrace(text: &str) -> Option<Result<String, &'static str>> {
     let (kind, rest) = text.split_once(':')?;
     let fields: Vec<&str> = rest.split(':').collect();

@@ -57,8 +57,8 @@ impl Checker<'_> {
             Item::Inline(inline) => c.inline(inline),
             Item::Declaration(d) => c.declaration(d),
             Item::Translator(t) => c.translator(t),
-            // Clauses of a library run for the probes that they fire. Its pragmas have been processed
-            // already.
+            // Clauses of a library run for the probes that they fire. Its pragmas have been
+            // processed already.
             Item::Clause(_) | Item::Provider(_) | Item::Pragma(_) => {}
         };
         let ((), _) =

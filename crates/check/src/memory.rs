@@ -404,8 +404,8 @@ impl Checker<'_> {
         Expr { kind: ExprKind::Let { id, value, body: Box::new(body) }, ty, span }
     }
 
-    /// The size of a dump, a constant that a record can hold. It may be one of a type that a process has
-    /// described.
+    /// The size of a dump, a constant that a record can hold. It may be one of a type that a
+    /// process has described.
     fn dump_size(&mut self, func: &str, size: &ast::Expr, tag: Tag, message: &str) -> CheckResult<u32> {
         let bytes = self.positive(size, tag, message)?;
         match u32::try_from(bytes) {

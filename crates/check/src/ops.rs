@@ -395,7 +395,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of a variable whose first use is `++`, `--`, a compound assignment, or the operand of a unary operator.
+    /// The type of a variable whose first use is `++`, `--`, a compound assignment, or the operand
+    /// of a unary operator.
     pub(crate) fn count_type(&mut self, id: crate::program::VarId) -> TypeId {
         let ty = self.row_type("int64_t");
         self.scopes.vars[id.0 as usize].ty =

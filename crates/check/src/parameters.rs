@@ -1,8 +1,8 @@
-//! The parameters of probes that a user's library declares: their types, and the translators that make
-//! what scripts see of them.
+//! The parameters of probes that a user's library declares: their types, and the translators that
+//! make what scripts see of them.
 //!
-//! They are checked when a program describes the probe. A library may be for several kernels, and what it
-//! declares of types that this one does not have concerns only who uses it.
+//! They are checked when a program describes the probe. A library may be for several kernels, and
+//! what it declares of types that this one does not have concerns only who uses it.
 
 use diagnostics::{Diagnostic, Span, Tag};
 use syntax::ast;

@@ -68,15 +68,17 @@ impl Checker<'_> {
         Ok(None)
     }
 
-    /// True if a global name is a built-in variable, an inline, or bound here, and so no variable of the program.
+    /// True if a global name is a built-in variable, an inline, or bound here, and so no variable
+    /// of the program.
     fn is_defined_otherwise(&self, name: &str) -> bool {
         self.bound_name(name).is_some()
             || self.scopes.names.inlines.contains_key(name)
             || tables::variable(name).is_some()
     }
 
-    /// Creates the operand of a unary operator, if it names a variable of threads or clauses, or an element of an array, that
-    /// nothing before it has declared or assigned: as an `int64_t`, as in the original. A global scalar is left to be an error.
+    /// Creates the operand of a unary operator, if it names a variable of threads or clauses, or an
+    /// element of an array, that nothing before it has declared or assigned: as an `int64_t`, as in
+    /// the original. A global scalar is left to be an error.
     pub(crate) fn create_operand(&mut self, operand: &ast::Expr, text: &str, span: Span) -> CheckResult<()> {
         let (named, is_element) = match &operand.kind {
             ast::ExprKind::Index { base, .. } => (named(base), true),
@@ -425,7 +427,8 @@ impl Checker<'_> {
 
     /// Converts a key value. String-like values become strings, and structs become the values of
     /// their members. An integer keeps its own type, because the column takes the widest, but is
-    /// truncated to it, so that equal values of one type are one key in every width; that of a variable is whole.
+    /// truncated to it, so that equal values of one type are one key in every width; that of a
+    /// variable is whole.
     pub(crate) fn coerce_key(&self, value: Expr, ty: TypeId) -> Expr {
         if self.types.is_string(ty) {
             return self.to_string(value);

@@ -44,7 +44,8 @@ pub struct Checked {
     pub strsize: u32,
     /// What descriptions of libraries meant.
     pub record: Record,
-    /// What definitions of programs say that is not used, and probes that are left out because of it.
+    /// What definitions of programs say that is not used, and probes that are left out because of
+    /// it.
     pub left_out: Vec<String>,
     /// It was told to stop before it was done: nothing of this is whole.
     pub is_stopped: bool,
@@ -84,8 +85,8 @@ pub struct Clause {
 }
 
 impl Clause {
-    /// The probes of which the clause is one: those that the program describes. A clause of a library
-    /// has none.
+    /// The probes of which the clause is one: those that the program describes. A clause of a
+    /// library has none.
     pub fn described(&self) -> &[ProbeInfo] {
         match &self.derived {
             None => &self.probes,

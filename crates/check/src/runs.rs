@@ -4,8 +4,8 @@ use types::TypeId;
 
 use crate::program::{Expr, ExprKind, Relation};
 
-/// What `leaf` makes of the run that contains `value`. `runs` are sorted by their first number. A value
-/// below the first is in the first run.
+/// What `leaf` makes of the run that contains `value`. `runs` are sorted by their first number. A
+/// value below the first is in the first run.
 pub(crate) fn choice<T>(value: &Expr, runs: &[(i64, T)], leaf: &impl Fn(Option<&T>) -> Expr) -> Expr {
     let (low, high) = match runs {
         [] => return leaf(None),

@@ -1,8 +1,8 @@
 //! A checking run: the values that its rules work on ([`state`](crate::state)), and common error
 //! messages.
 //!
-//! A rule is a method of [`Checker`] in the file of its subject; one of a single value is a method of
-//! that value.
+//! A rule is a method of [`Checker`] in the file of its subject; one of a single value is a method
+//! of that value.
 
 use diagnostics::{Diagnostic, Sink, Span, Tag, nearest};
 use types::{Kind, TagKind, TypeId, Types};
@@ -152,7 +152,8 @@ impl<'a> Checker<'a> {
             .map(|r| r.name)
             .chain(own)
             .chain(self.scopes.names.inlines.keys().map(String::as_str))
-            // One of a library that is not used, because what it depends on is not there, has this name.
+            // One of a library that is not used, because what it depends on is not there, has this
+            // name.
             .chain(self.cx.libraries.words().filter(|word| *word != wrong));
         nearest(wrong, words).map(did_you_mean)
     }

@@ -97,7 +97,8 @@ impl Checker<'_> {
         }
     }
 
-    /// `` defined(`symbol) ``: a constant. Nothing of the symbol is used, so the stability is not that of one.
+    /// `` defined(`symbol) ``: a constant. Nothing of the symbol is used, so the stability is not
+    /// that of one.
     pub(crate) fn has_symbol(&mut self, module: Option<&ast::Name>, name: &ast::Name, span: Span) -> Expr {
         let (scope, word) = (module.map(|m| m.text.as_str()), name.text.as_str());
         if let Some(object) = scope.and_then(|scope| self.user_object(scope, true)) {
@@ -201,7 +202,8 @@ impl Checker<'_> {
         self.fail_with(Tag::D_IDENT_UNDEF, span, format!("failed to resolve {full}: {what}"), help)
     }
 
-    /// `` `hp_avenrun[n] ``: a load average with 16 bits behind the point, as scripts for other systems read it. Linux has 11.
+    /// `` `hp_avenrun[n] ``: a load average with 16 bits behind the point, as scripts for other
+    /// systems read it. Linux has 11.
     pub(crate) fn load_average(&mut self, keys: &[ast::Expr], span: Span) -> CheckResult<Expr> {
         let name = ast::Name { text: "avenrun".into(), span };
         let base = ast::Expr { kind: ast::ExprKind::Symbol { module: None, name }, span };

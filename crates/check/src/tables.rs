@@ -2,7 +2,8 @@
 //!
 //! There is one row per identifier, and nothing else in the compiler knows a name of the language.
 //! An identifier of D that is not supported yet has a row too, so that a script gets "not supported
-//! yet" with a position instead of "undefined". What a built-in variable is asks [`plane::builtin`].
+//! yet" with a position instead of "undefined". What a built-in variable is asks
+//! [`plane::builtin`].
 
 mod functions;
 mod rows;

@@ -80,7 +80,8 @@ impl Checker<'_> {
                 (Expr { kind: ExprKind::Array { addr: Box::new(addr), bytes }, ty, span }, outer)
             }
             _ => {
-                // An integer is truncated to its type once, here, unless it has the 64 bits of a variable.
+                // An integer is truncated to its type once, here, unless it has the 64 bits of a
+                // variable.
                 let whole = self.is_whole(&e);
                 let e = if self.types.is_integer(ty) && !whole { self.convert(e, ty) } else { e };
                 let id = self.expansion.new_bound();
@@ -163,8 +164,8 @@ impl Checker<'_> {
     }
 
     /// Checks each member of a program's own translator, used or not. What is not found is reported
-    /// where the member is used: it may name variables that are assigned later, or types and symbols that
-    /// this kernel does not have.
+    /// where the member is used: it may name variables that are assigned later, or types and
+    /// symbols that this kernel does not have.
     fn check_member_types(&mut self, t: &ast::Translator, input: TypeId) {
         let is_defined = self.defined.current.is_some();
         if self.cx.map.kind(t.span.file) == SourceKind::Library && !is_defined {

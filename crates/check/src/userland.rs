@@ -1,8 +1,11 @@
-//! Names scoped to a file that a process runs: `` struct a.out`conn ``, `` libc`environ ``, `` pid123`a.out`counter ``.
+//! Names scoped to a file that a process runs: `` struct a.out`conn ``, `` libc`environ ``,
+//! `` pid123`a.out`counter ``.
 //!
-//! The process is the clause's: the one whose probes its description names. So the same clause has the types of each process that it
-//! describes; where their files differ, it is checked once for each (see [`crate::args`]). Elsewhere a name says which process it
-//! means: `` pid123`a.out`conn ``. `` pid`a.out`conn `` means the process of the clause too, and outside of such clauses the target.
+//! The process is the clause's: the one whose probes its description names. So the same clause has
+//! the types of each process that it describes; where their files differ, it is checked once for
+//! each (see [`crate::args`]). Elsewhere a name says which process it means:
+//! `` pid123`a.out`conn ``. `` pid`a.out`conn `` means the process of the clause too, and outside
+//! of such clauses the target.
 //!
 //! A name of the kernel or of one of its modules before the backquote is the kernel's.
 
@@ -30,7 +33,8 @@ impl Checker<'_> {
         self.cx.catalog.families().iter().any(is_of_processes).then_some(provider)
     }
 
-    /// The file that a scope means. `None` if it is one of the kernel; the error says what is not there.
+    /// The file that a scope means. `None` if it is one of the kernel; the error says what is not
+    /// there.
     pub(crate) fn user_object(
         &mut self,
         scope: &str,
@@ -105,7 +109,8 @@ impl Checker<'_> {
         })
     }
 
-    /// A typedef of a file that a process runs, where the parser took its name for that of a variable.
+    /// A typedef of a file that a process runs, where the parser took its name for that of a
+    /// variable.
     pub(crate) fn user_typedef(&mut self, module: &ast::Name, name: &str) -> Option<TypeId> {
         let object = self.user_object(&module.text, false)?.ok()?;
         if !matches!(object.variable(name), Ok(None)) {
@@ -143,8 +148,8 @@ impl Checker<'_> {
         })
     }
 
-    /// The address of a variable. The kernel says where it has put the program of the process that fires, so that the process need
-    /// not be known when the clause is compiled.
+    /// The address of a variable. The kernel says where it has put the program of the process that
+    /// fires, so that the process need not be known when the clause is compiled.
     fn user_address(&mut self, place: VariablePlace, span: Span) -> CheckResult<ExprKind> {
         let behind = match place {
             VariablePlace::Address(address) => return Ok(ExprKind::Int(address as i64)),

@@ -1,8 +1,9 @@
 //! What a clause uses of which the meaning depends on its probes.
 //!
 //! It is known of every clause, also of one that cannot be checked yet because its probes come
-//! later: so it comes from the words of the clause. What a clause names through inlines is not among
-//! them, since no inline may name `args[]`, an action or a symbol function; `argN` is the exception.
+//! later: so it comes from the words of the clause. What a clause names through inlines is not
+//! among them, since no inline may name `args[]`, an action or a symbol function; `argN` is the
+//! exception.
 
 use syntax::ast::{Clause, Item, Program};
 use syntax::uses::Uses;
@@ -39,8 +40,9 @@ impl ClauseUses {
     }
 }
 
-/// What the clauses of programs use: for each program, an entry for each of its items. Only items that
-/// are clauses use anything. If an inline or a translator names an `argN`, any clause may use it.
+/// What the clauses of programs use: for each program, an entry for each of its items. Only items
+/// that are clauses use anything. If an inline or a translator names an `argN`, any clause may use
+/// it.
 pub fn uses(programs: &[Program]) -> Vec<Vec<ClauseUses>> {
     let may_name_one = |item: &Item| {
         let values = match item {

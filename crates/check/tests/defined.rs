@@ -73,7 +73,8 @@ impl World {
     }
 }
 
-/// The types of `args[]` of the probes `sent` of these definitions, and the messages; then what a script that uses them is told.
+/// The types of `args[]` of the probes `sent` of these definitions, and the messages; then what a
+/// script that uses them is told.
 fn checked(texts: &[&str], script: &str) -> (Vec<Vec<String>>, Vec<String>, Vec<String>, usize) {
     let mut world = World::new(texts, &["sent"]);
     let (mut names, mut messages) = (Vec::new(), Vec::new());
@@ -120,7 +121,8 @@ fn names_of_a_definition_mean_nothing_elsewhere() {
         assert!(complaints.len() == 1 && complaints[0].contains(tag), "{script}: {complaints:?}");
         assert_eq!(messages, [""; 0], "{script}");
     }
-    // What scripts declare is nothing to a definition, and definitions with the same names have their own.
+    // What scripts declare is nothing to a definition, and definitions with the same names have
+    // their own.
     let script = "struct file { int x; }; typedef int file_t; int twice; \
                   app:::sent { twice = args[0]->size; trace(args[2]->size); }";
     let (names, messages, complaints, clauses) = checked(&[GOOD, &other], script);
@@ -251,7 +253,8 @@ fn the_check_of_many_definitions_can_be_stopped_between_any_two() {
     }
 }
 
-/// Parts of definitions in any order: whatever they are, there is an answer, and a good definition beside them is used.
+/// Parts of definitions in any order: whatever they are, there is an answer, and a good definition
+/// beside them is used.
 #[test]
 fn any_text_has_an_answer() {
     const WORDS: [&str; 40] = [

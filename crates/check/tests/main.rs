@@ -1,4 +1,5 @@
-//! The tests of `check` from outside, in one program: each further one would be linked with all that is below it.
+//! The tests of `check` from outside, in one program: each further one would be linked with all
+//! that is below it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,5 @@
-//! What the command says of itself and of the system: `--version`, one screen to paste into a report, and `--check`.
+//! What the command says of itself and of the system: `--version`, one screen to paste into a
+//! report, and `--check`.
 
 use std::fmt::Write;
 

@@ -14,7 +14,8 @@ use dtrace::{Field, Source};
 
 use crate::flags::{self, NOT_YET, Word};
 
-/// The longest script that is read, in bytes. A device that never ends (`-s /dev/zero`) must not take all memory.
+/// The longest script that is read, in bytes. A device that never ends (`-s /dev/zero`) must not
+/// take all memory.
 const LONGEST_SCRIPT: u64 = 16 << 20;
 
 /// Frames of a stack without a number in a session that draws stacks: as many as there can be.
@@ -131,7 +132,8 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
     };
     let words = flags::parse(words).map_err(|e| Wrong::Usage(Some(e)))?;
     if words.iter().any(|word| matches!(word, Word::Long("flame", _))) {
-        // A stack without its outermost frames would be drawn at a wrong place. The user's options follow.
+        // A stack without its outermost frames would be drawn at a wrong place. The user's options
+        // follow.
         for name in ["maxframes", "jstackframes"] {
             c.set(name, Some(WHOLE_STACK), name)?;
         }
@@ -206,7 +208,8 @@ impl Command {
             'n' | 'i' => self.programs.push(text(Field::Name)),
             's' => self.programs.push(Named::File(value.into())),
             'c' => self.targets.push(Wanted::Run(value.into())),
-            // As strtol() does, blanks before the number are permitted. The output of a program may also have blanks after it.
+            // As strtol() does, blanks before the number are permitted. The output of a program may
+            // also have blanks after it.
             'p' => match value.trim().parse() {
                 // A process may be named twice.
                 Ok(pid) if self.targets.contains(&Wanted::Pid(pid)) => {}

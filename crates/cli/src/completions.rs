@@ -1,5 +1,5 @@
-//! Completions of shells, from the table of options: the scripts (`--completions SHELL`), and what they ask while a user types
-//! (`--complete`).
+//! Completions of shells, from the table of options: the scripts (`--completions SHELL`), and what
+//! they ask while a user types (`--complete`).
 //!
 //! ```text
 //!  bash zsh fish                dtrace --complete n 'syscall::re' dtrace -p 12 -n 'syscall::re
@@ -9,7 +9,8 @@
 //!      └─ asks ◄── lines: text ⇥ help           a text that goes on ends with `:` or `=`, or has the help `...`
 //! ```
 //!
-//! A script knows the options, and no probes. The program answers, or prints nothing: a prompt is no place for messages.
+//! A script knows the options, and no probes. The program answers, or prints nothing: a prompt is
+//! no place for messages.
 
 use dtrace::System;
 use dtrace::completion::{self, Candidate, Target};
@@ -138,7 +139,8 @@ fn zsh() -> String {
             .replace(']', "\\]")
             .replace(':', "\\:")
     };
-    // An action that begins with a blank is called as it is; into others zsh inserts arguments of its own.
+    // An action that begins with a blank is called as it is; into others zsh inserts arguments of
+    // its own.
     let action = |option: &str, takes: Takes| match takes {
         Takes::Nothing => String::new(),
         Takes::File => "_files".into(),

@@ -1,5 +1,5 @@
-//! `-h` and `-G`: what programs with probes are built with. The options are those of DTrace, and of the `dtrace` of SystemTap, which build
-//! systems on Linux call.
+//! `-h` and `-G`: what programs with probes are built with. The options are those of DTrace, and of
+//! the `dtrace` of SystemTap, which build systems on Linux call.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -91,7 +91,8 @@ fn written(command: &Command, scripts: &[&Named], output: &Path) -> Result<(), V
     written.map_err(|e| vec![format!("failed to write {shown}: {}", system_text(&e))])
 }
 
-/// The machine of the objects; without any, that of the compiler. What is no object (libtool's files) says nothing.
+/// The machine of the objects; without any, that of the compiler. What is no object (libtool's
+/// files) says nothing.
 fn machine(objects: &[String], compiler: &str) -> Result<Processor, String> {
     let mut all = Vec::new();
     for object in objects {

@@ -1,8 +1,8 @@
 //! The files of `--flame`: flame graphs and other profiles of the stacks in aggregations.
 //!
-//! A file is replaced as a whole. Its new content is written to a file beside it, which then gets its
-//! name, so a reader never sees a part, and a link of that name is replaced and not followed. That it
-//! can be written is tried before tracing starts.
+//! A file is replaced as a whole. Its new content is written to a file beside it, which then gets
+//! its name, so a reader never sees a part, and a link of that name is replaced and not followed.
+//! That it can be written is tried before tracing starts.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

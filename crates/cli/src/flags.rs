@@ -1,8 +1,8 @@
 //! The table of command-line options, and the parser that reads it.
 //!
-//! One row an option; `--help`, the manual page (`manual`), the completions (`completions`) and the parser use the table. Options and operands may be interleaved,
-//! as with getopt restarted after each operand. The parser only classifies the arguments as [`Word`]s; `command`
-//! interprets them.
+//! One row an option; `--help`, the manual page (`manual`), the completions (`completions`) and the
+//! parser use the table. Options and operands may be interleaved, as with getopt restarted after
+//! each operand. The parser only classifies the arguments as [`Word`]s; `command` interprets them.
 
 use dtrace::Field;
 
@@ -268,8 +268,8 @@ pub(crate) fn parse(words: &[String]) -> Result<Vec<Word>, String> {
     Ok(out)
 }
 
-/// The usage text: after a wrong word, with no words at all, and for `--help`. It fits a screen of 24 lines; the manual
-/// page says the rest.
+/// The usage text: after a wrong word, with no words at all, and for `--help`. It fits a screen of
+/// 24 lines; the manual page says the rest.
 pub(crate) fn usage() -> String {
     let mut text = String::from(USAGE);
     let shown: Vec<String> = TABLE.iter().filter(|f| !NOT_YET.contains(f.letter)).map(cell).collect();

@@ -79,8 +79,9 @@ extern "C" fn handler(signal: libc::c_int) {
     }
 }
 
-/// Writes output. The second signal ends the process then, whenever it comes and whichever thread it meets: a write may wait for
-/// a reader for ever, and only signals that meet its own thread end the wait.
+/// Writes output. The second signal ends the process then, whenever it comes and whichever thread
+/// it meets: a write may wait for a reader for ever, and only signals that meet its own thread end
+/// the wait.
 pub(crate) fn while_writing<T>(write: impl FnOnce() -> T) -> T {
     WRITES.store(true, Ordering::SeqCst);
     // It came before the handler could see this write.
@@ -122,8 +123,9 @@ pub(crate) fn running(stopper: Option<Stopper>) {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// A write beyond the limit of a file's size (`ulimit -f`) is an error with a message: by default its signal kills. It is
-/// handled and not ignored, because commands that are run would inherit that.
+/// A write beyond the limit of a file's size (`ulimit -f`) is an error with a message: by default
+/// its signal kills. It is handled and not ignored, because commands that are run would inherit
+/// that.
 pub(crate) fn outlive_file_size_limit() {
     // SAFETY: an all-zero sigaction is valid; the handler does nothing and lives for ever.
     unsafe {

@@ -1,4 +1,5 @@
-//! The `dtrace` command: options, messages, exit codes. It knows nothing under `dtrace`, the library.
+//! The `dtrace` command: options, messages, exit codes. It knows nothing under `dtrace`, the
+//! library.
 //!
 //! It is a library itself, so that its tests can run it without a kernel ([`Engine::Interpreter`]);
 //! the program is one call of [`command`] with the kernel.
@@ -87,7 +88,8 @@ pub struct Given {
 }
 
 /// Executes the command with these words, and returns its exit status. It is made for a process of
-/// its own: it installs signal handlers and a panic hook, and writes to the standard output and the standard error.
+/// its own: it installs signal handlers and a panic hook, and writes to the standard output and the
+/// standard error.
 pub fn command(words: &[String], engine: Engine) -> u8 {
     if let Some(why) = secure::refusal() {
         to_stderr(format!("dtrace: {why}\n"));

@@ -1,7 +1,8 @@
 //! The manual page, `docs/dtrace.1`, in roff.
 //!
-//! Everything that has a table is printed from it: options, providers and their arguments, words of D, formats, drops,
-//! exit statuses. The files under `manual/` have the text between. The page is the same on every machine.
+//! Everything that has a table is printed from it: options, providers and their arguments, words of
+//! D, formats, drops, exit statuses. The files under `manual/` have the text between. The page is
+//! the same on every machine.
 
 use dtrace::options::{Row, Shape};
 use dtrace::reference::{
@@ -29,7 +30,8 @@ pub(crate) fn page() -> String {
     folded(&page)
 }
 
-/// Lines of text within 80 columns, as roff sources are written; examples, requests and tags as they are.
+/// Lines of text within 80 columns, as roff sources are written; examples, requests and tags as
+/// they are.
 fn folded(page: &str) -> String {
     let mut out = String::new();
     let (mut as_is, mut is_tag) = (false, false);

@@ -7,10 +7,12 @@
 //!  and is refused once more        whoever can do without gets the error (`try_reserve`); for others the standard library aborts
 //! ```
 //!
-//! A reserve is address space that nobody has touched, so it costs no memory. It helps where a limit refuses requests (`ulimit -v`); the
-//! limit of a cgroup refuses nothing, and ends a process instead. No sign tells reliably that this is near: what a cgroup has
-//! (`memory.current`) includes files that the kernel would drop first, and its pressure is that of the others in it too. So what the maps of a
-//! session need is compared with that limit before they are made (`bpf_runtime::needed`), and nothing is done later.
+//! A reserve is address space that nobody has touched, so it costs no memory. It helps where a
+//! limit refuses requests (`ulimit -v`); the limit of a cgroup refuses nothing, and ends a process
+//! instead. No sign tells reliably that this is near: what a cgroup has (`memory.current`) includes
+//! files that the kernel would drop first, and its pressure is that of the others in it too. So
+//! what the maps of a session need is compared with that limit before they are made
+//! (`bpf_runtime::needed`), and nothing is done later.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::null_mut;
@@ -40,7 +42,8 @@ static FOR_THE_END: Reserve = Reserve::none();
 /// A request was refused while there was a reserve to keep.
 static SHORT: AtomicBool = AtomicBool::new(false);
 
-/// The allocator of the command, with a reserve: that of the C library, or where that is musl, dlmalloc (in Rust).
+/// The allocator of the command, with a reserve: that of the C library, or where that is musl,
+/// dlmalloc (in Rust).
 pub struct Memory;
 
 /// Address space that is kept.
@@ -74,7 +77,8 @@ impl Reserve {
     }
 }
 
-/// Takes address space from the system, not from the heap: whoever gives a large block back to the heap changes how it deals with others.
+/// Takes address space from the system, not from the heap: whoever gives a large block back to the
+/// heap changes how it deals with others.
 fn take(bytes: usize) -> *mut u8 {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -85,7 +89,8 @@ fn take(bytes: usize) -> *mut u8 {
 
 fn give_back(taken: *mut u8, bytes: usize) {
     if !taken.is_null() {
-        // SAFETY: `take` has mapped so much there, and whoever takes it out of a `Reserve` is the only one who has it.
+        // SAFETY: `take` has mapped so much there, and whoever takes it out of a `Reserve` is the
+        // only one who has it.
         unsafe { libc::munmap(taken.cast(), bytes) };
     }
 }
@@ -107,8 +112,9 @@ fn end() {
     }
 }
 
-/// True when a request was refused since [`keep`], or one of the reserve's size would be. The C library makes requests of its own, and ends
-/// the process where they are refused; so a session ends before all is used.
+/// True when a request was refused since [`keep`], or one of the reserve's size would be. The C
+/// library makes requests of its own, and ends the process where they are refused; so a session
+/// ends before all is used.
 pub(crate) fn is_short() -> bool {
     if !SHORT.load(Ordering::SeqCst) {
         let more = take(RESERVE);
@@ -149,8 +155,8 @@ fn with_retries(request: &impl Fn() -> *mut u8) -> *mut u8 {
     null_mut()
 }
 
-// SAFETY: every block is the heap's, with the layout that the caller gives; a request that fails has changed nothing, so it can be made
-// again. Nothing here allocates or panics.
+// SAFETY: every block is the heap's, with the layout that the caller gives; a request that fails
+// has changed nothing, so it can be made again. Nothing here allocates or panics.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
@@ -193,7 +199,8 @@ mod tests {
         // SAFETY: it was allocated with this layout.
         unsafe { Heap.dealloc(given, block) };
         assert_eq!(tries.get(), 2);
-        // The second is given back when it is refused again, and what is refused once more is refused.
+        // The second is given back when it is refused again, and what is refused once more is
+        // refused.
         assert!(
             with_reserve(|| {
                 tries.set(tries.get() + 1);

@@ -1,9 +1,9 @@
 //! The output of results: standard output or a file; and of messages: standard error.
 //!
-//! A reader may stop reading without closing (a pager, a terminal after `^S`). A write then blocks for ever, and a second
-//! interrupt must still end the command. So a write that a signal interrupted is not simply repeated, as the standard
-//! library does: the number of interrupts is checked first. The signal handler is installed without
-//! `SA_RESTART` for this.
+//! A reader may stop reading without closing (a pager, a terminal after `^S`). A write then blocks
+//! for ever, and a second interrupt must still end the command. So a write that a signal
+//! interrupted is not simply repeated, as the standard library does: the number of interrupts is
+//! checked first. The signal handler is installed without `SA_RESTART` for this.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -30,10 +30,11 @@ extern "C" fn look_at_stdout() {
     }
 }
 
-/// Called before `main`, and before Rust's runtime puts `/dev/null` in the place of a standard descriptor that is closed.
-/// After that, results would vanish without an error, and nothing tells this from a user's own `/dev/null`.
-// SAFETY: the C library calls the functions of this section once, on the first thread; this one needs nothing of Rust's
-// runtime.
+/// Called before `main`, and before Rust's runtime puts `/dev/null` in the place of a standard
+/// descriptor that is closed. After that, results would vanish without an error, and nothing tells
+/// this from a user's own `/dev/null`.
+// SAFETY: the C library calls the functions of this section once, on the first thread; this one
+// needs nothing of Rust's runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
@@ -54,8 +55,9 @@ pub(crate) struct Shown {
     pub(crate) resize: bool,
 }
 
-/// Bytes of messages in one write. There can be ten thousands of faults, and where every function is traced, each write
-/// causes hundreds of firings. Written one by one, they would block the main loop for minutes.
+/// Bytes of messages in one write. There can be ten thousands of faults, and where every function
+/// is traced, each write causes hundreds of firings. Written one by one, they would block the main
+/// loop for minutes.
 const AT_ONCE: usize = 64 << 10;
 
 /// An open output.

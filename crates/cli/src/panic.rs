@@ -1,8 +1,9 @@
-//! What is printed when the command ends by a fault of its own: the error, and the aggregations as they were last merged.
+//! What is printed when the command ends by a fault of its own: the error, and the aggregations as
+//! they were last merged.
 //!
-//! The release aborts at a panic, so this is the last that runs. The thread that panics may hold any lock, and the standard
-//! error may be a pipe that nobody reads. So another thread prints, without a lock that it would wait for, and the process
-//! ends a second later at the latest.
+//! The release aborts at a panic, so this is the last that runs. The thread that panics may hold
+//! any lock, and the standard error may be a pipe that nobody reads. So another thread prints,
+//! without a lock that it would wait for, and the process ends a second later at the latest.
 
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::RawFd;
@@ -54,8 +55,9 @@ impl Write for StandardError {
             match unsafe { libc::write(self.descriptor, bytes.as_ptr().cast(), bytes.len()) } {
                 count @ 0.. => return Ok(count as usize),
                 _ => match io::Error::last_os_error() {
-                    // Whoever shares the pipe or the terminal has made it non-blocking, and it is full. This error must not
-                    // reach whoever takes it for that of a lock and prints everything again.
+                    // Whoever shares the pipe or the terminal has made it non-blocking, and it is
+                    // full. This error must not reach whoever takes it for that of a lock and
+                    // prints everything again.
                     e if e.kind() == ErrorKind::WouldBlock => self.wait()?,
                     e => return Err(e),
                 },

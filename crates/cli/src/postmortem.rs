@@ -1,7 +1,9 @@
-//! `--postmortem`: prints the last events of a session from the core file of a process that it held.
+//! `--postmortem`: prints the last events of a session from the core file of a process that it
+//! held.
 //!
-//! A core file is what a process and its program say: nothing of it is performed, and what is printed cannot control a terminal. What was
-//! redirected is in the output, addresses have the names that the session gave them.
+//! A core file is what a process and its program say: nothing of it is performed, and what is
+//! printed cannot control a terminal. What was redirected is in the output, addresses have the
+//! names that the session gave them.
 
 use std::fs::File;
 use std::io;

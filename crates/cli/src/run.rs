@@ -37,10 +37,12 @@ fn complain_all(messages: Vec<String>) -> u8 {
 /// Descriptors without which not even the kernel's lists of probes can be read.
 const FEWEST_DESCRIPTORS: usize = 8;
 
-/// Bytes of address space without which reading the kernel's types or symbols would end in an abort.
+/// Bytes of address space without which reading the kernel's types or symbols would end in an
+/// abort.
 const LEAST_MEMORY: u64 = 32 << 20;
 
-/// An error where the user's limits are so low that probes would seem not to exist, or that there is no memory to say anything.
+/// An error where the user's limits are so low that probes would seem not to exist, or that there
+/// is no memory to say anything.
 fn limits_suffice() -> Result<(), String> {
     let some = (0..FEWEST_DESCRIPTORS).map(|_| std::fs::File::open("/dev/null"));
     let all: Result<Vec<_>, io::Error> = some.collect();
@@ -136,7 +138,8 @@ fn system(command: &Command) -> Result<System, String> {
     System::recorded(&bytes).map_err(|e| format!("{shown}: {e}"))
 }
 
-/// `--record-system`: writes all that is asked of this machine, or what the programs ask of it, to a new file, for its owner alone.
+/// `--record-system`: writes all that is asked of this machine, or what the programs ask of it, to
+/// a new file, for its owner alone.
 fn record_system(command: &Command, path: &str) -> u8 {
     let machine = System::live();
     let (bytes, missing) = if command.programs.is_empty() {
@@ -233,8 +236,8 @@ fn list(command: Command, system: &System, out: Output) -> u8 {
     }
 }
 
-/// Creates and stops the processes of -c and -p. With -e, only where probes of the first one are described. A list may have their probes
-/// without naming them (`web*:::`).
+/// Creates and stops the processes of -c and -p. With -e, only where probes of the first one are
+/// described. A list may have their probes without naming them (`web*:::`).
 fn targets(command: &Command, sources: &[Source]) -> Result<Targets, u8> {
     let text = |source: &Source| match source {
         Source::Specifier(Field::Provider, text) => text.contains("$target"),
@@ -385,7 +388,8 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
 /// Interval of progress messages during a long enabling.
 const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
-/// Reports the number of matched probes, and with `-v` the stability of the programs, before they run.
+/// Reports the number of matched probes, and with `-v` the stability of the programs, before they
+/// run.
 fn introduce(command: &Command, program: &Program, quiet: bool, out: &mut dyn Sink) -> io::Result<()> {
     for (n, title) in program.titles.iter().enumerate() {
         if !quiet && !command.compile_only {
@@ -445,8 +449,9 @@ fn follow(session: &mut Session<Results>, interrupts: &Interrupts) -> Result<u8,
     Ok(status)
 }
 
-/// Writes a file that did not exist. Whoever can write to this directory must not choose what a file of root's is, by a link
-/// or by a file that he holds open; and what the programs ask is for its owner alone.
+/// Writes a file that did not exist. Whoever can write to this directory must not choose what a
+/// file of root's is, by a link or by a file that he holds open; and what the programs ask is for
+/// its owner alone.
 fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut new = std::fs::File::options();

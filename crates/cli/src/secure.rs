@@ -1,7 +1,8 @@
-//! A command that has privileges which the process that started it does not have, by capabilities of its
-//! file (`AT_SECURE`, getauxval(3)). Who may execute it may trace, and nothing else: no variable of the
-//! environment tells the command what to do, and destructive actions are refused. What it executes has none
-//! of these privileges, which are not inherited. A user or a group is, so a set-user-id command is refused.
+//! A command that has privileges which the process that started it does not have, by capabilities
+//! of its file (`AT_SECURE`, getauxval(3)). Who may execute it may trace, and nothing else: no
+//! variable of the environment tells the command what to do, and destructive actions are refused.
+//! What it executes has none of these privileges, which are not inherited. A user or a group is, so
+//! a set-user-id command is refused.
 
 use std::ffi::OsString;
 use std::sync::OnceLock;
@@ -29,14 +30,15 @@ pub(crate) fn refusal() -> Option<&'static str> {
     )
 }
 
-/// Takes the environment away from a command that must not obey it. It is called before there is a second
-/// thread.
+/// Takes the environment away from a command that must not obey it. It is called before there is a
+/// second thread.
 pub(crate) fn leave_environment() {
     if !is_secure() {
         return;
     }
     let all: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-    // SAFETY: there is one thread. All variables go, also those whose names nobody could remove by them.
+    // SAFETY: there is one thread. All variables go, also those whose names nobody could remove by
+    // them.
     unsafe {
         libc::clearenv();
         std::env::set_var("PATH", PATH);

@@ -5,10 +5,10 @@
 //!   └──packet──► capture    packets are appended in pcapng; text goes to the initial output
 //! ```
 //!
-//! The first thing that is printed to the file decides. Rows end with a newline, and the end of the row
-//! whose clause called `freopen()` comes after it. So newlines alone decide nothing, and wait. A
-//! file that has text stays a text file: it gets dumps of packets. A file that has packets gets more
-//! of them, whoever wrote the first.
+//! The first thing that is printed to the file decides. Rows end with a newline, and the end of the
+//! row whose clause called `freopen()` comes after it. So newlines alone decide nothing, and wait.
+//! A file that has text stays a text file: it gets dumps of packets. A file that has packets gets
+//! more of them, whoever wrote the first.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -6,10 +6,11 @@
 //! - **Everything is an event.** Results, messages, effects and the newline after `^C` reach the
 //!   sink in the order in which they happen. A record is one event; `printa()`, effects and changed
 //!   options inside it are events between its parts.
-//! - **One snapshot per batch.** `printa()` and `clear()` use a snapshot that begins after the batch was read, so it
-//!   contains all data up to the batch. They are executed in record order on the consumer's table. A snapshot per record
-//!   would cost a grace period each; without one the values would be older than the record that prints them. A batch
-//!   without such actions takes no snapshot. The session waits for snapshots without the consumer
+//! - **One snapshot per batch.** `printa()` and `clear()` use a snapshot that begins after the
+//!   batch was read, so it contains all data up to the batch. They are executed in record order on
+//!   the consumer's table. A snapshot per record would cost a grace period each; without one the
+//!   values would be older than the record that prints them. A batch without such actions takes no
+//!   snapshot. The session waits for snapshots without the consumer
 //!   ([`Consumer::before_snapshot`]), because a grace period may be long.
 //! - **A record allocates nothing.** See [`crate::delivery`].
 
@@ -81,7 +82,8 @@ impl<S: Sink> Consumer<S> {
         write(&self.tables).enable_all(first, probes, layout);
     }
 
-    /// Adds what is asked after each fault that is an event, if there is anything to say; its text becomes a notice.
+    /// Adds what is asked after each fault that is an event, if there is anything to say; its text
+    /// becomes a notice.
     pub fn advise(&mut self, advice: Option<Box<Advice>>) {
         self.state.advice.extend(advice);
     }
@@ -94,8 +96,8 @@ impl<S: Sink> Consumer<S> {
         write(&self.tables).enable_site(first, probe, layouts);
     }
 
-    /// Forgets the enabled probes that were registered together from `first` on. No record of them is
-    /// to come.
+    /// Forgets the enabled probes that were registered together from `first` on. No record of them
+    /// is to come.
     pub fn disable(&mut self, first: u32) {
         write(&self.tables).disable(first);
     }
@@ -127,14 +129,14 @@ impl<S: Sink> Consumer<S> {
         }
     }
 
-    /// From now on, before anything is registered, what each interval adds to the aggregations is an event. The first one
-    /// begins at this time. The [`Source`] says when one ends.
+    /// From now on, before anything is registered, what each interval adds to the aggregations is
+    /// an event. The first one begins at this time. The [`Source`] says when one ends.
     pub fn keep_intervals(&mut self, begin: u64) {
         self.state.intervals = Some(Intervals::new(begin));
     }
 
-    /// Says whether frames of stacks get names, before anything is registered. Without names they are
-    /// addresses.
+    /// Says whether frames of stacks get names, before anything is registered. Without names they
+    /// are addresses.
     pub fn name_stacks(&mut self, named: bool) {
         self.state.names_stacks = named;
     }
@@ -170,7 +172,8 @@ impl<S: Sink> Consumer<S> {
         self.out.into_sink()
     }
 
-    /// A clause whose probes are still to come may print addresses of processes: what helps to name them is to begin with the session.
+    /// A clause whose probes are still to come may print addresses of processes: what helps to name
+    /// them is to begin with the session.
     pub fn expect_user_addresses(&mut self) {
         self.user_addresses = true;
     }
@@ -228,8 +231,8 @@ impl<S: Sink> Consumer<S> {
         at - before.iter().rev().take_while(|r| r.time == first.time).count()
     }
 
-    /// Consumes `count` records of a batch of the ring reader, from `from` on. The aggregations that these
-    /// print or change are those of the last snapshot.
+    /// Consumes `count` records of a batch of the ring reader, from `from` on. The aggregations
+    /// that these print or change are those of the last snapshot.
     pub fn consume_part(
         &mut self,
         batch: &Batch,
@@ -250,8 +253,8 @@ impl<S: Sink> Consumer<S> {
         self.deliver_batch(&raw, source, Snapshot::Taken)
     }
 
-    /// Consumes a batch of records in time order, with a snapshot of its own. Everything it needs from
-    /// the kernel is read during the call.
+    /// Consumes a batch of records in time order, with a snapshot of its own. Everything it needs
+    /// from the kernel is read during the call.
     pub fn consume(&mut self, batch: &[RawRecord<'_>], source: &mut dyn Source) -> io::Result<()> {
         self.deliver_batch(batch, source, Snapshot::Needed)
     }
@@ -285,8 +288,9 @@ impl<S: Sink> Consumer<S> {
         self.state.stacks.keep(stacks, now, || read(&store).named_stacks());
     }
 
-    /// Every record with a time before `until` has been consumed, and it is `now` by the clock of the records. What waits for
-    /// a second to pass needs only the latter: `until` stays where it is while a speculation is open.
+    /// Every record with a time before `until` has been consumed, and it is `now` by the clock of
+    /// the records. What waits for a second to pass needs only the latter: `until` stays where it
+    /// is while a speculation is open.
     pub fn drained(&mut self, until: u64, now: u64) {
         self.state.stacks.drained(until);
         let State { faults, failures, .. } = &mut self.state;
@@ -294,14 +298,16 @@ impl<S: Sink> Consumer<S> {
         self.report_errors(faults, failures);
     }
 
-    /// Reports all errors of clauses that were only counted so far: nothing is known to come that would report them.
+    /// Reports all errors of clauses that were only counted so far: nothing is known to come that
+    /// would report them.
     pub fn report_counted(&mut self) {
         let State { faults, failures, .. } = &mut self.state;
         let (faults, failures) = (faults.rest(), failures.rest());
         self.report_errors(faults, failures);
     }
 
-    /// Tracing has ended, and there is no [`Consumer::finish`], or it failed: reports what was counted until now.
+    /// Tracing has ended, and there is no [`Consumer::finish`], or it failed: reports what was
+    /// counted until now.
     pub fn abort(&mut self) {
         self.report_counted();
         self.out.sink_mut().aborted();
@@ -362,8 +368,8 @@ impl<S: Sink> Consumer<S> {
         self.out.batch_end()
     }
 
-    /// Delivers the end: takes a last snapshot, which ends the last interval, and delivers the aggregations that no `printa()` has
-    /// printed.
+    /// Delivers the end: takes a last snapshot, which ends the last interval, and delivers the
+    /// aggregations that no `printa()` has printed.
     pub fn finish(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.snapshot(source)?;
         if let Some(end) = source.now() {
@@ -383,7 +389,8 @@ impl<S: Sink> Consumer<S> {
         self.deliver(source, Occasion::Demand)
     }
 
-    /// Delivers the aggregations, each in an event of its own; at the end, those that were not printed.
+    /// Delivers the aggregations, each in an event of its own; at the end, those that were not
+    /// printed.
     fn deliver(&mut self, source: &mut dyn Source, occasion: Occasion) -> io::Result<()> {
         let time = source.now();
         let mut ids: Vec<AggId> = (0..self.state.store().aggs.len() as u32).map(AggId).collect();

@@ -1,11 +1,11 @@
 //! Delivers a batch: records to events.
 //!
 //! **A record allocates nothing.** Fields borrow from the batch and from the tables, which live
-//! longer than the delivery. So one list of fields, and one list of arguments for each `printf()` of
-//! a record, serve all records of the batch: after an event they are emptied and used again.
+//! longer than the delivery. So one list of fields, and one list of arguments for each `printf()`
+//! of a record, serve all records of the batch: after an event they are emptied and used again.
 //!
-//! A record is delivered in one part, unless it contains `printa()`, an effect or a `setopt()` that changes
-//! what the sink knows: these are events of their own, between the parts.
+//! A record is delivered in one part, unless it contains `printa()`, an effect or a `setopt()` that
+//! changes what the sink knows: these are events of their own, between the parts.
 //!
 //! With `-F`, the consumer decides which clause of a firing is an entry or a return, from the
 //! previous and the next record of the same thread: the first clause of an `entry` probe, the last

@@ -1,9 +1,10 @@
 //! Errors of clauses, so many as a reader can read.
 //!
-//! A clause may fault at each firing, thousands of times a second, and whoever makes it fire may be no friend; so may an action fail
-//! that the consumer performs. The first [`FIRST`] errors of a clause are delivered as they are. The others are counted, and a second
-//! after the last one that was delivered the first of them is delivered with their number; so is the rest at the end, however
-//! tracing ends. Seconds are those of the clock of the records.
+//! A clause may fault at each firing, thousands of times a second, and whoever makes it fire may be
+//! no friend; so may an action fail that the consumer performs. The first [`FIRST`] errors of a
+//! clause are delivered as they are. The others are counted, and a second after the last one that
+//! was delivered the first of them is delivered with their number; so is the rest at the end,
+//! however tracing ends. Seconds are those of the clock of the records.
 
 use std::collections::HashMap;
 
@@ -48,8 +49,8 @@ impl<T> Default for Few<T> {
 }
 
 impl<T> Few<T> {
-    /// True if an error of a clause at this time is to be delivered as it is; `all` are, if that is wanted. Otherwise it is
-    /// counted, and `error` is called if it is the first that is.
+    /// True if an error of a clause at this time is to be delivered as it is; `all` are, if that is
+    /// wanted. Otherwise it is counted, and `error` is called if it is the first that is.
     pub(crate) fn add(&mut self, all: bool, key: ClauseKey, time: u64, error: impl FnOnce() -> T) -> bool {
         if all {
             return true;

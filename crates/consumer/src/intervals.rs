@@ -6,9 +6,9 @@
 //!                       └──> fresh ── the interval ends ──> total; an event for each aggregation
 //! ```
 //!
-//! A snapshot has what was aggregated since the one before, so the values of an interval are those of its
-//! snapshots, and nothing is subtracted: the least value of an interval is exact too. A session without
-//! intervals has none of this.
+//! A snapshot has what was aggregated since the one before, so the values of an interval are those
+//! of its snapshots, and nothing is subtracted: the least value of an interval is exact too. A
+//! session without intervals has none of this.
 
 use std::borrow::Cow;
 use std::io;

@@ -1,21 +1,23 @@
 //! The sink for JSON: one object a line for each event.
 //!
-//! `docs/events.schema.json` describes the lines; tests validate every line against it. The decisions:
+//! `docs/events.schema.json` describes the lines; tests validate every line against it. The
+//! decisions:
 //!
-//! - **Every event is a line**, errors and drops too, in the order in which they happen. Messages are also
-//!   written to standard error, as text does: who filters the lines still sees that results are
-//!   incomplete.
-//! - **What a program prints is there twice where it has a format**: as the formatted text and as typed
-//!   values with names.
-//! - **Integers have all their digits.** They are JSON numbers of up to 64 bits, which RFC 8259 allows.
-//!   A reader that knows only doubles rounds those above 2^53. Addresses are hexadecimal strings.
-//! - **A string that is not UTF-8 is `{"bytes": "hexadecimal digits"}`**, with all its bytes. Any other
-//!   string is a JSON string, so the two differ in type.
+//! - **Every event is a line**, errors and drops too, in the order in which they happen. Messages
+//!   are also written to standard error, as text does: who filters the lines still sees that
+//!   results are incomplete.
+//! - **What a program prints is there twice where it has a format**: as the formatted text and as
+//!   typed values with names.
+//! - **Integers have all their digits.** They are JSON numbers of up to 64 bits, which RFC 8259
+//!   allows. A reader that knows only doubles rounds those above 2^53. Addresses are hexadecimal
+//!   strings.
+//! - **A string that is not UTF-8 is `{"bytes": "hexadecimal digits"}`**, with all its bytes. Any
+//!   other string is a JSON string, so the two differ in type.
 //! - **The output of `system()` goes to standard error**: it is not JSON.
 //!
 //! There is no tree of values: events are written as they come, into the buffer of the output. (A
-//! serialization library would need a wrapper type for each type of events, and the text of a probe,
-//! which is half of a line, could not be kept from one record to the next.)
+//! serialization library would need a wrapper type for each type of events, and the text of a
+//! probe, which is half of a line, could not be kept from one record to the next.)
 //!
 //! ```text
 //!  mod    events

@@ -2,10 +2,10 @@
 //! BPF nor providers.
 //!
 //! Records from the rings and slots from the aggregation tables become [typed events](events), and
-//! a sink receives them. DTrace's text is one sink, JSON is another, and nothing is printed by another way. The
-//! decision that shapes the crate: *the text sees only events*. It cannot look up a symbol or a
-//! string of the session, so whatever it prints is in the events, and any other program that reads
-//! them has the same information.
+//! a sink receives them. DTrace's text is one sink, JSON is another, and nothing is printed by
+//! another way. The decision that shapes the crate: *the text sees only events*. It cannot look up
+//! a symbol or a string of the session, so whatever it prints is in the events, and any other
+//! program that reads them has the same information.
 //!
 //! ```text
 //!  RawRecord ──record──> Raw ──names──┐

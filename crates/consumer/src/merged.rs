@@ -1,8 +1,10 @@
 //! The aggregations of a session that cannot go on.
 //!
-//! What was merged of them is printed by whoever notices, a panic hook as a rule: on another thread, while the one that has
-//! the consumer is stopped anywhere. So nothing here waits: a lock that is not free at once is tried again by the caller, or not. The
-//! consumer holds it for writing only while it merges, and for reading where it decodes, names and prints, which is where most can go wrong.
+//! What was merged of them is printed by whoever notices, a panic hook as a rule: on another
+//! thread, while the one that has the consumer is stopped anywhere. So nothing here waits: a lock
+//! that is not free at once is tried again by the caller, or not. The consumer holds it for writing
+//! only while it merges, and for reading where it decodes, names and prints, which is where most
+//! can go wrong.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -48,9 +50,10 @@ impl Merged {
         Merged { store, tables, options }
     }
 
-    /// Prints all aggregations as of the last snapshot, in their default form. Addresses have no names, and stacks that
-    /// were not printed before are empty. Waits for nothing: where an aggregation is being changed, the error is
-    /// [`WouldBlock`](ErrorKind::WouldBlock), and nothing is printed. False if there is nothing to print.
+    /// Prints all aggregations as of the last snapshot, in their default form. Addresses have no
+    /// names, and stacks that were not printed before are empty. Waits for nothing: where an
+    /// aggregation is being changed, the error is [`WouldBlock`](ErrorKind::WouldBlock), and
+    /// nothing is printed. False if there is nothing to print.
     pub fn print(&self, out: impl Output + Send) -> io::Result<bool> {
         let (store, tables) = (try_read(&self.store)?, try_read(&self.tables)?);
         let mut out = Outlet::new(Text::of_stored_events(out), &self.options);

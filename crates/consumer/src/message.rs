@@ -68,7 +68,8 @@ impl Message {
     }
 }
 
-/// The reason why processing was aborted, in DTrace's words. It is the inner error of what the consumer returns.
+/// The reason why processing was aborted, in DTrace's words. It is the inner error of what the
+/// consumer returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aborted(pub &'static str);
 

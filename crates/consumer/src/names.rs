@@ -1,15 +1,19 @@
 //! Gives values their symbols: from what a record has to what an event says.
 //!
-//! A frame of a stack of a process has the name of the code that called, and that is before the return address. If the call is
-//! the last instruction of a function (`exit`, `abort` and a failed assertion do not return), the return address is behind the
-//! function: in the next one, or in none. So the address before it is looked up, as debuggers do. The offset remains that of the
-//! return address. Two frames have no such call: the first of a stack, and the one that a signal interrupted.
+//! A frame of a stack of a process has the name of the code that called, and that is before the
+//! return address. If the call is the last instruction of a function (`exit`, `abort` and a failed
+//! assertion do not return), the return address is behind the function: in the next one, or in
+//! none. So the address before it is looked up, as debuggers do. The offset remains that of the
+//! return address. Two frames have no such call: the first of a stack, and the one that a signal
+//! interrupted.
 //!
-//! A return address behind the start of a function has that function's name anyway. Only the others are looked up twice.
+//! A return address behind the start of a function has that function's name anyway. Only the others
+//! are looked up twice.
 //!
-//! Functions of an interpreter ([`plane::calls`]) are frames of their own behind that of the function which runs them, the innermost
-//! first. A stack may be shorter than what the interpreter runs. If it was cut at the frames that were asked for, so are they; if its outer
-//! frames were not found, the interpreter's are known nevertheless, and come before the frame that says so.
+//! Functions of an interpreter ([`plane::calls`]) are frames of their own behind that of the
+//! function which runs them, the innermost first. A stack may be shorter than what the interpreter
+//! runs. If it was cut at the frames that were asked for, so are they; if its outer frames were not
+//! found, the interpreter's are known nevertheless, and come before the frame that says so.
 
 use std::sync::Arc;
 
@@ -28,8 +32,8 @@ pub(crate) struct Names<'a> {
     pub(crate) symbols: &'a mut dyn Symbolizer,
     /// The process of `%A` on a plain address.
     pub(crate) target: Option<u32>,
-    /// When the values were recorded, by the clock of the records. Keys of aggregations have no time: they are values of many
-    /// firings.
+    /// When the values were recorded, by the clock of the records. Keys of aggregations have no
+    /// time: they are values of many firings.
     pub(crate) time: Option<u64>,
     /// Frames of stacks have names.
     pub(crate) of_stacks: bool,
@@ -38,16 +42,17 @@ pub(crate) struct Names<'a> {
 /// Addresses that are prepared at once.
 const AT_ONCE: usize = 1 << 16;
 
-/// Functions that return from a handler of a signal. The kernel puts the start of one where a return address is, so nothing
-/// before it has called. The code of the next frame was interrupted, and has called nothing either.
+/// Functions that return from a handler of a signal. The kernel puts the start of one where a
+/// return address is, so nothing before it has called. The code of the next frame was interrupted,
+/// and has called nothing either.
 const SIGNAL_RETURNS: [&str; 2] = ["__restore_rt", "__kernel_rt_sigreturn"];
 
 fn is_signal_return(name: &SymbolName) -> bool {
     name.symbol.as_deref().is_some_and(|symbol| SIGNAL_RETURNS.contains(&symbol))
 }
 
-/// The places of the code that the frames of a stack of a process were in: a return address is behind the call, and may be
-/// that of the next line.
+/// The places of the code that the frames of a stack of a process were in: a return address is
+/// behind the call, and may be that of the next line.
 fn places(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
     addresses(stack).enumerate().map(|(n, (process, pc))| (process, pc.saturating_sub(u64::from(n > 0))))
 }
@@ -57,7 +62,8 @@ fn callers(stack: &Stack) -> impl Iterator<Item = (Process, u64)> + '_ {
     addresses(stack).skip(1)
 }
 
-/// The frames of a stack of a process. Behind them are zeros; a zero among them is a call of no function.
+/// The frames of a stack of a process. Behind them are zeros; a zero among them is a call of no
+/// function.
 fn known(stack: &Stack) -> &[u64] {
     let end = stack.pcs.iter().rposition(|pc| *pc != 0).map_or(0, |last| last + 1);
     stack.pcs.get(..end).unwrap_or_default()
@@ -114,7 +120,8 @@ impl Names<'_> {
         Symbol::new(address, None, form, self.symbols.kernel(address))
     }
 
-    /// The name of a frame of a process whose address has the name `name`. `returns`: it is behind a call.
+    /// The name of a frame of a process whose address has the name `name`. `returns`: it is behind
+    /// a call.
     fn frame(&mut self, process: Process, pc: u64, name: SymbolName, returns: bool) -> SymbolName {
         if !returns || name.offset != 0 || is_signal_return(&name) {
             return name;
@@ -155,8 +162,9 @@ impl Names<'_> {
         name
     }
 
-    /// The frames of a stack of a process: those of functions that were put inline are before the one with the code, those of functions
-    /// of an interpreter after the one that runs them. The last one may stand for those that are not known.
+    /// The frames of a stack of a process: those of functions that were put inline are before the
+    /// one with the code, those of functions of an interpreter after the one that runs them. The
+    /// last one may stand for those that are not known.
     fn frames(&mut self, process: Process, stack: &Stack) -> Vec<Symbol> {
         let shows_lines = self.of_stacks && self.symbols.shows_lines();
         let mut names = Vec::new();
@@ -226,7 +234,8 @@ impl Names<'_> {
         }
     }
 
-    /// Looks up the names of addresses together. Return addresses among them are given again as `returns`.
+    /// Looks up the names of addresses together. Return addresses among them are given again as
+    /// `returns`.
     fn prepare_names(&mut self, wanted: &[(Process, u64)], mut returns: Vec<(Process, u64)>) {
         self.symbols.prepare(wanted);
         returns.retain(|(process, pc)| self.symbols.user(*process, *pc).offset == 0);
@@ -300,7 +309,8 @@ impl Names<'_> {
 mod tests {
     use super::*;
 
-    /// Functions of a process: where each begins and ends, and its name. Their object is from 0x1000 on, that before is unknown.
+    /// Functions of a process: where each begins and ends, and its name. Their object is from
+    /// 0x1000 on, that before is unknown.
     struct Functions {
         all: Vec<(u64, u64, &'static str)>,
         prepared: Vec<u64>,
@@ -356,7 +366,8 @@ mod tests {
     #[test]
     fn a_caller_whose_last_instruction_is_the_call_has_its_own_name() {
         let of = |pcs: &[u64]| written(&mut functions(), pcs);
-        // The offset is that of the return address, which may be in the next function, in none or behind the object.
+        // The offset is that of the return address, which may be in the next function, in none or
+        // behind the object.
         assert_eq!(of(&[0x1004, 0x1010, 0x1018]), ["a.out`die+0x4", "a.out`die+0x10", "a.out`pre+0x8"]);
         assert_eq!(of(&[0x1004, 0x1030, 0x2000]), ["a.out`die+0x4", "a.out`post+0x10", "a.out`last+0x10"]);
         // The first frame is no caller.
@@ -379,7 +390,8 @@ mod tests {
         assert_eq!(written(&mut functions(), &[0, 0, 0]), [""; 0]);
     }
 
-    /// A process with code objects at the places 5 and 6, and perhaps a function that is put inline into `die`.
+    /// A process with code objects at the places 5 and 6, and perhaps a function that is put inline
+    /// into `die`.
     struct Interpreter {
         functions: Functions,
         inlines: bool,
@@ -415,7 +427,8 @@ mod tests {
         }
     }
 
-    /// The frames of a stack with functions of an interpreter: the number of the frame, the line and the place of each.
+    /// The frames of a stack with functions of an interpreter: the number of the frame, the line
+    /// and the place of each.
     fn interpreted(pcs: &[u64], calls: &[(u8, Option<u32>, u32)]) -> Vec<Symbol> {
         frames_of(&mut Interpreter { functions: functions(), inlines: false }, true, pcs, calls)
     }

@@ -44,7 +44,8 @@ pub struct Options {
     pub encoding: Encoding,
     /// Tags on drop messages.
     pub droptags: bool,
-    /// Each fault is an event (`faultlines=all`). The events that a sink gets are what this says, so it is no setting of them.
+    /// Each fault is an event (`faultlines=all`). The events that a sink gets are what this says,
+    /// so it is no setting of them.
     pub all_faults: bool,
     /// `$target`: the process of `%A` on a plain address.
     pub target: Option<u32>,

@@ -32,7 +32,8 @@ pub trait Output: Write {
     }
 
     /// Messages that are not part of the results, in order: faults, drops, notices. They go to
-    /// standard error, as the command writes them without `-v`, unless the output does something else.
+    /// standard error, as the command writes them without `-v`, unless the output does something
+    /// else.
     fn messages(&mut self, messages: &[Message]) -> io::Result<()> {
         let is_shown = |m: &&Message| m.kind != MessageKind::Notice(NoticeKind::Detail);
         let shown = messages.iter().filter(is_shown);
@@ -169,7 +170,8 @@ impl<W: Output> Effects<W> {
         }
     }
 
-    /// Packets are about to be printed. The output becomes a capture if it is a file that has no text.
+    /// Packets are about to be printed. The output becomes a capture if it is a file that has no
+    /// text.
     pub(crate) fn expect_packets(&mut self) {
         let blank = is_blank(&self.pending);
         if let Some(file) = self.file.as_mut().filter(|file| file.is_new()) {
@@ -214,8 +216,8 @@ impl<W: Output> Effects<W> {
         if self.pending.len().max(packets) >= CHUNK { self.hand_over() } else { Ok(()) }
     }
 
-    /// Writes the buffer and flushes the output. The ends of rows wait for what decides whether a new
-    /// file has text.
+    /// Writes the buffer and flushes the output. The ends of rows wait for what decides whether a
+    /// new file has text.
     pub(crate) fn write_out(&mut self) -> io::Result<()> {
         if self.file.as_ref().is_some_and(Redirection::is_new) && is_blank(&self.pending) {
             return Ok(());
@@ -257,8 +259,8 @@ impl<W: Output> Effects<W> {
         flushed.and(sent)
     }
 
-    /// `ftruncate()`: output that was printed before it is removed as well. The outer error is one of
-    /// writing that output.
+    /// `ftruncate()`: output that was printed before it is removed as well. The outer error is one
+    /// of writing that output.
     fn truncate(&mut self) -> io::Result<io::Result<()>> {
         self.end()?;
         Ok(match &mut self.file {

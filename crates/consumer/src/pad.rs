@@ -6,8 +6,8 @@
 
 /// The largest width or precision: that of formats.
 pub(crate) const WIDEST: usize = plane::format::WIDEST as usize;
-/// The largest one that `*` takes from a traced value. A process may choose it, and must not fill the
-/// tracer's memory or disk.
+/// The largest one that `*` takes from a traced value. A process may choose it, and must not fill
+/// the tracer's memory or disk.
 pub(crate) const WIDEST_TRACED: usize = 1 << 20;
 
 /// Flags, width and precision of one field, with `*` resolved.
@@ -182,8 +182,8 @@ pub(crate) fn float(out: &mut Vec<u8>, value: f64, letter: char, field: Field) {
     let precision = field.precision.map_or(-1, |p| p.min(WIDEST) as libc::c_int);
     // The longest double has 309 digits before the point.
     let mut text = vec![0u8; 512 + width.unsigned_abs() as usize + precision.max(0) as usize];
-    // SAFETY: `format` is a NUL-terminated literal of flags, `*.*` and one floating conversion, and the three arguments
-    // have the types it requires; snprintf writes at most `text.len()` bytes.
+    // SAFETY: `format` is a NUL-terminated literal of flags, `*.*` and one floating conversion, and
+    // the three arguments have the types it requires; snprintf writes at most `text.len()` bytes.
     let length = unsafe {
         libc::snprintf(text.as_mut_ptr().cast(), text.len(), format.as_ptr().cast(), width, precision, value)
     };
@@ -258,7 +258,8 @@ mod tests {
         }
         format += &format!("ll{letter}\0");
         let mut text = [0u8; 128];
-        // SAFETY: the format is NUL-terminated and takes one long long; the buffer's length is given.
+        // SAFETY: the format is NUL-terminated and takes one long long; the buffer's length is
+        // given.
         let n = unsafe {
             libc::snprintf(
                 text.as_mut_ptr().cast(),

@@ -6,12 +6,12 @@
 //!  enhanced packet block      interface, time in nanoseconds since 1970, the two lengths, the bytes
 //! ```
 //!
-//! A block is a type, its length, a body that is padded to four bytes, and its length again. Numbers
-//! are little-endian, which the section header says. A file may have several sections, so packets can
-//! be appended to any capture file. The interfaces of a section are numbered from 0.
+//! A block is a type, its length, a body that is padded to four bytes, and its length again.
+//! Numbers are little-endian, which the section header says. A file may have several sections, so
+//! packets can be appended to any capture file. The interfaces of a section are numbered from 0.
 //!
-//! Programs know link types by the `DLT_` numbers of the C library's captures. Files have the `LINKTYPE_` numbers,
-//! which are the same but for a few old ones.
+//! Programs know link types by the `DLT_` numbers of the C library's captures. Files have the
+//! `LINKTYPE_` numbers, which are the same but for a few old ones.
 
 use events::Packet;
 

@@ -317,8 +317,8 @@ impl Tables {
         self.providers.insert((prefix, pid), name.into());
     }
 
-    /// The name of a provider, from its column: the interned string, with the process id above it. Which processes fire the probes
-    /// of several is only known by the records.
+    /// The name of a provider, from its column: the interned string, with the process id above it.
+    /// Which processes fire the probes of several is only known by the records.
     pub(crate) fn provider(&self, word: u64) -> Raw<'_> {
         let (prefix, pid) = (word as u32, (word >> 32) as u32);
         let (known, prefix) = (self.providers.get(&(prefix, pid)), self.string(prefix));
@@ -343,7 +343,8 @@ impl Tables {
         }
     }
 
-    /// The clause of an epid. Those of later probes are the clauses of their shape, wherever that is placed.
+    /// The clause of an epid. Those of later probes are the clauses of their shape, wherever that
+    /// is placed.
     pub(crate) fn clause(&self, epid: u32) -> ClauseKey {
         match self.enabled.range(..=epid).next_back() {
             Some((first, Enabling::Site(_, layouts))) => {
@@ -448,7 +449,8 @@ impl<'t> Decoder<'t, '_> {
         }
     }
 
-    /// The bytes that `print()` shows, and whether they are an integer beyond its type, with all 64 bits.
+    /// The bytes that `print()` shows, and whether they are an integer beyond its type, with all 64
+    /// bits.
     pub(crate) fn printed<'a>(&mut self, data: &'a [u8], field: Field) -> Option<(Cow<'a, [u8]>, bool)>
     where
         't: 'a,

@@ -24,8 +24,8 @@ use crate::source::Source;
 use crate::stacks::StackCache;
 use crate::symbolizer::Symbolizer;
 
-/// Rows in one event. More rows are delivered in several, so that the symbols of all rows are not in
-/// memory at once.
+/// Rows in one event. More rows are delivered in several, so that the symbols of all rows are not
+/// in memory at once.
 const ROWS: usize = 256;
 
 /// Rows that are to be delivered.
@@ -130,7 +130,8 @@ impl State {
     fn merge_snapshot(&mut self, source: &mut dyn Source) -> io::Result<()> {
         let State { store, intervals, stacks, symbols, names_stacks, .. } = self;
         let symbols = symbols.as_mut();
-        // Stacks of new keys are fetched after the snapshot: while it runs, the source is busy with it.
+        // Stacks of new keys are fetched after the snapshot: while it runs, the source is busy with
+        // it.
         let (mut wanted, mut wanted_fresh) = (Vec::new(), Vec::new());
         let mut merging = write(store);
         merging.begin_snapshot();

@@ -1,9 +1,10 @@
 //! Messages about firings that the kernel suppressed.
 //!
-//! The events say each second what was suppressed in it. For a reader that would be a line a second between the rows of a
-//! table, for as long as the machine is busy. So a line says at most every ten seconds how many there were until now, none does
-//! where only the program's own output is wanted (`quiet`), and at the end of tracing one line for each program, or clock on a
-//! CPU, says how many there were.
+//! The events say each second what was suppressed in it. For a reader that would be a line a second
+//! between the rows of a table, for as long as the machine is busy. So a line says at most every
+//! ten seconds how many there were until now, none does where only the program's own output is
+//! wanted (`quiet`), and at the end of tracing one line for each program, or clock on a CPU, says
+//! how many there were.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +54,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// The lines of a session of so many seconds, in each of which firings of two programs and of a clock are suppressed.
+    /// The lines of a session of so many seconds, in each of which firings of two programs and of a
+    /// clock are suppressed.
     fn lines(seconds: u64, quiet: bool) -> (Vec<(u64, String)>, Vec<String>) {
         let mut all = Suppressions::default();
         let mut said = Vec::new();

@@ -85,13 +85,14 @@ pub trait Symbolizer: Send {
     /// Source lines and inlined functions of these addresses will be looked up.
     fn prepare_lines(&mut self, _wanted: &[(Process, u64)]) {}
 
-    /// Gives the name of an address of a process its source line, and returns the functions that were put inline there,
-    /// the innermost first.
+    /// Gives the name of an address of a process its source line, and returns the functions that
+    /// were put inline there, the innermost first.
     fn lines(&mut self, _process: Process, _addr: u64, _name: &mut SymbolName) -> Vec<SymbolName> {
         Vec::new()
     }
 
-    /// What a code object of an interpreter is called, by its place in the store ([`plane::calls`]). `None`: nothing is known of it.
+    /// What a code object of an interpreter is called, by its place in the store
+    /// ([`plane::calls`]). `None`: nothing is known of it.
     fn code(&mut self, _place: u32) -> Option<Arc<Code>> {
         None
     }
@@ -125,8 +126,8 @@ impl Symbolizer for NoSymbols {
     }
 }
 
-/// The code objects of interpreters that programs have stored ([`plane::calls`]). Each is read once: a place never means another
-/// one while the store exists.
+/// The code objects of interpreters that programs have stored ([`plane::calls`]). Each is read
+/// once: a place never means another one while the store exists.
 #[derive(Default)]
 pub struct Codes {
     read: Option<Box<ReadCode>>,
@@ -137,8 +138,8 @@ pub struct Codes {
 type ReadCode = dyn Fn(u32) -> Option<Code> + Send;
 
 impl Codes {
-    /// Code objects that are known. A store has no more than programs remember, but a place that no program has written may be read
-    /// as one.
+    /// Code objects that are known. A store has no more than programs remember, but a place that no
+    /// program has written may be read as one.
     const MOST: usize = CODES as usize;
 
     /// A store, by what reads the code object at a place of it.
@@ -184,8 +185,8 @@ pub struct SystemSymbols {
 }
 
 /// Only the kernel's symbols of the running system. Addresses of processes are printed in
-/// hexadecimal (`-x noresolve`), and no process is read. Functions of an interpreter have names, which programs have stored: they
-/// have no address that could be printed instead.
+/// hexadecimal (`-x noresolve`), and no process is read. Functions of an interpreter have names,
+/// which programs have stored: they have no address that could be printed instead.
 #[derive(Debug, Default)]
 pub struct KernelSymbols(pub SystemSymbols);
 

@@ -163,15 +163,15 @@ impl<W: Output> Text<W> {
         }
     }
 
-    /// As [`Text::new`], with aggregations in their default form as tables of comma-separated values,
-    /// and no empty lines besides those between the tables.
+    /// As [`Text::new`], with aggregations in their default form as tables of comma-separated
+    /// values, and no empty lines besides those between the tables.
     pub fn csv(out: W) -> Self {
         Text { csv: true, ..Text::new(out) }
     }
 
     /// Text of events that were stored. Effects are not performed: no command is run, no file is
-    /// opened, and the output has what was redirected. The resolver is not called: `%I` and `%P` print
-    /// numbers.
+    /// opened, and the output has what was redirected. The resolver is not called: `%I` and `%P`
+    /// print numbers.
     pub fn of_stored_events(out: W) -> Self {
         Text { performs: false, ..Text::new(out) }
     }

@@ -466,7 +466,8 @@ fn histogram_invariants() {
         let total: i64 = samples.iter().map(|(_, by)| by).sum();
         assert_eq!(counts.iter().sum::<i64>(), total, "{text}");
         for (row, count) in rows.iter().zip(&counts) {
-            // Label 16, blank, bar of 40 and its axis, blank, count of at least 9: every row is as wide.
+            // Label 16, blank, bar of 40 and its axis, blank, count of at least 9: every row is as
+            // wide.
             assert_eq!(row.len(), 16 + 1 + 41 + 1 + 9.max(count.to_string().len()), "{text}");
             let bar = &row[17..58];
             assert_eq!(bar.matches('|').count(), 1, "{text}");

@@ -13,8 +13,8 @@ use crate::common::{I64, Memory, STR, Session, V, probe};
 
 const COMM: Datum = Datum::Name { size: 16 };
 const HOSTILE: &str = "a\x1b[31m\nb\t\u{e9}\u{9b}";
-/// [`HOSTILE`] as data at a terminal: every control character but tab and newline is escaped. (In a name
-/// these are escaped, too.)
+/// [`HOSTILE`] as data at a terminal: every control character but tab and newline is escaped. (In a
+/// name these are escaped, too.)
 const AT_TERMINAL: &str = "a\\033[31m\nb\t\u{e9}\\302\\233";
 
 /// Every address has a name with control characters.

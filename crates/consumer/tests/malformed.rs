@@ -58,7 +58,8 @@ fn faults_that_are_cut_at_any_byte_are_reported() {
     assert!(messages.iter().all(|m| m == "malformed fault record of enabled probe ID 1"), "{messages:?}");
 }
 
-/// Keys and values of every length, with every byte set: strings without an end, numbers beyond their types.
+/// Keys and values of every length, with every byte set: strings without an end, numbers beyond
+/// their types.
 #[test]
 fn keys_and_values_of_any_length_are_merged_sorted_and_printed() {
     let functions = [

@@ -101,7 +101,8 @@ fn frames_that_are_not_known_are_incomplete_with_and_without_names() {
         let first = if named { "obj7.9`f99900+0x99" } else { "0x99999" };
         assert_eq!(lines, [first, "[incomplete]"]);
     }
-    // Of the kernel, the mark of a guest and that of two walks that differ, too; what follows them is an address.
+    // Of the kernel, the mark of a guest and that of two walks that differ, too; what follows them
+    // is an address.
     let marks = [
         (vec![0x9_9999, 1], "[incomplete]"),
         (vec![2], "[guest]"),
@@ -233,7 +234,8 @@ fn indentation_recovers_where_returns_are_missing() {
     let probes = names.iter().enumerate().map(|(i, n)| probe(i as u32 + 1, n)).collect::<Vec<_>>();
     let epids: Vec<u32> = probes.iter().map(|p| s.clause(p, &[], |_| vec![Action::None])).collect();
     let [open, f, g, open_left, f_left, trace_left] = epids[..] else { panic!() };
-    // The call began inside of trace(); g() is left by a tail call; what ends the call is not left in it.
+    // The call began inside of trace(); g() is left by a tail call; what ends the call is not left
+    // in it.
     for epid in [open, trace_left, f, g, f_left, f, g, open_left, open, open_left] {
         s.record(0, epid, &[]);
     }
@@ -360,7 +362,8 @@ fn faults_produce_messages_and_no_rows() {
     assert!(s.messages().is_empty());
 }
 
-/// What is complete may stand still, while a speculation is open; and a session may end without its regular end.
+/// What is complete may stand still, while a speculation is open; and a session may end without its
+/// regular end.
 #[test]
 fn counted_faults_are_reported_each_second_by_the_clock_and_where_tracing_is_aborted() {
     const SECOND: u64 = 1_000_000_000;

@@ -91,7 +91,8 @@ fn a_report_is_part_of_the_output_in_its_place() {
     assert_eq!(text.output().text, b"\nStability attributes\n\n");
 }
 
-/// Each second's number is an event; text and JSON say them together where tracing stops, and quiet ones nothing before.
+/// Each second's number is an event; text and JSON say them together where tracing stops, and quiet
+/// ones nothing before.
 #[test]
 fn suppressed_firings_are_summed_up_where_tracing_stops() {
     let run = |sink: &mut dyn Sink, quiet: bool| {

@@ -56,7 +56,8 @@ impl Blob {
         Blob { types: Vec::new(), strings: vec![0], known: HashMap::new() }
     }
 
-    /// The number of a type whose contents follow. Without contents it is a forward declaration without a name.
+    /// The number of a type whose contents follow. Without contents it is a forward declaration
+    /// without a name.
     pub(crate) fn reserve(&mut self) -> u32 {
         self.types.push(vec![0, (Kind::Fwd as u32) << 24, 0]);
         self.types.len() as u32

@@ -411,7 +411,8 @@ impl<'a> Converter<'_, 'a> {
         Ok((id, places))
     }
 
-    /// The same of a function of Go, and how many of the places are those of results, which are the last ones.
+    /// The same of a function of Go, and how many of the places are those of results, which are the
+    /// last ones.
     fn go_function(&mut self, at: &At<'a>) -> Result<(u32, Vec<Place>, u32), Error> {
         let id = self.graph.blob.reserve();
         let entry = at.entry()?;
@@ -469,14 +470,15 @@ impl<'a> Converter<'_, 'a> {
             return None;
         }
         let name = self.units.text_of(&at.unit, entry, dw::DW_AT_name).unwrap_or_default();
-        // `{closure#0}`, `{async_fn#0}` and so on. A name with one of them inside, such as `run<{closure_env#0}>`, is that of a
-        // function like any other.
+        // `{closure#0}`, `{async_fn#0}` and so on. A name with one of them inside, such as
+        // `run<{closure_env#0}>`, is that of a function like any other.
         if name.starts_with('{') {
             return Some(
                 "it is behind what the closure has captured, and the debug information does not list that among the parameters",
             );
         }
-        // The parameters of a closure that is called through `Fn`, `FnMut` or `FnOnce` are declared as one tuple, and passed singly.
+        // The parameters of a closure that is called through `Fn`, `FnMut` or `FnOnce` are declared
+        // as one tuple, and passed singly.
         let linked = self.units.text_of(&at.unit, entry, dw::DW_AT_linkage_name).unwrap_or_default();
         let is_call = ["call<", "call_mut<", "call_once<"].iter().any(|call| name.starts_with(call));
         (is_call && linked.contains("4core3ops8function")).then_some(

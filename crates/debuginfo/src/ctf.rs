@@ -9,8 +9,8 @@
 //!  key of a type    bits 32–63: the dictionary    bits 0–31: its number there
 //! ```
 //!
-//! A name without a unit means the type in the parent. If only units have it, and more than one, it means none: their types
-//! are different, or the linker would have put one into the parent.
+//! A name without a unit means the type in the parent. If only units have it, and more than one, it
+//! means none: their types are different, or the linker would have put one into the parent.
 
 mod archive;
 mod convert;
@@ -29,7 +29,8 @@ use dict::{Dict, MAX_SIZE, OF_CHILD, Type, kind};
 use one::One;
 use symbols::Table;
 
-/// The names of the sections that are read: the types, and the tables of symbols that they refer to.
+/// The names of the sections that are read: the types, and the tables of symbols that they refer
+/// to.
 pub(crate) const SECTIONS: [&str; 5] = [".ctf", ".dynsym", ".dynstr", ".symtab", ".strtab"];
 
 /// The types of a file.
@@ -187,7 +188,8 @@ impl Ctf {
         (reference != 0).then_some(key_of(dict as usize, reference & !OF_CHILD))
     }
 
-    /// The type that a reference means in a dictionary: `None` is `void`, and a part of an integer is that integer.
+    /// The type that a reference means in a dictionary: `None` is `void`, and a part of an integer
+    /// is that integer.
     fn target(&self, mut dict: u32, mut reference: u32) -> Result<Option<u64>, Error> {
         for _ in 0..MAX_DEPTH {
             let Some(key) = self.written(dict, reference) else { return Ok(None) };
@@ -228,7 +230,8 @@ impl Ctf {
         }
     }
 
-    /// The type that a forward declaration declares: that of its own unit, else what the name means outside of units.
+    /// The type that a forward declaration declares: that of its own unit, else what the name means
+    /// outside of units.
     fn declared(&self, declaration: u64, kind: NameKind, name: &str) -> Option<u64> {
         self.find_in(dict_of(declaration), kind, name).or_else(|| self.find(kind, name).ok().flatten())
     }

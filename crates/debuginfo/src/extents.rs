@@ -1,11 +1,13 @@
-//! Where all the code of a function is: a compiler may have put parts of it elsewhere, which its entry lists (`DW_AT_ranges`).
+//! Where all the code of a function is: a compiler may have put parts of it elsewhere, which its
+//! entry lists (`DW_AT_ranges`).
 //!
 //! ```text
 //!  first entries of all units ──► ranges of units
 //!  an address ──► its unit ──► one walk over it ──► the functions of the unit with their ranges ──► the one that has the address
 //! ```
 //!
-//! A unit is read when an address in it is asked for, and in it nothing but functions. The bytes that are walked are bounded ([`MOST`]).
+//! A unit is read when an address in it is asked for, and in it nothing but functions. The bytes
+//! that are walked are bounded ([`MOST`]).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -36,7 +38,8 @@ const NAMES: [&str; 3] = [".debug_str", ".debug_line_str", ".debug_str_offsets"]
 /// Bytes of units that are walked.
 const MOST: u64 = 256 << 20;
 
-/// The most ranges of a function. Compilers make two, and as many as there are blocks where each has a section.
+/// The most ranges of a function. Compilers make two, and as many as there are blocks where each
+/// has a section.
 const MAX_RANGES: usize = 64;
 
 /// The most ranges of all units, and of all functions of the units that were read.
@@ -55,7 +58,8 @@ pub struct Extent {
 #[derive(Default)]
 struct Functions {
     all: Vec<Rc<Extent>>,
-    /// The first address of each range, the one behind it, and the number of its function; in the order of addresses.
+    /// The first address of each range, the one behind it, and the number of its function; in the
+    /// order of addresses.
     ranges: Vec<(u64, u64, u32)>,
 }
 
@@ -171,7 +175,8 @@ impl Extents {
     }
 }
 
-/// Adds the functions of a unit, also those that are inside of others: GCC describes a lambda there.
+/// Adds the functions of a unit, also those that are inside of others: GCC describes a lambda
+/// there.
 fn walk(
     dwarf: &Dwarf<Slice>,
     unit: &Unit<Slice>,

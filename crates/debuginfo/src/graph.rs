@@ -1,5 +1,6 @@
-//! The types of an answer while it is made. It begins with one entry and has what that reaches, nearest first. Behind [`MAX_BODIES`]
-//! structs the others are *cuts*: forward declarations with the number of their entry.
+//! The types of an answer while it is made. It begins with one entry and has what that reaches,
+//! nearest first. Behind [`MAX_BODIES`] structs the others are *cuts*: forward declarations with
+//! the number of their entry.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,10 +1,11 @@
 //! The names of a file, by their hashes, and the functions, by their addresses.
 //!
-//! One walk over all units, which skips what is inside functions. An entry is 16 bytes. Names are not kept: a lookup reads those of the
-//! entries with its hash.
+//! One walk over all units, which skips what is inside functions. An entry is 16 bytes. Names are
+//! not kept: a lookup reads those of the entries with its hash.
 //!
-//! GCC describes a lambda, and a function of a class in a function, inside of that function. A second walk, over everything, finds them
-//! when the first one is asked for: most programs are never asked, and GCC's units let the first walk jump over most of their bytes.
+//! GCC describes a lambda, and a function of a class in a function, inside of that function. A
+//! second walk, over everything, finds them when the first one is asked for: most programs are
+//! never asked, and GCC's units let the first walk jump over most of their bytes.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -137,7 +138,8 @@ impl Index {
         }
         let name = match units.text_of(unit, entry, dw::DW_AT_name) {
             Some(name) => name,
-            // The definition of a variable that is declared in a class or namespace: its name is there.
+            // The definition of a variable that is declared in a class or namespace: its name is
+            // there.
             None if kind == NameKind::Variable => {
                 let Some(name) = specified_name(units, unit, entry) else { return };
                 self.names.push((hash(kind.code(), "", &name), key()));
@@ -219,7 +221,8 @@ fn specified_name<'a>(units: &Units<'a>, unit: &InFile<'a>, entry: &Entry<'a>) -
     units.qualified_name(declared)
 }
 
-/// Visits the entries of a unit that are in no function: each with what its scopes put before its name.
+/// Visits the entries of a unit that are in no function: each with what its scopes put before its
+/// name.
 pub(crate) fn walk<'a>(
     units: &Units<'a>,
     unit: &InFile<'a>,

@@ -1,4 +1,5 @@
-//! What the debug information of programs and libraries says: types (DWARF or CTF in, BTF out), and the functions and source lines at an address.
+//! What the debug information of programs and libraries says: types (DWARF or CTF in, BTF out), and
+//! the functions and source lines at an address.
 //!
 //! ```text
 //!  sections of a file ──► DebugTypes::read      one walk over the names at the top of all units
@@ -17,17 +18,19 @@
 //!  sections of a file ──► Extents::read ──► Extents::of   the function at an address, and all its code, which may be in several places
 //! ```
 //!
-//! The decision that shapes it: the result is a small blob of BTF, the format in which the kernel has its types. The crate `types`
-//! reads that format lazily and treats it as hostile already, so the types of programs need no second model, no second
-//! import and no second check of what a reader process sends. What DWARF knows and BTF does not (locations, scopes) is answered
-//! beside the blob.
+//! The decision that shapes it: the result is a small blob of BTF, the format in which the kernel
+//! has its types. The crate `types` reads that format lazily and treats it as hostile already, so
+//! the types of programs need no second model, no second import and no second check of what a
+//! reader process sends. What DWARF knows and BTF does not (locations, scopes) is answered beside
+//! the blob.
 //!
-//! A type is read when it is asked for. A program has a hundred thousand types, and a script reaches ten. So an answer
-//! has the types near the entry, and of the others only the name: a *cut*, which has the number of its entry and is asked for
-//! in turn ([`Query::Entry`]) when a script reaches it.
+//! A type is read when it is asked for. A program has a hundred thousand types, and a script
+//! reaches ten. So an answer has the types near the entry, and of the others only the name: a
+//! *cut*, which has the number of its entry and is asked for in turn ([`Query::Entry`]) when a
+//! script reaches it.
 //!
-//! What is read is bounded: the entries of an answer, their depth, the names. Corrupt input gives an error. No input makes this
-//! crate panic or loop.
+//! What is read is bounded: the entries of an answer, their depth, the names. Corrupt input gives
+//! an error. No input makes this crate panic or loop.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
@@ -101,7 +104,8 @@ struct FromDwarf {
 /// The name of the section in which a file may have its types as BTF.
 pub const BTF: &str = ".BTF";
 
-/// The names of the sections of a file with types as CTF: the types, and the tables of symbols that they refer to.
+/// The names of the sections of a file with types as CTF: the types, and the tables of symbols that
+/// they refer to.
 pub const CTF_SECTIONS: [&str; 5] = ctf::SECTIONS;
 
 /// The names of the sections that are read.
@@ -119,7 +123,8 @@ pub const SECTIONS: [&str; 11] = [
     LOCATIONS[1],
 ];
 
-/// Those of them that are read of files of Go alone. In other languages the arguments are where the calling convention has them.
+/// Those of them that are read of files of Go alone. In other languages the arguments are where the
+/// calling convention has them.
 pub const LOCATIONS: [&str; 2] = [".debug_loc", ".debug_loclists"];
 
 fn load<E>(from: Load<'_, E>) -> Result<DwarfSections<Vec<u8>>, E> {
@@ -130,7 +135,8 @@ fn load<E>(from: Load<'_, E>) -> Result<DwarfSections<Vec<u8>>, E> {
 }
 
 impl DebugTypes {
-    /// Reads the sections of a file, and of the file with what it shares with others (`.gnu_debugaltlink`), and indexes their names.
+    /// Reads the sections of a file, and of the file with what it shares with others
+    /// (`.gnu_debugaltlink`), and indexes their names.
     pub fn read<E: From<Error>>(own: Load<'_, E>, supplement: Option<Load<'_, E>>) -> Result<DebugTypes, E> {
         Self::read_split(own, supplement, &mut NoSplitFiles)
     }
@@ -165,7 +171,8 @@ impl DebugTypes {
         Ok(DebugTypes(Source::Btf(ProgramTypes::read(section)?)))
     }
 
-    /// The types of a file in the sections [`CTF_SECTIONS`]. Tables of symbols are those of 64-bit files.
+    /// The types of a file in the sections [`CTF_SECTIONS`]. Tables of symbols are those of 64-bit
+    /// files.
     pub fn of_ctf<E: From<Error>>(load: Load<'_, E>) -> Result<DebugTypes, E> {
         Ok(DebugTypes(Source::Ctf(Ctf::read(load)?)))
     }

@@ -1,9 +1,10 @@
-//! The functions and source lines at an address: which functions the compiler has put inline there, and where in the source each of
-//! them is.
+//! The functions and source lines at an address: which functions the compiler has put inline there,
+//! and where in the source each of them is.
 //!
-//! The work is that of `addr2line`, which reads a unit when an address is in it. Two things are done here because the input is
-//! hostile. The library recurses over nested functions, so the depth of a unit is tested before the library reads it. And what it
-//! has read stays in its memory, so the context is made anew when the units that were read may need more than the limit.
+//! The work is that of `addr2line`, which reads a unit when an address is in it. Two things are
+//! done here because the input is hostile. The library recurses over nested functions, so the depth
+//! of a unit is tested before the library reads it. And what it has read stays in its memory, so
+//! the context is made anew when the units that were read may need more than the limit.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -71,7 +72,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Reads the sections of a file, and of the file with what it shares with others. `most`: bytes of memory.
+    /// Reads the sections of a file, and of the file with what it shares with others. `most`: bytes
+    /// of memory.
     pub fn read<E: From<Error>>(
         own: Load<'_, E>,
         shared: Option<Load<'_, E>>,
@@ -117,8 +119,9 @@ impl Lines {
         self.sections + self.parsed
     }
 
-    /// The functions at an address of the file, the innermost first. The last one has the code; the others were put inline there.
-    /// Empty if nothing is known of the address. A name is known without a line, and a line without a name.
+    /// The functions at an address of the file, the innermost first. The last one has the code; the
+    /// others were put inline there. Empty if nothing is known of the address. A name is known
+    /// without a line, and a line without a name.
     pub fn frames(&mut self, address: u64) -> Result<Vec<SourceFrame>, Error> {
         if address == u64::MAX {
             // No code has it, and there is no end behind it.
@@ -251,7 +254,8 @@ impl Places {
     }
 }
 
-/// Bytes of memory that the functions and lines of a unit need. `Err` if its entries are nested too deeply.
+/// Bytes of memory that the functions and lines of a unit need. `Err` if its entries are nested too
+/// deeply.
 fn needs(dwarf: &Dwarf<Slice>, start: usize) -> Result<u64, Error> {
     let unit = dwarf.unit(dwarf.unit_header(gimli::DebugInfoOffset(start))?)?;
     let mut entries = unit.entries_raw(None)?;

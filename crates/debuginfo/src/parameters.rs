@@ -76,7 +76,8 @@ impl Shapes for Units<'_> {
                 let of = elem.map(|elem| bare(self, elem)).transpose()?;
                 let of = of.and_then(|(_, elem)| number(&elem, dw::DW_AT_byte_size)).unwrap_or(8);
                 match of.saturating_mul(count) {
-                    // One register of floating-point numbers. Where larger ones are depends on the processor that is compiled for.
+                    // One register of floating-point numbers. Where larger ones are depends on the
+                    // processor that is compiled for.
                     ..=16 => Shape::Float(8),
                     _ => Shape::Object { size: None, is_by_address: false },
                 }
@@ -181,9 +182,10 @@ fn is_static(member: &Entry<'_>) -> bool {
     has(dw::DW_AT_external) || has(dw::DW_AT_declaration)
 }
 
-/// True if an object can be copied as bytes. One of a class with virtual functions or a destructor of its own cannot, nor can one that has
-/// such an object: it is passed and returned by address (Itanium C++ ABI, "Non-Trivial Parameters"). `None`: it has too many parts to say.
-/// A class that has only a copy constructor of its own is not recognized.
+/// True if an object can be copied as bytes. One of a class with virtual functions or a destructor
+/// of its own cannot, nor can one that has such an object: it is passed and returned by address
+/// (Itanium C++ ABI, "Non-Trivial Parameters"). `None`: it has too many parts to say. A class that
+/// has only a copy constructor of its own is not recognized.
 fn is_trivial(units: &Units<'_>, ty: u64, left: &mut usize) -> Result<Option<bool>, Error> {
     let Some(rest) = left.checked_sub(1) else { return Ok(None) };
     *left = rest;

@@ -1,7 +1,8 @@
 //! Types that a program or library has as BTF already (`.BTF`, of `gcc -gbtf` or `pahole`).
 //!
-//! The section is the answer to every question: it is small, and what reads it treats it as hostile anyway. Only the names and
-//! the parameters of functions are looked at here. It does not know where variables are.
+//! The section is the answer to every question: it is small, and what reads it treats it as hostile
+//! anyway. Only the names and the parameters of functions are looked at here. It does not know
+//! where variables are.
 
 use std::collections::HashMap;
 

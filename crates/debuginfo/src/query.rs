@@ -68,7 +68,8 @@ pub enum NameKind {
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Query {
-    /// The function at an address of the file; if no entry has the address, the one that has this name.
+    /// The function at an address of the file; if no entry has the address, the one that has this
+    /// name.
     Function {
         /// The address.
         address: u64,
@@ -112,13 +113,16 @@ pub struct ObjectPart {
 pub struct Answer {
     /// Types, as BTF.
     pub btf: Vec<u8>,
-    /// The type that was asked for: of a function its prototype, of a variable its type. 0 is `void`. `None` if there is no such name.
+    /// The type that was asked for: of a function its prototype, of a variable its type. 0 is
+    /// `void`. `None` if there is no such name.
     pub found: Option<u32>,
     /// The types in `btf` that are only named, with the numbers of their entries.
     pub cuts: Vec<(u32, u64)>,
-    /// Of a function, the places of its parameters. Those of a language with several results follow.
+    /// Of a function, the places of its parameters. Those of a language with several results
+    /// follow.
     pub places: Vec<Place>,
-    /// So many of the places, the last ones, are of results when the function returns. They are parameters of the prototype.
+    /// So many of the places, the last ones, are of results when the function returns. They are
+    /// parameters of the prototype.
     pub results: u32,
     /// Of a variable, its address in the file.
     pub address: Option<u64>,

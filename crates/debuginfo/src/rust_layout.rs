@@ -1,7 +1,8 @@
 //! How the compiler of Rust sees a value when it is passed between functions of Rust.
 //!
-//! Rust's own convention is not specified. What is here is what the compiler has done for years (`rustc_abi::layout` and
-//! `fn_abi_adjust_for_rust_abi`), and what debug information does not tell is [`Layout::Unsure`]:
+//! Rust's own convention is not specified. What is here is what the compiler has done for years
+//! (`rustc_abi::layout` and `fn_abi_adjust_for_rust_abi`), and what debug information does not tell
+//! is [`Layout::Unsure`]:
 //!
 //! ```text
 //!  one number or pointer, and structs with nothing else       one register
@@ -10,9 +11,9 @@
 //!  anything else                                               its address
 //! ```
 //!
-//! A struct with one field that is `repr(C)` is no number to the compiler, and debug information has no trace of `repr(C)`. So a
-//! number in a struct of a program is not sure: as a parameter it is in one register anyway, but with a second number it may be a
-//! pair or not.
+//! A struct with one field that is `repr(C)` is no number to the compiler, and debug information
+//! has no trace of `repr(C)`. So a number in a struct of a program is not sure: as a parameter it
+//! is in one register anyway, but with a second number it may be a pair or not.
 
 use crate::query::Error;
 use crate::shapes::{Part, RustObject, Shape, Shapes};
@@ -218,7 +219,8 @@ struct Whole {
 }
 
 impl Whole {
-    /// The layout of an object with these fields. `keeps` if it is certain that one with a single field is what the field is.
+    /// The layout of an object with these fields. `keeps` if it is certain that one with a single
+    /// field is what the field is.
     fn of(&self, fields: &[Field], keeps: bool) -> Layout {
         let is_memory = |field: &Field| matches!(field.layout, Layout::Memory | Layout::Pair(..));
         match *fields {

@@ -1,9 +1,10 @@
-//! Split debug information (`-gsplit-dwarf`): the program has a skeleton of each unit, and the entries are in a file beside the object
-//! (`.dwo`) or in a package of such files (`.dwp`).
+//! Split debug information (`-gsplit-dwarf`): the program has a skeleton of each unit, and the
+//! entries are in a file beside the object (`.dwo`) or in a package of such files (`.dwp`).
 //!
-//! Which file that is, the skeleton says: its path, and a number that the compiler has made of its contents. Whoever asks for the types
-//! finds the files ([`SplitFiles`]); a file with another number is none. The addresses stay in the program, so an entry of such a unit
-//! is read with the skeleton beside it. A unit without a file has no names.
+//! Which file that is, the skeleton says: its path, and a number that the compiler has made of its
+//! contents. Whoever asks for the types finds the files ([`SplitFiles`]); a file with another
+//! number is none. The addresses stay in the program, so an entry of such a unit is read with the
+//! skeleton beside it. A unit without a file has no names.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -31,7 +32,8 @@ const SECTIONS: [SectionId; 6] = [
     SectionId::DebugLine,
 ];
 
-/// Those of a package, besides. What is not used must be there too, or the parts of a unit are outside of the sections.
+/// Those of a package, besides. What is not used must be there too, or the parts of a unit are
+/// outside of the sections.
 const OF_PACKAGE: [SectionId; 6] = [
     SectionId::DebugCuIndex,
     SectionId::DebugLoc,
@@ -49,7 +51,8 @@ pub trait SplitFiles<E> {
     /// The package of the program, if there is one: calls with what reads its sections.
     fn package(&mut self, read: Read<'_, E>) -> Result<(), E>;
 
-    /// The file of a unit. Calls with what reads the sections of each file that it may be, until one is taken: until it returns true.
+    /// The file of a unit. Calls with what reads the sections of each file that it may be, until
+    /// one is taken: until it returns true.
     fn object(&mut self, unit: &SplitUnit, read: Take<'_, E>) -> Result<(), E>;
 }
 

@@ -11,7 +11,8 @@ const MAX_RANGES: usize = 1024;
 const MAX_OPERATIONS: usize = 256;
 
 impl<'a> Units<'a> {
-    /// The spots of a value's parts at an address; with none, where the whole of it is on the stack anywhere in the function.
+    /// The spots of a value's parts at an address; with none, where the whole of it is on the stack
+    /// anywhere in the function.
     pub(crate) fn spots(&self, of: &InFile<'a>, entry: &Entry<'a>, address: Option<u64>) -> Vec<Spot> {
         let Some(value) = entry.attr_value(dw::DW_AT_location) else { return Vec::new() };
         if let AttributeValue::Exprloc(expression) = value {

@@ -262,7 +262,8 @@ pub(crate) fn check_c(dir: &Dir, file: &str, from: &DebugTypes) {
     );
     // Arrays are in the registers of their elements.
     assert_eq!(function("small").1, ["an object of", "an object of", "arg3"]);
-    // The second word of these fields is a floating-point number, though what their type has would reach it.
+    // The second word of these fields is a floating-point number, though what their type has would
+    // reach it.
     assert_eq!(function("bits").1, ["an object of", "arg1"]);
     assert_eq!(function("unusual").1, ["it is passed", "it is passed", "arg0"]);
     // A long double begins at an even word.

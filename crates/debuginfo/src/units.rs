@@ -1,11 +1,12 @@
-//! The units of a file, of its supplement and of its split files, and entries by their places in them.
+//! The units of a file, of its supplement and of its split files, and entries by their places in
+//! them.
 //!
 //! ```text
 //!  key of an entry    bits 40–63: the file    bits 0–39: bytes from the beginning of .debug_info
 //! ```
 //!
-//! DWARF 4 may have units of one type in `.debug_types` (`-fdebug-types-section`). They count as a file of their own, the last one.
-//! Those of split files are not read.
+//! DWARF 4 may have units of one type in `.debug_types` (`-fdebug-types-section`). They count as a
+//! file of their own, the last one. Those of split files are not read.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -112,7 +113,8 @@ impl Headers {
         self.add_units(units, MAX_UNITS)
     }
 
-    /// Adds the units of the next section: where each begins, and its type. A damaged header hides the units behind it.
+    /// Adds the units of the next section: where each begins, and its type. A damaged header hides
+    /// the units behind it.
     fn add_units(
         &mut self,
         units: impl Iterator<Item = (usize, gimli::UnitType<usize>)>,
@@ -318,7 +320,8 @@ impl<'a> Units<'a> {
         dwarf.die_ranges(&of.unit, entry).ok()?.next().ok()?.map(|range| range.begin)
     }
 
-    /// The bytes before a member of an object. `None` if they depend on the object, as those before a virtual base do.
+    /// The bytes before a member of an object. `None` if they depend on the object, as those before
+    /// a virtual base do.
     pub(crate) fn member_offset(of: &InFile<'a>, entry: &Entry<'a>) -> Option<u64> {
         let Some(value) = entry.attr_value(gimli::DW_AT_data_member_location) else { return Some(0) };
         let AttributeValue::Exprloc(expression) = value else {

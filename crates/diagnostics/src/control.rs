@@ -7,11 +7,11 @@
 //! unchanged to files and pipes, because another program reads them. At a terminal, its control
 //! characters are escaped, except tab and newline.
 //!
-//! Characters that Unicode has for layout are escaped as control characters are: a name with one that
-//! turns the direction of text looks like another name, one that has no width makes two names of one
-//! look, and a separator of lines forges a row ([`is_format`]). In data at a terminal, only those are
-//! that change how the rest of the row looks ([`is_bidirectional`]): those without width are part of
-//! the scripts of many languages.
+//! Characters that Unicode has for layout are escaped as control characters are: a name with one
+//! that turns the direction of text looks like another name, one that has no width makes two names
+//! of one look, and a separator of lines forges a row ([`is_format`]). In data at a terminal, only
+//! those are that change how the rest of the row looks ([`is_bidirectional`]): those without width
+//! are part of the scripts of many languages.
 //!
 //! The escapes are those of C: `\n`, `\033`. A backslash is not escaped. A text without such
 //! characters is not copied.
@@ -20,8 +20,9 @@ use std::borrow::Cow;
 
 use crate::raw;
 
-/// Characters that are not seen or change how others look, beside control characters: Unicode's general categories Cf, Zl and Zp
-/// (16.0), and the code points that it says are ignored by default.
+/// Characters that are not seen or change how others look, beside control characters: Unicode's
+/// general categories Cf, Zl and Zp (16.0), and the code points that it says are ignored by
+/// default.
 const FORMAT: [(u32, u32); 25] = [
     (0xad, 0xad),
     (0x34f, 0x34f),
@@ -50,13 +51,15 @@ const FORMAT: [(u32, u32); 25] = [
     (0xe0000, 0xe0fff),
 ];
 
-/// True for a character for layout: one that turns the direction of text, has no width, tags text, or separates lines and paragraphs.
+/// True for a character for layout: one that turns the direction of text, has no width, tags text,
+/// or separates lines and paragraphs.
 pub fn is_format(c: char) -> bool {
     let c = u32::from(c);
     c >= 0xad && FORMAT.iter().any(|(first, last)| (*first..=*last).contains(&c))
 }
 
-/// True for a character that turns the direction of the text behind it, or separates lines or paragraphs.
+/// True for a character that turns the direction of the text behind it, or separates lines or
+/// paragraphs.
 pub fn is_bidirectional(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -106,8 +109,9 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Escapes data for a terminal: controls other than tab and newline, and what turns the direction of text. Other bytes that are not UTF-8
-/// are kept, because the terminal may use another character set.
+/// Escapes data for a terminal: controls other than tab and newline, and what turns the direction
+/// of text. Other bytes that are not UTF-8 are kept, because the terminal may use another character
+/// set.
 pub fn terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
     if bytes.iter().all(|b| matches!(b, b'\t' | b'\n' | b' '..=b'~')) {
         return Cow::Borrowed(bytes);
@@ -190,7 +194,8 @@ mod tests {
 
     #[test]
     fn characters_for_layout_are_escaped_in_names_and_messages() {
-        // A name that reads "txt.exe" backwards, one with nothing between its letters, tags, a mark of byte order, and a new line.
+        // A name that reads "txt.exe" backwards, one with nothing between its letters, tags, a mark
+        // of byte order, and a new line.
         let hidden = "a\u{202e}b\u{200b}c\u{e0041}d\u{feff}e\u{2028}f\u{ad}g\u{2069}h\u{3164}i\u{fe0f}j";
         let shown = "a\\342\\200\\256b\\342\\200\\213c\\363\\240\\201\\201d\\357\\273\\277e\\342\\200\\250f\\302\\255g\\342\\201\\251h\\343\\205\\244i\\357\\270\\217j";
         assert_eq!((&*name(hidden.as_bytes()), &*lines(hidden)), (shown, shown));

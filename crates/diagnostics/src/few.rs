@@ -56,8 +56,8 @@ impl Few {
         }
     }
 
-    /// What is to be said, since the last call. `count` is the message for the number of all others, which is said again when
-    /// it has doubled.
+    /// What is to be said, since the last call. `count` is the message for the number of all
+    /// others, which is said again when it has doubled.
     pub fn take(&mut self, count: impl FnOnce(usize) -> String) -> Vec<String> {
         let mut said = std::mem::take(&mut self.fresh);
         if self.more >= self.next {
@@ -68,7 +68,8 @@ impl Few {
         said
     }
 
-    /// What is to be said at the end: also the number of all others, if it is not what was said last.
+    /// What is to be said at the end: also the number of all others, if it is not what was said
+    /// last.
     pub fn take_all(&mut self, count: impl FnOnce(usize) -> String) -> Vec<String> {
         if self.more > self.said {
             self.next = self.more;

@@ -201,8 +201,8 @@ impl Diagnostic {
         self.rendered(map, tags, None)
     }
 
-    /// The same behind another error. A program of the command line is shown once, and a clause once
-    /// however many of its descriptions match nothing.
+    /// The same behind another error. A program of the command line is shown once, and a clause
+    /// once however many of its descriptions match nothing.
     fn rendered(&self, map: &SourceMap, tags: bool, before: Option<&Diagnostic>) -> String {
         let of_one_text = before.is_some_and(|b| b.span.map(|s| s.file) == self.span.map(|s| s.file));
         let of_one_clause = before.is_some_and(|b| {
@@ -383,7 +383,8 @@ pub fn nearest<S: AsRef<str> + Ord>(wrong: &str, known: impl IntoIterator<Item =
         if apart > most {
             continue;
         }
-        // An edit changes one letter at most, or moves it. A hundred thousand names may be known: most end here.
+        // An edit changes one letter at most, or moves it. A hundred thousand names may be known:
+        // most end here.
         let (shared, longer) = letters.shared(text);
         let least = longer - shared;
         if least > best.as_ref().map_or(most, |(distance, ..)| most.min(*distance)) {
@@ -420,7 +421,8 @@ impl Letters {
         letters
     }
 
-    /// The number of letters that another word shares, at any position, and that of the longer word.
+    /// The number of letters that another word shares, at any position, and that of the longer
+    /// word.
     fn shared(&self, other: &str) -> (usize, usize) {
         let (mut left, mut others) = (self.counts, self.others.clone());
         let (mut shared, mut all) = (0, 0);

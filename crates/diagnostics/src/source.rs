@@ -57,8 +57,8 @@ const EXCERPT_CHARS: usize = 96;
 /// In a longer line, the number of characters before the caret.
 const EXCERPT_BEFORE: usize = 40;
 
-/// The character that an excerpt shows for a character of a source line. Escape sequences would move the text away from the
-/// caret.
+/// The character that an excerpt shows for a character of a source line. Escape sequences would
+/// move the text away from the caret.
 fn one_column(c: char) -> char {
     if c != '\t' && c.is_control() || raw::is_raw_char(c) { '\u{fffd}' } else { c }
 }

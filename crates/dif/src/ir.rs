@@ -2,8 +2,8 @@
 //!
 //! Semantics that both executors share:
 //! - Integer values have 64 bits, and arithmetic wraps. The static type of D matters only in
-//!   [`Op::Ext`], which the front end emits (casts, stores in memory, records), and in the signedness of
-//!   `Div`, `Rem`, `Shr` and [`Op::Cmp`].
+//!   [`Op::Ext`], which the front end emits (casts, stores in memory, records), and in the
+//!   signedness of `Div`, `Rem`, `Shr` and [`Op::Cmp`].
 //! - Shift counts are taken modulo 64. `Sdiv`/`Srem`: `i64::MIN / -1` wraps to `i64::MIN`,
 //!   remainder 0.
 //! - A zero divisor faults with [`FaultKind::DivZero`] (value 0). A failed load faults with
@@ -240,8 +240,8 @@ pub enum Op {
     LoadElem(VarId, Vec<Value>),
     /// Stores an element.
     StoreElem(VarId, Vec<Value>, Value),
-    /// Int: adds to an element of 64 bits, atomically: two that add at once both count, and each gets the
-    /// sum with its own. A missing element is 0. A dropped addition reads 0.
+    /// Int: adds to an element of 64 bits, atomically: two that add at once both count, and each
+    /// gets the sum with its own. A missing element is 0. A dropped addition reads 0.
     AddElem(VarId, Vec<Value>, Value),
     /// Deletes an element (assignment of the constant 0).
     DeleteElem(VarId, Vec<Value>),
@@ -258,10 +258,10 @@ pub enum Op {
     /// Reserves the clause's record. At most once, before any `Record`. A full ring ends the
     /// function (a counted drop).
     Reserve,
-    /// Directs the rest of the clause to the speculation with this id. If the clause has a record, it
-    /// is reserved in the buffer of the speculation; at most once, instead of `Reserve`. Ends the
-    /// function if the id is 0 or its speculation is not active, or if the buffer is full (a counted
-    /// drop). Faults IllegalOp with an id that does not exist.
+    /// Directs the rest of the clause to the speculation with this id. If the clause has a record,
+    /// it is reserved in the buffer of the speculation; at most once, instead of `Reserve`. Ends
+    /// the function if the id is 0 or its speculation is not active, or if the buffer is full (a
+    /// counted drop). Faults IllegalOp with an id that does not exist.
     Speculate(Value),
     /// Writes a field of the reserved record. The value's type must fit the datum: Int for `Int`,
     /// `KernelStack`, `UserStack`, `KernelAddr`; Str for `Str` and `Interned` (for the latter, a
@@ -283,7 +283,8 @@ pub enum Op {
         /// (quantize family).
         args: Vec<Value>,
     },
-    /// `exit(status)`: changes activity to DRAINING with this status. The first `exit` wins; in END it replaces the status.
+    /// `exit(status)`: changes activity to DRAINING with this status. The first `exit` wins; in END
+    /// it replaces the status.
     Exit(Value),
     /// Faults with this kind when the first Int operand is 0. The second operand is the fault's
     /// value. The front end adds such checks.

@@ -16,9 +16,10 @@
 //!  anything else       user memory or invalid: readable by copyin() only
 //! ```
 //!
-//! Scratch memory lives as long as the firing: a clause that leaves an address of it in a variable keeps what it has taken
-//! ([`Module::keeps_scratch`]), and the memory of later clauses follows. What another clause takes is free at its end. A
-//! module of which no clause keeps any has the serial number 0 everywhere, because no address of it outlives its clause.
+//! Scratch memory lives as long as the firing: a clause that leaves an address of it in a variable
+//! keeps what it has taken ([`Module::keeps_scratch`]), and the memory of later clauses follows.
+//! What another clause takes is free at its end. A module of which no clause keeps any has the
+//! serial number 0 everywhere, because no address of it outlives its clause.
 //!
 //! An offset from a variable's address must stay within 31 bits. Beyond that, an access faults or,
 //! if the sum happens to be the address of another variable, accesses that variable.
@@ -31,11 +32,12 @@ pub const SCRATCH: u64 = 0x5d01 << 48;
 /// Bits of an offset in scratch memory.
 pub const SCRATCH_BITS: u32 = 22;
 
-/// Bytes of a firing's scratch memory, and of a buffer behind it that is as long as that of a clause.
+/// Bytes of a firing's scratch memory, and of a buffer behind it that is as long as that of a
+/// clause.
 const SCRATCH_MAX: u32 = 960 << 10;
 
-/// The most clauses of a module for whose kept memory there is space, beside that of the running clause. Where more keep some,
-/// the last of them may fault for want of it.
+/// The most clauses of a module for whose kept memory there is space, beside that of the running
+/// clause. Where more keep some, the last of them may fault for want of it.
 const KEEPERS_MAX: u32 = 7;
 
 /// Maximum number of variables that can have an address: the range of the variable number in an

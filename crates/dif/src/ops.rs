@@ -183,8 +183,8 @@ impl Op {
         }
     }
 
-    /// The number of bytes behind a NULL string at which the operation reads it: that is the address of
-    /// the fault. `None` for 0.
+    /// The number of bytes behind a NULL string at which the operation reads it: that is the
+    /// address of the fault. `None` for 0.
     pub fn null_offset(&self) -> Option<Value> {
         match self {
             Op::Call(Subr::Tail | Subr::SetChar, args) => args.get(1).copied(),
@@ -361,15 +361,15 @@ impl Module {
         self.clauses.iter().filter_map(|c| Some(c.record.as_ref()?.size)).max().unwrap_or(0)
     }
 
-    /// Bytes of the longest record of a clause with `exit()`, without its header; `None` if there is
-    /// no such clause.
+    /// Bytes of the longest record of a clause with `exit()`, without its header; `None` if there
+    /// is no such clause.
     pub fn longest_exit(&self) -> Option<u32> {
         let records = self.clauses.iter().filter_map(|c| c.record.as_ref());
         records.filter(|r| r.exits()).map(|r| r.size).max()
     }
 
-    /// For each variable, whether it may be a NULL string: one is assigned to it, or it is one from the
-    /// beginning ([`VarDesc::begins_null`]).
+    /// For each variable, whether it may be a NULL string: one is assigned to it, or it is one from
+    /// the beginning ([`VarDesc::begins_null`]).
     pub fn null_vars(&self) -> Vec<bool> {
         let mut vars: Vec<bool> = self.vars.iter().map(VarDesc::begins_null).collect();
         // Each round finds at least one more variable.

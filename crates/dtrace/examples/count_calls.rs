@@ -4,7 +4,8 @@
 //! sudo -E cargo run --example count_calls -- 'ls -l /etc'
 //! ```
 //!
-//! Tracing needs root, or `CAP_BPF` and `CAP_PERFMON`. The output is DTrace's text: the command's calls, the rarest first.
+//! Tracing needs root, or `CAP_BPF` and `CAP_PERFMON`. The output is DTrace's text: the command's
+//! calls, the rarest first.
 
 use std::error::Error;
 use std::process::ExitCode;

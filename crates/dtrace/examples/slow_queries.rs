@@ -4,7 +4,8 @@
 //! sudo -E cargo run --example slow_queries -- 1234 exec_simple_query 100
 //! ```
 //!
-//! `exec_simple_query` is PostgreSQL's; any function serves whose first argument is the text of a query.
+//! `exec_simple_query` is PostgreSQL's; any function serves whose first argument is the text of a
+//! query.
 
 use std::error::Error;
 use std::process::ExitCode;

@@ -4,7 +4,8 @@
 //! sudo -E cargo run --example to_json -- opened.json 'ls -l /etc'
 //! ```
 //!
-//! A line has the time, the process and the thread, the probe, and the fields that the program names.
+//! A line has the time, the process and the thread, the probe, and the fields that the program
+//! names.
 
 use std::error::Error;
 use std::fs::File;

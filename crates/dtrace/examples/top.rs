@@ -1,5 +1,6 @@
-//! The processes that make a system call most often (any call, if none is named), as a table that is drawn again
-//! each second: `sudo -E cargo run --example top -- openat`. The kernel counts; the session delivers the counts as data.
+//! The processes that make a system call most often (any call, if none is named), as a table that
+//! is drawn again each second: `sudo -E cargo run --example top -- openat`. The kernel counts; the
+//! session delivers the counts as data.
 
 use std::error::Error;
 use std::time::{Duration, Instant};

@@ -1,8 +1,9 @@
-//! What works on this system and, of what does not, why and what would make it work (`--check`); what a report of a fault says of the
-//! system (`--version`).
+//! What works on this system and, of what does not, why and what would make it work (`--check`);
+//! what a report of a fault says of the system (`--version`).
 //!
-//! Nothing is concluded from a version: the facilities of the kernel are tried ([`bpf_sys::features`]), and the providers are asked for their
-//! probes, as `-l` does. Only what would make a thing work is a table (`NEEDS`), because that is not here to be tried.
+//! Nothing is concluded from a version: the facilities of the kernel are tried
+//! ([`bpf_sys::features`]), and the providers are asked for their probes, as `-l` does. Only what
+//! would make a thing work is a table (`NEEDS`), because that is not here to be tried.
 
 use bpf_sys::features::{Facility, Features};
 use bpf_sys::{Capabilities, Lockdown};
@@ -61,8 +62,8 @@ pub struct Report {
 /// Facilities without which nothing is traced.
 const BASIS: [Facility; 3] = [Facility::RawTp, Facility::TestRun, Facility::MmapArray];
 
-/// What would give a facility: `CONFIG_` options of the kernel, its version, privileges. Where two words of a row are separated by a semicolon, the
-/// second says what is done without.
+/// What would give a facility: `CONFIG_` options of the kernel, its version, privileges. Where two
+/// words of a row are separated by a semicolon, the second says what is done without.
 #[rustfmt::skip]
 const NEEDS: &[(Facility, &str)] = &[
     (Facility::Btf, "a kernel with CONFIG_DEBUG_INFO_BTF=y; without it there are no types of the kernel"),
@@ -244,8 +245,8 @@ fn providers(registry: &Registry, features: &Features) -> Vec<Ability> {
     all
 }
 
-/// Why programs cannot be attached to the probes of a provider, if none of its ways is there. What each way lacks stands with the
-/// facilities, once: several providers have the same ways.
+/// Why programs cannot be attached to the probes of a provider, if none of its ways is there. What
+/// each way lacks stands with the facilities, once: several providers have the same ways.
 fn unattached(ways: &[Facility], features: &Features) -> Option<State> {
     if ways.is_empty() || ways.iter().any(|way| features.has(*way)) {
         return None;

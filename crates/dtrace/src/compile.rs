@@ -180,7 +180,8 @@ fn compile_new(
 fn selection(options: &Options) -> Result<proc::Selection, String> {
     let texts = &options.processes;
     let text = texts.join(",");
-    // Of a list that a command has made, and that is empty, nobody expects every process of the machine.
+    // Of a list that a command has made, and that is empty, nobody expects every process of the
+    // machine.
     if !texts.is_empty() && text.split(',').all(|term| term.trim().is_empty()) {
         return Err("option processes: it names no process; name=* selects all".into());
     }
@@ -221,8 +222,8 @@ impl Program {
         Frontend { map, trees, visibility, libraries, definitions, sink: Sink::default() }
     }
 
-    /// The clauses of the programs that descriptions of later probes can enable, in their order: the numbers of tree and item, and the
-    /// descriptions.
+    /// The clauses of the programs that descriptions of later probes can enable, in their order:
+    /// the numbers of tree and item, and the descriptions.
     fn listed(&self) -> impl Iterator<Item = (usize, usize, Vec<Pattern>)> {
         let trees = self.trees.iter().zip(self.visibility.iter()).enumerate();
         let clauses = trees.filter(|(_, (_, seen))| seen.listed).flat_map(|(tree, (t, _))| {
@@ -260,7 +261,8 @@ impl Program {
         all
     }
 
-    /// True if a clause that waits for probes may show addresses of processes by name, if stacks are shown so.
+    /// True if a clause that waits for probes may show addresses of processes by name, if stacks
+    /// are shown so.
     pub(crate) fn may_name_addresses(&self, of_stacks: bool) -> bool {
         let shows = |uses: ClauseUses| uses.user_addresses || of_stacks && uses.user_stacks;
         let waits = |patterns: &[Pattern]| patterns.iter().any(|p| self.registry.may_match_later(p));
@@ -273,8 +275,9 @@ impl Program {
         self.registry.follows_all(&patterns) || !self.registry.processes(&patterns).is_empty()
     }
 
-    /// As [`Program::extend`], for probes that came later: the clauses of each group are compiled once
-    /// more, for its probes only. The n-th clause of all groups is in the n-th of the new trees.
+    /// As [`Program::extend`], for probes that came later: the clauses of each group are compiled
+    /// once more, for its probes only. The n-th clause of all groups is in the n-th of the new
+    /// trees.
     pub(crate) fn extend_for(
         &self,
         groups: &[(Vec<ProbeInfo>, Vec<&ListedClause>)],
@@ -312,9 +315,9 @@ impl Program {
         frontend.compile(titles, &self.macros, options, base)
     }
 
-    /// As [`Program::extend_for`], for later bases of derived probes: the clauses of a tree that describe
-    /// such probes are compiled once more, at those bases only, except those at these `wrong` places. `None`
-    /// if no probe is a base.
+    /// As [`Program::extend_for`], for later bases of derived probes: the clauses of a tree that
+    /// describe such probes are compiled once more, at those bases only, except those at these
+    /// `wrong` places. `None` if no probe is a base.
     pub(crate) fn extend_for_bases(
         &self,
         later: &[ProbeInfo],
@@ -508,7 +511,8 @@ impl Frontend {
         }
     }
 
-    /// Describes the probes of each process where a new program means those of several: see [`families`].
+    /// Describes the probes of each process where a new program means those of several: see
+    /// [`families`].
     fn name_each_process(
         &mut self,
         first: usize,

@@ -1,4 +1,5 @@
-//! Completions: what can follow at a prompt, for the descriptions of probes, the options of `-x`, and processes.
+//! Completions: what can follow at a prompt, for the descriptions of probes, the options of `-x`,
+//! and processes.
 //!
 //! ```text
 //!  sys            syscall:                                    a provider; a name of those without one (BEGIN)
@@ -7,12 +8,14 @@
 //!  syscall::read: syscall::read:entry syscall::read:return
 //! ```
 //!
-//! A user waits, so nothing is asked for that takes long ([`providers::ProbeSource::names`]): the kernel's hundred thousand functions
-//! come from its types. Nothing is attached, and nothing loaded into the kernel. There are at most `MOST` candidates: of more, the
-//! beginnings that they have in common are candidates, so that what is inserted is always right. Where one candidate leads on, those after
-//! it are given: a shell closes a quotation mark after a single one.
+//! A user waits, so nothing is asked for that takes long ([`providers::ProbeSource::names`]): the
+//! kernel's hundred thousand functions come from its types. Nothing is attached, and nothing loaded
+//! into the kernel. There are at most `MOST` candidates: of more, the beginnings that they have in
+//! common are candidates, so that what is inserted is always right. Where one candidate leads on,
+//! those after it are given: a shell closes a quotation mark after a single one.
 //!
-//! A name with a character that a shell or a description takes for another thing (a blank, a bracket) is left out.
+//! A name with a character that a shell or a description takes for another thing (a blank, a
+//! bracket) is left out.
 
 use std::sync::Arc;
 
@@ -68,7 +71,8 @@ pub fn settings(text: &str) -> Vec<Candidate> {
     .collect()
 }
 
-/// The values of an option that begin with a text, as far as they can be listed. Of one that takes any number it is the default.
+/// The values of an option that begin with a text, as far as they can be listed. Of one that takes
+/// any number it is the default.
 pub fn values(option: &str, text: &str) -> Vec<Candidate> {
     let Some(row) = options::find(option) else { return Vec::new() };
     let all: &[&str] = match row.shape {
@@ -89,8 +93,8 @@ pub fn processes(text: &str) -> Vec<Candidate> {
         .collect()
 }
 
-/// The probes that the last description of a text can mean, part by part. The text may have other descriptions and clauses before it. There
-/// are none without the privilege to trace.
+/// The probes that the last description of a text can mean, part by part. The text may have other
+/// descriptions and clauses before it. There are none without the privilege to trace.
 pub fn probes(machine: &System, last: Field, text: &str, target: Target) -> Vec<Candidate> {
     if bpf_sys::missing_privilege().is_some() {
         return Vec::new();
@@ -106,7 +110,8 @@ pub fn probes(machine: &System, last: Field, text: &str, target: Target) -> Vec<
     complete(&Running(registry), last, text, target)
 }
 
-/// Names that were found, one behind the other in one text: a tree of a hundred thousand strings takes longer than a user waits.
+/// Names that were found, one behind the other in one text: a tree of a hundred thousand strings
+/// takes longer than a user waits.
 #[derive(Default)]
 struct Names {
     text: String,
@@ -214,7 +219,8 @@ fn complete(world: &dyn World, last: FieldKind, text: &str, target: Target) -> V
     found
 }
 
-/// Where the last description of a text begins. `None` if the text ends in a predicate or in actions.
+/// Where the last description of a text begins. `None` if the text ends in a predicate or in
+/// actions.
 fn description(text: &str) -> Option<usize> {
     enum At {
         /// A description that began here.
@@ -358,8 +364,9 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.+@~".contains(c))
 }
 
-/// The names, which are in order and have `begun` bytes in common, if they are no more than `most`; else the beginnings that several of
-/// them have, as long as these are no more. Each with whether it is a whole name.
+/// The names, which are in order and have `begun` bytes in common, if they are no more than `most`;
+/// else the beginnings that several of them have, as long as these are no more. Each with whether
+/// it is a whole name.
 fn shortened<'a>(names: &[&'a str], begun: usize, most: usize) -> Vec<(&'a str, bool)> {
     if names.len() <= most {
         return names.iter().map(|name| (*name, true)).collect();

@@ -1,4 +1,5 @@
-//! Provider definitions: what `dtrace -h` and `dtrace -G` write. It needs no privilege and no kernel facility.
+//! Provider definitions: what `dtrace -h` and `dtrace -G` write. It needs no privilege and no
+//! kernel facility.
 
 use std::sync::Arc;
 
@@ -39,8 +40,8 @@ impl TypesOfSystem for System {
 pub struct ProviderDefinitions(Definitions);
 
 impl ProviderDefinitions {
-    /// Reads the definitions in scripts. They are checked by the rules of those who trace the programs: a definition that breaks one would
-    /// be in the programs for nothing.
+    /// Reads the definitions in scripts. They are checked by the rules of those who trace the
+    /// programs: a definition that breaks one would be in the programs for nothing.
     pub fn read(sources: &[Source], macros: &Macros, options: &Options) -> Result<Self, CompileError> {
         let (mut map, mut sink, mut all) = (SourceMap::default(), Sink::default(), Definitions::default());
         let (libraries, providers) = (Libraries::embedded(), families_of_every_machine());
@@ -60,8 +61,8 @@ impl ProviderDefinitions {
             let file = map.add(SourceKind::Script, name.as_str(), text);
             let tree = syntax::parse(&mut map, file, ParseMode::Script, &env, &system.libraries, &mut sink);
             usdt_writer::define(&tree, &map, &system, &mut all, &mut sink);
-            // What does not parse is no definition to check, and a script without a provider (build systems try `-G` with `BEGIN{}`) is
-            // in no program.
+            // What does not parse is no definition to check, and a script without a provider (build
+            // systems try `-G` with `BEGIN{}`) is in no program.
             let has_provider = tree.items.iter().any(|item| matches!(item, Item::Provider(_)));
             if sink.is_empty() && has_provider {
                 faults(tree, &map, &system.libraries).into_iter().for_each(|fault| sink.push(fault));
@@ -84,7 +85,8 @@ impl ProviderDefinitions {
     }
 }
 
-/// What a tracer would find wrong with a script's definition. Variables and functions of headers are not part of it.
+/// What a tracer would find wrong with a script's definition. Variables and functions of headers
+/// are not part of it.
 fn faults(mut tree: Program, map: &SourceMap, libraries: &Libraries) -> Vec<Diagnostic> {
     let is_of_header = |item: &Item| match item {
         Item::Declaration(d) if !declares_types(d) => {

@@ -71,7 +71,8 @@ pub(crate) struct EnabledRange {
     pub(crate) probes: ProbeRow,
 }
 
-/// A probe, and the id of the first of all clauses that were loaded: the n-th has the n-th id after it.
+/// A probe, and the id of the first of all clauses that were loaded: the n-th has the n-th id after
+/// it.
 pub(crate) struct EnabledSite {
     pub(crate) first: u32,
     pub(crate) probe: Arc<Probe>,
@@ -145,9 +146,9 @@ pub(crate) trait Engine: Send {
     /// ids of what is not attached: [sites](EnabledSite) that were rejected, and units that failed.
     fn adopt(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Vec<u32>, Error>;
 
-    /// Attaches later probes to programs that serve probes like them: all but those that are rejected,
-    /// or none. `strings` are all interned strings. Returns the first ids of the rejected ones; `None`
-    /// where there is no program for a probe.
+    /// Attaches later probes to programs that serve probes like them: all but those that are
+    /// rejected, or none. `strings` are all interned strings. Returns the first ids of the rejected
+    /// ones; `None` where there is no program for a probe.
     fn arrive(
         &mut self,
         _program: &Program,
@@ -172,8 +173,8 @@ pub(crate) trait Engine: Send {
         false
     }
 
-    /// Continues the release of removed probes. Returns the first ids of those of which no record is to
-    /// come.
+    /// Continues the release of removed probes. Returns the first ids of those of which no record
+    /// is to come.
     fn release(&mut self) -> Vec<u32> {
         Vec::new()
     }
@@ -191,8 +192,8 @@ pub(crate) trait Engine: Send {
         self.now()
     }
 
-    /// Firings that are given wait from this time on, which it is then: the next [`Engine::drain`] executes those before
-    /// it. Firings of a running system do not wait.
+    /// Firings that are given wait from this time on, which it is then: the next [`Engine::drain`]
+    /// executes those before it. Firings of a running system do not wait.
     fn pause_at(&mut self, _time: u64) {}
 
     /// State and exit status.
@@ -240,7 +241,8 @@ pub(crate) trait Engine: Send {
         switchrate
     }
 
-    /// Begins a snapshot, if none is pending: what is aggregated from now on belongs to the next one.
+    /// Begins a snapshot, if none is pending: what is aggregated from now on belongs to the next
+    /// one.
     fn begin_snapshot(&mut self);
 
     /// True if the pending snapshot can be taken without waiting.
@@ -263,10 +265,12 @@ pub(crate) trait Engine: Send {
         false
     }
 
-    /// Makes what is needed to walk the stacks of a process. Waits for that until a limit or an interrupt.
+    /// Makes what is needed to walk the stacks of a process. Waits for that until a limit or an
+    /// interrupt.
     fn prepare_stacks(&self, _pid: u32, _limit: Duration, _interrupted: &dyn Fn() -> bool) {}
 
-    /// How many stacks are incomplete because the kernel could not tell what their process had mapped.
+    /// How many stacks are incomplete because the kernel could not tell what their process had
+    /// mapped.
     fn busy_stacks(&self) -> u64 {
         0
     }

@@ -100,7 +100,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Programs that were not compiled or not enabled: the error, and the source texts that it refers to.
+/// Programs that were not compiled or not enabled: the error, and the source texts that it refers
+/// to.
 #[derive(Debug)]
 pub struct CompileError {
     /// The error.

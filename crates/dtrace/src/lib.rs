@@ -12,8 +12,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Programs to start from are in its folder `examples`: `count_calls`, `top`, `to_json` and `slow_queries`. Its
-//! parts:
+//! Programs to start from are in its folder `examples`: `count_calls`, `top`, `to_json` and
+//! `slow_queries`. Its parts:
 //!
 //! ```text
 //!  Session::builder(system) ──► start(sink) ──► run
@@ -65,7 +65,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! compile/families compile/lookup compile/probe_set compile/stability compile/stable compile/visibility engine/clocks engine/interpreter/firing engine/interpreter/probes engine/interpreter/symbols engine/snapshots engine/unwinder/aside engine/unwinder/file_map engine/unwinder/memory error load/linear_map load/process_ids options/kinds provider reference session/host session/linker session/stop
+//! compile/families compile/lookup compile/probe_set compile/stability compile/stable compile/visibility engine/clocks engine/interpreter/firing engine/interpreter/probes engine/interpreter/symbols engine/snapshots engine/unwinder/aside engine/unwinder/entries engine/unwinder/file_map engine/unwinder/memory error load/linear_map load/process_ids options/kinds provider reference session/host session/linker session/stop
 //! options/value
 //! options/table
 //! options
@@ -119,8 +119,9 @@ pub use options::{Bytes, Options};
 pub use bpf_codegen::CodegenError;
 pub use bpf_sys::SysError;
 pub use bpf_sys::load::LoadError;
-/// For programs that run sessions: raises the limit on open descriptors as far as every process may. What
-/// the library executes (targets, `system()`, the preprocessor) has the limit that was there before.
+/// For programs that run sessions: raises the limit on open descriptors as far as every process
+/// may. What the library executes (targets, `system()`, the preprocessor) has the limit that was
+/// there before.
 pub use bpf_sys::raise_fd_limit_at_start;
 pub use compile::evaltime::{Targets, Wanted};
 pub use compile::{Field, Macros, Program, Setup, Source, compile, compile_as, compile_with};
@@ -143,7 +144,8 @@ pub mod kernel_symbols {
 /// The machine for which programs are compiled: the running one, or a recorded one.
 pub use system::{Blob, Facts, LARGEST_RECORD, Record, RecordError, System};
 
-/// Source texts and errors in them; what a terminal must not interpret; errors of the system in words.
+/// Source texts and errors in them; what a terminal must not interpret; errors of the system in
+/// words.
 pub use diagnostics;
 pub use diagnostics::nearest;
 

@@ -27,7 +27,8 @@ impl Program {
         let mut patterns: Vec<_> = self.patterns().collect();
         patterns.sort_by_key(|(c, p)| (c.program, p.span.start));
         let (mut seen, mut all) = (HashSet::new(), Vec::new());
-        // Clauses of derived probes, which have the place of a description in common, are in the order in which they run.
+        // Clauses of derived probes, which have the place of a description in common, are in the
+        // order in which they run.
         for same in patterns.chunk_by(|(c, p), (d, q)| (c.program, p.span.start) == (d.program, q.span.start))
         {
             let begun = all.len();
@@ -40,12 +41,14 @@ impl Program {
         all
     }
 
-    /// What was found and is left out, since the last call: probes of processes that describe more than their share.
+    /// What was found and is left out, since the last call: probes of processes that describe more
+    /// than their share.
     pub fn take_left_out(&self) -> Vec<String> {
         few_left_out(&self.registry)
     }
 
-    /// What `-l` reports of each description that matches no probe, with the reason where one is known.
+    /// What `-l` reports of each description that matches no probe, with the reason where one is
+    /// known.
     pub fn unmatched(&self) -> Vec<String> {
         let none = self.patterns().filter(|(c, p)| matched(&self.registry, c, p).next().is_none());
         none.map(|(_, p)| {
@@ -179,8 +182,8 @@ pub(crate) fn providers_of(system: &System) -> Arc<Registry> {
     all.unwrap_or_else(|_| Arc::new(Registry::new(system)))
 }
 
-/// All probes of a machine, in the order of their ids, as `dtrace -l` lists them; then those that running processes describe. A
-/// provider is read when its turn comes.
+/// All probes of a machine, in the order of their ids, as `dtrace -l` lists them; then those that
+/// running processes describe. A provider is read when its turn comes.
 pub fn probes(system: &System) -> impl Iterator<Item = ProbeInfo> + use<> {
     let (registry, mut cursor) = (providers_of(system), Cursor::default());
     let all = registry.clone();
@@ -231,8 +234,8 @@ struct List<'a> {
     names: HashMap<ArgType, String>,
     /// What files say of their providers.
     described: Option<Listed>,
-    /// The attribute reports of a provider's probes, by the fields that are specified, and the definition that
-    /// its file has.
+    /// The attribute reports of a provider's probes, by the fields that are specified, and the
+    /// definition that its file has.
     reports: HashMap<(u8, Option<u32>), String>,
     /// The provider of the last probe.
     provider: Option<(Arc<str>, Option<&'a dyn Provider>)>,

@@ -1,8 +1,8 @@
 //! Creating the maps and loading the programs of a new session, or of more programs for a running
 //! one.
 //!
-//! This module attaches nothing and does not change a running session. [`crate::engine::machine`] adds the
-//! loaded programs.
+//! This module attaches nothing and does not change a running session. [`crate::engine::machine`]
+//! adds the loaded programs.
 
 pub(crate) mod assemble;
 pub(crate) mod attach;
@@ -124,8 +124,9 @@ pub(crate) fn load(
     let Some(rows) = walks.filter(|_| refused > 0 && options.kstackwalk == KernelWalk::Auto) else {
         return loaded;
     };
-    // Perhaps it is the walk of the kernel's stack that this kernel's verifier does not accept. If not, it refuses the
-    // others, too. The maps of the first try go before those of the second are made.
+    // Perhaps it is the walk of the kernel's stack that this kernel's verifier does not accept. If
+    // not, it refuses the others, too. The maps of the first try go before those of the second are
+    // made.
     drop(loaded);
     let answer = Some(kernel_stack::refused());
     let mut loaded = load_as(session, program, assembly, options, system, (answer, &mut None), between);
@@ -137,7 +138,8 @@ pub(crate) fn load(
     loaded
 }
 
-/// The same, with what is known of the kernel's rows. `walks` becomes those by which programs walk the kernel's stack themselves.
+/// The same, with what is known of the kernel's rows. `walks` becomes those by which programs walk
+/// the kernel's stack themselves.
 fn load_as(
     (running, partial): (Option<&RunningSession>, bool),
     program: &Program,

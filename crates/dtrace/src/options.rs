@@ -6,10 +6,11 @@
 //!  table   a field of Options and its row: name, type, when it can be set, default, description
 //! ```
 //!
-//! A program sets the fields of [`Options`]. The command line and `#pragma D option` set the same fields by
-//! texts ([`Options::set`]), whose notation follows from the type of the field; the manual page, the book and
-//! the completions read the rows. Every option of the table has its effect. What other systems have and this
-//! one has not is in a table of its own, with the reason: setting it is an error that says so.
+//! A program sets the fields of [`Options`]. The command line and `#pragma D option` set the same
+//! fields by texts ([`Options::set`]), whose notation follows from the type of the field; the
+//! manual page, the book and the completions read the rows. Every option of the table has its
+//! effect. What other systems have and this one has not is in a table of its own, with the reason:
+//! setting it is an error that says so.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -84,7 +85,8 @@ impl Options {
         (row.set)(self, row, value).then_some(row).ok_or(OptionError::Value)
     }
 
-    /// The value of an option as a user would write it, of a list the last one; empty if it is unset.
+    /// The value of an option as a user would write it, of a list the last one; empty if it is
+    /// unset.
     pub fn text(&self, name: &str) -> String {
         find(name).and_then(|row| (row.texts)(self).pop()).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! What a provider is made of that a program brings along: see [`Provider`], which a program passes to
-//! [`Builder::provider`](crate::Builder::provider).
+//! What a provider is made of that a program brings along: see [`Provider`], which a program passes
+//! to [`Builder::provider`](crate::Builder::provider).
 //!
 //! ```text
 //!  Provider ── probes ──► ProbeSource       which probes there are: a ProbeList, or its own

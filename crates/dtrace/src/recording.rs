@@ -6,8 +6,9 @@
 //!                                                                └──────────── the same answers? ◄────────────┘
 //! ```
 //!
-//! What is asked of types and lists is noted where it is asked. Symbols are looked up by name in one text, so those are kept that are
-//! words of the programs or their libraries. Whether that was all is tried: if the smaller record says something else, the whole one is taken.
+//! What is asked of types and lists is noted where it is asked. Symbols are looked up by name in
+//! one text, so those are kept that are words of the programs or their libraries. Whether that was
+//! all is tried: if the smaller record says something else, the whole one is taken.
 
 use std::collections::HashSet;
 
@@ -18,14 +19,16 @@ use crate::error::CompileError;
 use crate::list;
 use crate::options::Options;
 
-/// All that compiling programs asks of a machine, as the bytes that [`System::recorded`] reads; and what could not be read, and why.
+/// All that compiling programs asks of a machine, as the bytes that [`System::recorded`] reads; and
+/// what could not be read, and why.
 pub fn record_system(system: &System) -> (Vec<u8>, Vec<String>) {
     let record = system.record(&providers::hardware_counters());
     (record.to_bytes(), missing(&record))
 }
 
-/// As [`record_system`], of what compiling these programs and listing their probes asks: some ten or hundred kilobytes
-/// instead of megabytes. Where they describe functions of the kernel, the whole list of these is in it.
+/// As [`record_system`], of what compiling these programs and listing their probes asks: some ten
+/// or hundred kilobytes instead of megabytes. Where they describe functions of the kernel, the
+/// whole list of these is in it.
 pub fn record_program(
     system: &System,
     sources: &[Source],

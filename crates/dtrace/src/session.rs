@@ -112,10 +112,11 @@ impl<S: Sink> Session<S> {
         Session::start_interruptible(program, options, targets, sink, &mut |_| true, || false)
     }
 
-    /// As [`Session::start`]; `progress` is called before the first program is attached, and after each
-    /// function if functions are attached one by one: the enabling stops when it returns `false`.
-    /// `interrupted` is called during long operations until the end of the session. When it returns true, an enabling stops, and the session no longer
-    /// waits for symbols of processes: it prints their addresses as numbers.
+    /// As [`Session::start`]; `progress` is called before the first program is attached, and after
+    /// each function if functions are attached one by one: the enabling stops when it returns
+    /// `false`. `interrupted` is called during long operations until the end of the session. When
+    /// it returns true, an enabling stops, and the session no longer waits for symbols of
+    /// processes: it prints their addresses as numbers.
     pub fn start_interruptible(
         program: &Program,
         options: Options,
@@ -300,9 +301,9 @@ impl<S: Sink> Session<S> {
     }
 
     /// The descriptors that are readable when there is work: a buffer that fills or `exit()`, a
-    /// target that ends, a module that was loaded, processes that started. The list changes when a target ends, when
-    /// programs are enabled and with each snapshot of aggregations, so an event loop asks for it before each wait. They are only for
-    /// waiting: [`Session::ready`] reads them.
+    /// target that ends, a module that was loaded, processes that started. The list changes when a
+    /// target ends, when programs are enabled and with each snapshot of aggregations, so an event
+    /// loop asks for it before each wait. They are only for waiting: [`Session::ready`] reads them.
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let sources = self.sources.iter().map(|s| s.descriptor());
         let targets = self.targets.iter().map(proc::Target::poll_fd);
@@ -545,9 +546,10 @@ impl<S: Sink> Session<S> {
         self.engine.suppressed()
     }
 
-    /// Delivers all aggregations to the sink as they are now, each in an [event](events::Aggregation) of
-    /// its own, in the order of their definition. Text has them as at the end. The session continues as
-    /// without this call: what no `printa()` has printed is delivered at the end too.
+    /// Delivers all aggregations to the sink as they are now, each in an
+    /// [event](events::Aggregation) of its own, in the order of their definition. Text has them as
+    /// at the end. The session continues as without this call: what no `printa()` has printed is
+    /// delivered at the end too.
     pub fn deliver_aggregations(&mut self) -> Result<(), Error> {
         if self.ending != Ending::None {
             return Err(over("deliver aggregations"));
@@ -560,7 +562,8 @@ impl<S: Sink> Session<S> {
         delivered.and(flushed)
     }
 
-    /// The aggregations, as whoever cannot ask the session any more can still print them: a panic hook.
+    /// The aggregations, as whoever cannot ask the session any more can still print them: a panic
+    /// hook.
     pub fn merged(&self) -> consumer::Merged {
         self.consumer.merged()
     }

@@ -1,5 +1,5 @@
-//! The parts of the book (`docs/book`) that tables say: options, providers with their probes and arguments, and the
-//! members of translated types. They stand in its chapters between two comments:
+//! The parts of the book (`docs/book`) that tables say: options, providers with their probes and
+//! arguments, and the members of translated types. They stand in its chapters between two comments:
 //!
 //! ```text
 //!  <!-- generated: options -->            the table of -x options
@@ -9,7 +9,8 @@
 //!  <!-- end of generated -->
 //! ```
 //!
-//! `UPDATE_BOOK=1 cargo test -p dtrace --test all book` writes them; without it the tests fail where a chapter says otherwise.
+//! `UPDATE_BOOK=1 cargo test -p dtrace --test all book` writes them; without it the tests fail
+//! where a chapter says otherwise.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -1,5 +1,6 @@
-//! A session of very many epochs: the memory of this process does not grow, and what is printed adds up
-//! to what fired. It has a process of its own, because other tests in the process would take memory.
+//! A session of very many epochs: the memory of this process does not grow, and what is printed
+//! adds up to what fired. It has a process of its own, because other tests in the process would
+//! take memory.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{self, Write};
@@ -13,8 +14,8 @@ use dtrace::options::Options;
 use dtrace::provider::Provider;
 use dtrace::{Field, Macros, Message, Session, Sink, Source, Status, Text};
 
-/// In each epoch: keys, elements of arrays, `self->` variables, strings and processes that were never
-/// seen before, and a speculation.
+/// In each epoch: keys, elements of arrays, `self->` variables, strings and processes that were
+/// never seen before, and a speculation.
 const SCRIPT: &str = r#"
 t:::hit { @keys[execname, pid, arg0] = count(); @stacks[stack(4)] = sum(1); @all = count(); @spread = quantize(arg0); }
 t:::hit { self->n = arg0; self->text = copyinstr(arg1); seen[tid, self->text] = arg0; self->array[arg0] = 1; }

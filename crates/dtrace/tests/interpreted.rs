@@ -1,5 +1,5 @@
-//! Sessions of the interpreter: every script of `tests/interpreted` over its firings, with its exact
-//! output, messages and status, as a user without privileges, with no call of BPF or perf.
+//! Sessions of the interpreter: every script of `tests/interpreted` over its firings, with its
+//! exact output, messages and status, as a user without privileges, with no call of BPF or perf.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::Write;
@@ -566,7 +566,8 @@ fn a_record_is_split_by_an_option_only_if_the_output_changes() {
         complete(&mut session);
         events_of(&session).iter().filter(|e| matches!(e, Event::Record(_))).count()
     };
-    // The session is quiet already; the rate is none of the output's options; the third does not exist.
+    // The session is quiet already; the rate is none of the output's options; the third does not
+    // exist.
     for option in ["\"quiet\"", "\"switchrate\", \"7s\"", "\"nothing\""] {
         assert_eq!(parts(option), 1, "{option}");
     }

@@ -1,4 +1,5 @@
-//! Machines as values: what is asked of one is not seen with another, and nothing is asked of the running one.
+//! Machines as values: what is asked of one is not seen with another, and nothing is asked of the
+//! running one.
 
 use dtrace::options::Options;
 use dtrace::{Blob, Bytes, Field, Macros, Program, Record, Session, Setup, Source, System, Text};

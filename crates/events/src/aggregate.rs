@@ -28,8 +28,8 @@ pub struct AggValue<'a> {
     pub normal: u64,
     /// With `aggpercpu`: the words of each CPU that added to it.
     pub cpus: Vec<(u32, Cow<'a, [u64]>)>,
-    /// The aggregation does not have the key, which another aggregation of the row has. The words are 0,
-    /// as text shows them.
+    /// The aggregation does not have the key, which another aggregation of the row has. The words
+    /// are 0, as text shows them.
     pub absent: bool,
 }
 
@@ -125,9 +125,9 @@ fn stddev(words: &[u64], normal: u64) -> u64 {
 pub enum Bucket {
     /// All values below.
     Below(i64),
-    /// The values from here to the next bucket. For a negative bound of `quantize()`: the values from
-    /// here *down* to the previous bucket (-2 is the bucket of -2 and -3). [`AggValue::ranges`] has
-    /// both ends.
+    /// The values from here to the next bucket. For a negative bound of `quantize()`: the values
+    /// from here *down* to the previous bucket (-2 is the bucket of -2 and -3).
+    /// [`AggValue::ranges`] has both ends.
     From(i64),
     /// All values from here.
     AtLeast(i64),
@@ -161,7 +161,8 @@ pub fn buckets(func: AggFunc) -> Vec<Bucket> {
 
 fn ranges(all: &[Bucket]) -> Vec<(Option<i64>, Option<i64>)> {
     let bound = |(Bucket::Below(v) | Bucket::From(v) | Bucket::AtLeast(v)): &Bucket| *v;
-    // Buckets of `quantize()` have no neighbor without bounds, and the negative ones end at their own.
+    // Buckets of `quantize()` have no neighbor without bounds, and the negative ones end at their
+    // own.
     let mirrored = all.first().is_some_and(|first| matches!(first, Bucket::From(_)));
     let range = |(i, bucket): (usize, &Bucket)| match *bucket {
         Bucket::Below(v) => (None, v.checked_sub(1)),

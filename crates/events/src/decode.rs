@@ -79,10 +79,10 @@ impl std::error::Error for ReadError {
 /// Reads the events of a stream.
 ///
 /// A reader keeps its place. After an error of its input, and where the stream ends within a frame,
-/// what was read of the frame is kept: the next call reads the rest of it. So a stream can be read that
-/// is still being written, or that does not block. After a malformed frame the next call reads the
-/// frame after it. A stream that is none, or has another version, or a frame that is too long, has no
-/// place to continue at: each call returns the same error.
+/// what was read of the frame is kept: the next call reads the rest of it. So a stream can be read
+/// that is still being written, or that does not block. After a malformed frame the next call reads
+/// the frame after it. A stream that is none, or has another version, or a frame that is too long,
+/// has no place to continue at: each call returns the same error.
 #[derive(Debug)]
 pub struct Reader<R: Read> {
     from: R,
@@ -200,8 +200,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Reads until the buffer has this many bytes. False if the stream ends before the first of them.
-    /// The buffer grows as bytes arrive, and not by the length that the frame states.
+    /// Reads until the buffer has this many bytes. False if the stream ends before the first of
+    /// them. The buffer grows as bytes arrive, and not by the length that the frame states.
     fn fill(&mut self, length: usize) -> Result<bool, ReadError> {
         while self.body.len() < length {
             let left = (length - self.body.len()) as u64;

@@ -555,7 +555,8 @@ mod tests {
         encoder.event(&record(&symbol)).unwrap();
         let mut stream = encoder.into_inner().unwrap();
         assert_eq!(Reader::new(&stream[..]).next_event().unwrap(), Some(record(&symbol)));
-        // The symbol is at the end of the frame. Lengths are those of the frame, the field, the value and the symbol.
+        // The symbol is at the end of the frame. Lengths are those of the frame, the field, the
+        // value and the symbol.
         let mut encoded = Vec::new();
         put_symbol(&mut encoded, &symbol);
         assert!(stream.ends_with(&encoded));

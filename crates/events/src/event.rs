@@ -38,7 +38,8 @@ pub enum Event<'a> {
     Suppressed(Suppressed<'a>),
     /// A message of the session.
     Notice(Notice<'a>),
-    /// A text that is part of the output, besides the results: the stability of the programs (`-v`).
+    /// A text that is part of the output, besides the results: the stability of the programs
+    /// (`-v`).
     Report(Cow<'a, str>),
     /// The user has interrupted the session. Text has a newline here.
     Interrupt,
@@ -424,8 +425,8 @@ pub struct Aggregation<'a> {
     pub occasion: Occasion,
     /// Which part of the rows this is.
     pub part: Part,
-    /// When the aggregations had these values, by the clock of `timestamp`: for `printa()` the time of
-    /// its record.
+    /// When the aggregations had these values, by the clock of `timestamp`: for `printa()` the time
+    /// of its record.
     pub time: Option<u64>,
     /// The format of a `printa()`; `None` for the default form.
     pub format: Option<Cow<'a, Format>>,
@@ -503,8 +504,8 @@ impl Effect<'_> {
     }
 }
 
-/// A fault of a clause. Its `Display` is DTrace's message. Of a clause that faults at every firing the
-/// first faults are events of their own, and then one event a second is the first of many.
+/// A fault of a clause. Its `Display` is DTrace's message. Of a clause that faults at every firing
+/// the first faults are events of their own, and then one event a second is the first of many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault<'a> {
@@ -651,7 +652,8 @@ impl Notice<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoticeKind {
-    /// An action of the consumer failed, a record is malformed, firings are missing, or how a script can avoid a fault.
+    /// An action of the consumer failed, a record is malformed, firings are missing, or how a
+    /// script can avoid a fault.
     Failure,
     /// A size was lowered, because the kernel did not have the memory. Not shown under
     /// `quietresize`.

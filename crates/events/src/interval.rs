@@ -1,9 +1,9 @@
 //! What an interval has added to an aggregation (`-x every`).
 //!
-//! Nothing is subtracted to know it: programs aggregate into tables that a snapshot empties, so what the
-//! snapshots of an interval have *is* what was aggregated in it, the least and the greatest value, the
-//! average and the deviation too. What `clear()` and `trunc()` remove from the table that is printed is
-//! removed from nothing here.
+//! Nothing is subtracted to know it: programs aggregate into tables that a snapshot empties, so
+//! what the snapshots of an interval have *is* what was aggregated in it, the least and the
+//! greatest value, the average and the deviation too. What `clear()` and `trunc()` remove from the
+//! table that is printed is removed from nothing here.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use crate::aggregate::{AggValue, Column};
 use crate::part::Part;
 use crate::value::Value;
 
-/// The rows of an aggregation to which an interval has added something. Each interval has an event for
-/// each aggregation, also if there are no rows.
+/// The rows of an aggregation to which an interval has added something. Each interval has an event
+/// for each aggregation, also if there are no rows.
 ///
 /// Many rows are delivered in several parts. Values are neither normalized nor divided by CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]

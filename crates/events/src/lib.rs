@@ -7,10 +7,10 @@
 //!
 //! The decision that shapes the crate: *an event has no number that only the session understands*.
 //! A string is its text and not an interned id, an address has its symbol, a stack is frames, a
-//! probe has its four names and what its provider says of its calls. So an event that was written to
-//! a file, or sent to another machine, means the same without the session; text that is rendered from
-//! decoded events is the text that the session would have printed. (Names of hosts and ports are the
-//! exception: only the session asks the resolver for them. Enabled-probe ids are in events
+//! probe has its four names and what its provider says of its calls. So an event that was written
+//! to a file, or sent to another machine, means the same without the session; text that is rendered
+//! from decoded events is the text that the session would have printed. (Names of hosts and ports
+//! are the exception: only the session asks the resolver for them. Enabled-probe ids are in events
 //! as information.)
 //!
 //! Events borrow: a record that is delivered 3 million times a second allocates nothing. What is
@@ -33,10 +33,10 @@
 //!  decode     bytes to events
 //! ```
 //!
-//! A stream of a session is: perhaps an [`Event::Report`] on the programs; one [`Event::Start`]; then
-//! anything; [`Event::Stop`], after which the aggregations that were not printed follow, and messages
-//! about detaching; one [`Event::End`]. All drops and faults precede the stop. A stream without an end was cut
-//! short.
+//! A stream of a session is: perhaps an [`Event::Report`] on the programs; one [`Event::Start`];
+//! then anything; [`Event::Stop`], after which the aggregations that were not printed follow, and
+//! messages about detaching; one [`Event::End`]. All drops and faults precede the stop. A stream
+//! without an end was cut short.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!

@@ -36,8 +36,9 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Tracing has ended by an error, or was aborted: neither [`Event::Stop`] nor [`Event::End`] may follow. What a sink keeps
-    /// for them is for the next flush. It may be called more than once.
+    /// Tracing has ended by an error, or was aborted: neither [`Event::Stop`] nor [`Event::End`]
+    /// may follow. What a sink keeps for them is for the next flush. It may be called more than
+    /// once.
     fn aborted(&mut self) {}
 }
 
@@ -94,8 +95,8 @@ macro_rules! behind {
 }
 behind! { &mut S  Box<S> }
 
-/// Both receive everything, whether or not the other fails. The first error is returned; of an event,
-/// an error of the output before one of an effect.
+/// Both receive everything, whether or not the other fails. The first error is returned; of an
+/// event, an error of the output before one of an effect.
 impl<A: Sink, B: Sink> Sink for (A, B) {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
         let first = self.0.event(event);

@@ -36,8 +36,8 @@ impl Packet<'_> {
 /// An integer with its type in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Int {
-    /// The value, extended to 64 bits according to its type. That of a variable may be one that its type does not
-    /// hold ([`Int::whole`]).
+    /// The value, extended to 64 bits according to its type. That of a variable may be one that its
+    /// type does not hold ([`Int::whole`]).
     pub bits: u64,
     /// The size in bytes: 1, 2, 4 or 8.
     pub size: u8,
@@ -53,8 +53,8 @@ impl Int {
         Int { bits, size, signed }
     }
 
-    /// The value of a variable, which holds 64 bits: as [`Int::new`] if it is in the range of the type, be that read as
-    /// signed or as unsigned, otherwise as it is.
+    /// The value of a variable, which holds 64 bits: as [`Int::new`] if it is in the range of the
+    /// type, be that read as signed or as unsigned, otherwise as it is.
     pub fn whole(bits: u64, size: u8, signed: bool) -> Self {
         let whole = Int { bits, size, signed };
         if whole.is_beyond() { whole } else { Int::new(bits, size, signed) }
@@ -157,13 +157,13 @@ pub struct Stack {
 pub struct SymbolName {
     /// Kernel: `vmlinux` or the module. Process: the base name of the object.
     pub module: Option<Arc<str>>,
-    /// The symbol. Without a module it is that of an [interpreted](SymbolName::interpreted) function, or
-    /// [`SymbolName::INCOMPLETE`] and no symbol.
+    /// The symbol. Without a module it is that of an [interpreted](SymbolName::interpreted)
+    /// function, or [`SymbolName::INCOMPLETE`] and no symbol.
     pub symbol: Option<Arc<str>>,
     /// Offset in the symbol; 0 without a symbol.
     pub offset: u64,
-    /// Without a symbol: the address in the file of a process's object, as the file's headers have it and `addr2line` takes it. `None` where it is not
-    /// known.
+    /// Without a symbol: the address in the file of a process's object, as the file's headers have
+    /// it and `addr2line` takes it. `None` where it is not known.
     pub in_file: Option<u64>,
     /// The path of the object as its process sees it; `None` where there is no file, or none that
     /// is known.
@@ -172,10 +172,12 @@ pub struct SymbolName {
     pub file: Option<Arc<str>>,
     /// The line in the source file, from 1, if the symbolizer knows it.
     pub line: Option<u32>,
-    /// The function was put inline into that of the next frame, and has no code of its own at the address. Its offset is 0.
+    /// The function was put inline into that of the next frame, and has no code of its own at the
+    /// address. Its offset is 0.
     pub inlined: bool,
-    /// A function of an interpreter, which the function of the frame before it runs. It has no code at the address, which is that of
-    /// the function that runs it, and no module. Its symbol, file and line are missing where they are not known.
+    /// A function of an interpreter, which the function of the frame before it runs. It has no code
+    /// at the address, which is that of the function that runs it, and no module. Its symbol, file
+    /// and line are missing where they are not known.
     pub interpreted: bool,
 }
 
@@ -186,7 +188,8 @@ impl SymbolName {
     /// Stands in a stack of the kernel for those of a guest, which was interrupted.
     pub const GUEST: &'static str = "[guest]";
 
-    /// Follows a stack of the kernel whose frames are not those that the kernel itself has found (`-x kstackwalk=check`).
+    /// Follows a stack of the kernel whose frames are not those that the kernel itself has found
+    /// (`-x kstackwalk=check`).
     pub const DIFFERS: &'static str = "[differs]";
 
     /// The name of the frame that stands for frames that are not known.
@@ -231,10 +234,12 @@ impl Symbol {
     }
 
     /// Writes the name in its form: `` module`symbol+0x1c `` for [`AddrForm::Address`], without the
-    /// offset for `Symbol` and `Function`, the module alone for `Module`; without a symbol `module+0x1f40` where the address in the file is known, else
-    /// `` module`0x… ``; `0x…` where there is no name; `[incomplete]` for frames that are not known. An address has ` [inlined]` and its source
-    /// line ` (file:12)` behind it, if there are. A function of an interpreter is `[ file:12 (function) ]` in every form,
-    /// without what is not known of it, and `[ ? ]` if that is everything. Control characters are not escaped.
+    /// offset for `Symbol` and `Function`, the module alone for `Module`; without a symbol
+    /// `module+0x1f40` where the address in the file is known, else `` module`0x… ``; `0x…` where
+    /// there is no name; `[incomplete]` for frames that are not known. An address has ` [inlined]`
+    /// and its source line ` (file:12)` behind it, if there are. A function of an interpreter is `[
+    /// file:12 (function) ]` in every form, without what is not known of it, and `[ ? ]` if that is
+    /// everything. Control characters are not escaped.
     pub fn write(&self, out: &mut Vec<u8>) {
         if self.name.interpreted {
             return self.write_interpreted(out);

@@ -6,12 +6,13 @@
 //!   frame defines, so a stream can be cut, joined and filtered at any frame. (Names repeat; a
 //!   general compressor removes that.)
 //! - **What is not known is skipped.** A reader skips frames of kinds that it does not know. Each
-//!   structure (`{…}` below) begins with its length, so a reader also skips what follows the last field
-//!   that it knows of a structure or a frame. Drops and notices of unknown kinds are skipped. An action or a value of an unknown kind is read as
-//!   [`Action::Unknown`](crate::Action) or [`Value::Unknown`](crate::Value). So events, actions, values and
-//!   fields can be added without a new version. A reader that knows an added field has a default for it,
-//!   for streams that end before it. Anything else is a new version, and a reader rejects the versions
-//!   that it does not know.
+//!   structure (`{…}` below) begins with its length, so a reader also skips what follows the last
+//!   field that it knows of a structure or a frame. Drops and notices of unknown kinds are skipped.
+//!   An action or a value of an unknown kind is read as [`Action::Unknown`](crate::Action) or
+//!   [`Value::Unknown`](crate::Value). So events, actions, values and fields can be added without a
+//!   new version. A reader that knows an added field has a default for it, for streams that end
+//!   before it. Anything else is a new version, and a reader rejects the versions that it does not
+//!   know.
 //! - **A reader allocates in proportion to what it reads.** The length of a frame is limited, the
 //!   frame is read before anything is allocated for its contents, the count of a list is checked
 //!   against the bytes that remain, and a list reserves at most 1024 elements before it reads them.

@@ -371,8 +371,8 @@ fn nothing_follows_a_frame_that_was_written_in_part() {
     assert!(encoder.into_inner().is_err());
 }
 
-/// Two strings that each fit a record, and together do not: in a record they are rejected, in the keys
-/// of two rows they are not.
+/// Two strings that each fit a record, and together do not: in a record they are rejected, in the
+/// keys of two rows they are not.
 #[test]
 fn strings_that_declare_more_than_a_record_has_are_rejected() {
     let size = 40 << 20;

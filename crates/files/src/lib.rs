@@ -1,5 +1,5 @@
-//! Files that processes map: which file it is, a handle that outlives the process, and how it is opened
-//! safely. This crate knows nothing of probes or symbols.
+//! Files that processes map: which file it is, a handle that outlives the process, and how it is
+//! opened safely. This crate knows nothing of probes or symbols.
 //!
 //! ```text
 //!  address maps (proc::maps) ─┐             ┌─► handle (O_PATH), path, root     for reading it

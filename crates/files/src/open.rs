@@ -232,7 +232,8 @@ impl Handle {
         sys::stat(self.0.as_fd(), false)
     }
 
-    /// True of a file in memory (`memfd_create`), which no overlay can have. The device is one of the kernel's own, which nothing else has.
+    /// True of a file in memory (`memfd_create`), which no overlay can have. The device is one of
+    /// the kernel's own, which nothing else has.
     pub fn is_in_memory(&self) -> bool {
         static DEVICE: OnceLock<Option<(u32, u32)>> = OnceLock::new();
         let of = |fd: &OwnedFd| sys::stat(fd.as_fd(), false).map(|stat| stat.dev).ok();

@@ -1,8 +1,8 @@
 //! Which file a mapping really has: device and inode below overlays.
 //!
-//! A container's file is often a file of a lower directory, seen through an overlay. What happens to
-//! the lower file happens to all of its overlays, so it is known by its own device and inode. User
-//! space sees only the overlay's: in `/proc/PID/maps`, by `stat`, in records of mappings.
+//! A container's file is often a file of a lower directory, seen through an overlay. What happens
+//! to the lower file happens to all of its overlays, so it is known by its own device and inode.
+//! User space sees only the overlay's: in `/proc/PID/maps`, by `stat`, in records of mappings.
 //!
 //! ```text
 //!  iterator    a program reads them from the mappings of a process    where the kernel has task_vma iterators
@@ -10,10 +10,10 @@
 //!  neither     Identity::Seen: two such files may be one
 //! ```
 //!
-//! *A process must not choose its file's identity.* The text of an overlay's directories is that of whoever
-//! mounted it. It is believed only in a mount namespace of this process's user namespace: in one of its own
-//! a container mounts overlays as it likes, and a file server of its own shows any inode, size and
-//! time.
+//! *A process must not choose its file's identity.* The text of an overlay's directories is that of
+//! whoever mounted it. It is believed only in a mount namespace of this process's user namespace:
+//! in one of its own a container mounts overlays as it likes, and a file server of its own shows
+//! any inode, size and time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -68,8 +68,8 @@ const MAX_MOUNTS: u64 = 16 << 20;
 
 /// Reads the real files of processes. The program is loaded at the first use.
 ///
-/// A process can keep the lock of its address space, and the iterator waits for it. So another thread
-/// runs the iterator ([`Caller`]), and a process that takes too long has no real files.
+/// A process can keep the lock of its address space, and the iterator waits for it. So another
+/// thread runs the iterator ([`Caller`]), and a process that takes too long has no real files.
 #[derive(Debug, Default)]
 pub struct RealFiles {
     program: Option<Result<Arc<Prog>, String>>,
@@ -77,8 +77,8 @@ pub struct RealFiles {
 }
 
 impl RealFiles {
-    /// The mappings of files of a running process, sorted by address. An error says why this kernel, or
-    /// the privileges of this process, do not allow it.
+    /// The mappings of files of a running process, sorted by address. An error says why this
+    /// kernel, or the privileges of this process, do not allow it.
     pub fn of_process(&mut self, pid: u32) -> Result<Vec<RealMapping>, String> {
         let program = self.program.get_or_insert_with(|| load().map(Arc::new)).clone()?;
         let bytes = self.caller.call(PATIENCE, move || iterate_process(&program, pid, MOST));
@@ -86,7 +86,8 @@ impl RealFiles {
         Ok(bytes.chunks_exact(RECORD).filter_map(mapping).collect())
     }
 
-    /// The identity of a file that a process has mapped at an address. `seen` is what user space sees.
+    /// The identity of a file that a process has mapped at an address. `seen` is what user space
+    /// sees.
     pub fn identify(&mut self, pid: u32, addr: u64, seen: RealInode) -> Identity {
         let found = self
             .of_process(pid)
@@ -104,8 +105,8 @@ fn mapping(record: &[u8]) -> Option<RealMapping> {
     Some(RealMapping { start: word(0)?, end: word(8)?, file })
 }
 
-/// The program: `bpf_seq_write(meta->seq, {vm_start, vm_end, i_ino, s_dev}, 32)` for each mapping of a
-/// file. The file of a mapping through an overlay is that of the layer.
+/// The program: `bpf_seq_write(meta->seq, {vm_start, vm_end, i_ino, s_dev}, 32)` for each mapping
+/// of a file. The file of a mapping through an overlay is that of the layer.
 fn load() -> Result<Prog, String> {
     let kernel = KernelBtf::running();
     let btf = kernel.vmlinux().map_err(ToString::to_string)?;
@@ -174,7 +175,9 @@ fn overlays(mountinfo: &[u8]) -> Vec<Overlay> {
     mountinfo.split(|b| *b == b'\n').filter_map(overlay).collect()
 }
 
-/// `36 35 0:31 / /merged rw,relatime shared:1 - overlay overlay rw,lowerdir=/a:/b,upperdir=/c,workdir=/d`
+/// ```text
+/// 36 35 0:31 / /merged rw,relatime shared:1 - overlay overlay rw,lowerdir=/a:/b,upperdir=/c,workdir=/d
+/// ```
 fn overlay(line: &[u8]) -> Option<Overlay> {
     let fields: Vec<&[u8]> = line.split(|b| *b == b' ').collect();
     let dash = fields.iter().position(|field| *field == b"-")?;
@@ -244,12 +247,13 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The file of a layer that a path of an overlay is, where the kernel has no iterator. `root` is where
-/// the layers' paths are resolved: the root of who mounted the overlay. `None` if a layer cannot be reached,
-/// or if the file is another one than `seen`.
+/// The file of a layer that a path of an overlay is, where the kernel has no iterator. `root` is
+/// where the layers' paths are resolved: the root of who mounted the overlay. `None` if a layer
+/// cannot be reached, or if the file is another one than `seen`.
 fn find_in_layers(all: &[Overlay], root: &Root, path: &[u8], seen: &Handle) -> Option<RealInode> {
     let seen = seen.stat_cached().ok()?;
-    // Several mounts may be at one place, and others below it: the file says through which it is seen.
+    // Several mounts may be at one place, and others below it: the file says through which it is
+    // seen.
     let overlay = all.iter().find(|o| o.mount == seen.mount && o.mount != 0)?;
     let rest = match &overlay.mount_point[..] {
         b"/" => path,
@@ -273,8 +277,8 @@ fn find_in_layers(all: &[Overlay], root: &Root, path: &[u8], seen: &Handle) -> O
     None
 }
 
-/// The identity of a mapped file: by the iterator, else by the overlay's layers. A layer may be on a file
-/// server, so a call may block: it belongs in a process that can be abandoned.
+/// The identity of a mapped file: by the iterator, else by the overlay's layers. A layer may be on
+/// a file server, so a call may block: it belongs in a process that can be abandoned.
 pub fn identify(files: &mut RealFiles, process: &Mapped<'_>) -> Identity {
     match files.identify(process.pid, process.addr, process.seen) {
         Identity::Seen(seen) => in_layers(process).map_or(Identity::Seen(seen), Identity::Real),
@@ -311,12 +315,14 @@ pub struct Shown {
 pub enum Lookup {
     /// In the kernel's caches alone, where a file is that was just mapped: no server is asked.
     Cached,
-    /// A server may be asked. The kernel looks up nothing in its caches alone below a directory of some file systems (9P, NFS, FUSE, and an
-    /// overlay of one), because each of their entries must be asked for.
+    /// A server may be asked. The kernel looks up nothing in its caches alone below a directory of
+    /// some file systems (9P, NFS, FUSE, and an overlay of one), because each of their entries must
+    /// be asked for.
     Any,
 }
 
-/// The first file at a path in the roots of processes that is accepted, if it is found until then. Nothing is opened, so no FIFO blocks.
+/// The first file at a path in the roots of processes that is accepted, if it is found until then.
+/// Nothing is opened, so no FIFO blocks.
 fn find_in_roots(
     processes: &[u32],
     (path, lookup): (&[u8], Lookup),
@@ -339,8 +345,9 @@ fn find_in_roots(
     })
 }
 
-/// The file at a path that has the contents of a given one, in the roots of processes: the file itself, or one of an overlay of it.
-/// Reading `/proc` may block, and so may a layer, so it belongs in a thread that can be abandoned, and ends by itself then.
+/// The file at a path that has the contents of a given one, in the roots of processes: the file
+/// itself, or one of an overlay of it. Reading `/proc` may block, and so may a layer, so it belongs
+/// in a thread that can be abandoned, and ends by itself then.
 pub fn find_shown(
     processes: &[u32],
     (path, lookup): (&[u8], Lookup),
@@ -354,8 +361,9 @@ pub fn find_shown(
     })
 }
 
-/// The file at a path in a root of processes that is another one than that of their mount namespace (`chroot`). What it is must be
-/// looked at: several roots may have one. As for [`find_shown`], a thread calls this that can be abandoned.
+/// The file at a path in a root of processes that is another one than that of their mount namespace
+/// (`chroot`). What it is must be looked at: several roots may have one. As for [`find_shown`], a
+/// thread calls this that can be abandoned.
 pub fn find_below(processes: &[u32], path: &[u8], root: RootKey, until: Instant) -> Option<Shown> {
     find_in_roots(processes, (path, Lookup::Cached), until, Some(root), |_, _| true)
 }

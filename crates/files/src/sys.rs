@@ -1,5 +1,5 @@
-//! System calls without a safe wrapper in the standard library: opening relative to a descriptor, and
-//! `statx` without a query to a file server. All `unsafe` code of the crate is in this module.
+//! System calls without a safe wrapper in the standard library: opening relative to a descriptor,
+//! and `statx` without a query to a file server. All `unsafe` code of the crate is in this module.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -24,9 +24,9 @@ pub(crate) fn open_at(dir: BorrowedFd<'_>, path: &CStr, flags: i32) -> io::Resul
 const TRIES: u32 = 4;
 
 /// `openat2(2)` that never leaves `root`. Absolute paths and links are resolved in `root`, and `..`
-/// stops there. Magic links (those of `/proc/PID/fd`, for example) are errors. With `cached`, a path
-/// that the kernel cannot resolve from its caches is an error (`EAGAIN`): no file server is asked. The error
-/// is also that of a mount or a rename at the same time, so the call is repeated.
+/// stops there. Magic links (those of `/proc/PID/fd`, for example) are errors. With `cached`, a
+/// path that the kernel cannot resolve from its caches is an error (`EAGAIN`): no file server is
+/// asked. The error is also that of a mount or a rename at the same time, so the call is repeated.
 pub(crate) fn open_in(root: BorrowedFd<'_>, path: &CStr, flags: i32, cached: bool) -> io::Result<OwnedFd> {
     /// linux/openat2.h; since 5.12.
     const RESOLVE_CACHED: u64 = 0x20;
@@ -118,8 +118,8 @@ pub(crate) fn stat(fd: BorrowedFd<'_>, sync: bool) -> io::Result<Stat> {
     })
 }
 
-/// The user namespace to which a namespace belongs, by device and inode. The descriptor of the namespace may be
-/// one of `O_PATH`.
+/// The user namespace to which a namespace belongs, by device and inode. The descriptor of the
+/// namespace may be one of `O_PATH`.
 pub(crate) fn owner_of_namespace(namespace: BorrowedFd<'_>) -> io::Result<((u32, u32), u64)> {
     /// linux/nsfs.h
     const NS_GET_USERNS: libc::Ioctl = 0xb701;

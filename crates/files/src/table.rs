@@ -4,14 +4,14 @@
 //! ([`crate::real`]), so that one file of two containers is one, else those that processes see. Its
 //! path may now name another file, or be in a mount namespace that no longer exists. The table
 //! therefore holds a handle of each file (`O_PATH`: neither opening nor closing it reaches a file
-//! server). The handle outlives the process, its namespace and the file's link. The table also holds the root of the process, in which its path
-//! and debug files are searched. At most [`MAX_HANDLES`] handles are held; the least recently used
-//! file falls back to its path.
+//! server). The handle outlives the process, its namespace and the file's link. The table also
+//! holds the root of the process, in which its path and debug files are searched. At most
+//! [`MAX_HANDLES`] handles are held; the least recently used file falls back to its path.
 //!
-//! A handle keeps a file system from being unmounted and a removed file on its disk, and a root keeps the
-//! mounts of a container. So both are closed when no running process has used them for [`KEEP`]
-//! ([`Files::due`], [`Files::close`], [`Files::close_roots`]). What was read of a file is still known by its
-//! number. Its inode may then be that of another file; size and times tell.
+//! A handle keeps a file system from being unmounted and a removed file on its disk, and a root
+//! keeps the mounts of a container. So both are closed when no running process has used them for
+//! [`KEEP`] ([`Files::due`], [`Files::close`], [`Files::close_roots`]). What was read of a file is
+//! still known by its number. Its inode may then be that of another file; size and times tell.
 //!
 //! A file that a record of the kernel reported is known by build id and path. Its handle is opened
 //! at once if the kernel has the path in its caches, which it has just after the mapping. Otherwise
@@ -30,7 +30,8 @@ use crate::open::{Handle, Root, RootKey, Stat};
 use crate::real::RealInode;
 use crate::sys;
 
-/// Maximum number of file handles, if [`Files::set_max_handles`] says no other. A process maps 10 to 200 files, most of them shared.
+/// Maximum number of file handles, if [`Files::set_max_handles`] says no other. A process maps 10
+/// to 200 files, most of them shared.
 const MAX_HANDLES: usize = 512;
 
 /// Maximum number of roots. Processes outside of containers share one.
@@ -95,8 +96,8 @@ impl File {
         self.handle.as_ref().and_then(|fd| sys::stat(fd.as_fd(), false).ok()).map(|stat| stat.dev)
     }
 
-    /// Its size and the time of its last change (`ctime`), which tell whether it was written anew: as they are, or as they were when
-    /// its handle was closed.
+    /// Its size and the time of its last change (`ctime`), which tell whether it was written anew:
+    /// as they are, or as they were when its handle was closed.
     pub fn version(&self) -> Option<(u64, (i64, u32))> {
         let now = self.handle.as_ref().and_then(|fd| sys::stat(fd.as_fd(), false).ok());
         let (size, _, changed) = now.map(|stat| contents(&stat)).or(self.closed)?;
@@ -145,7 +146,8 @@ impl Files {
         self.files.len() + more > MAX_FILES
     }
 
-    /// Sets the maximum number of handles. A table from which files are read that only a handle leads to needs one for each file of a process.
+    /// Sets the maximum number of handles. A table from which files are read that only a handle
+    /// leads to needs one for each file of a process.
     pub fn set_max_handles(&mut self, most: usize) {
         self.max_handles = Some(most);
     }
@@ -195,8 +197,8 @@ impl Files {
         self.watched.get(&number).copied()
     }
 
-    /// Forgets numbers of the watcher other than these, if there are many. A file with such a number is found by
-    /// what identifies it.
+    /// Forgets numbers of the watcher other than these, if there are many. A file with such a
+    /// number is found by what identifies it.
     pub fn keep_watched(&mut self, numbers: &HashSet<u64>) {
         if self.watched.len() > MAX_FILES.max(2 * numbers.len()) {
             self.watched.retain(|number, _| numbers.contains(number));
@@ -204,8 +206,8 @@ impl Files {
         }
     }
 
-    /// Files with a handle that no running process has had mapped for [`KEEP`], where `mapped` are those
-    /// that one has mapped.
+    /// Files with a handle that no running process has had mapped for [`KEEP`], where `mapped` are
+    /// those that one has mapped.
     pub fn due(&mut self, mapped: &HashSet<FileId>, now: Instant) -> Vec<FileId> {
         let mut due = Vec::new();
         for (number, file) in (0..).zip(&mut self.files).filter(|(_, file)| file.handle.is_some()) {
@@ -218,8 +220,8 @@ impl Files {
         due
     }
 
-    /// True if a file can be found by its path after its handle is closed: it has a name, in this process's
-    /// root.
+    /// True if a file can be found by its path after its handle is closed: it has a name, in this
+    /// process's root.
     pub fn has_path(&self, id: FileId) -> bool {
         let Some(file) = self.get(id).filter(|file| file.root == self.own) else { return false };
         let handle = file.handle.as_ref().and_then(|fd| fd.try_clone().ok()).map(Handle::from_fd);
@@ -281,7 +283,8 @@ impl Files {
         Ok(())
     }
 
-    /// As [`Files::note`], for a file that is known below overlays. Two that processes see may be one.
+    /// As [`Files::note`], for a file that is known below overlays. Two that processes see may be
+    /// one.
     pub fn note_real(
         &mut self,
         file: &MappedFile,
@@ -300,8 +303,8 @@ impl Files {
         id
     }
 
-    /// True if a file that is below no overlay is this one. What a mount shows of devices and inodes is not enough: a
-    /// process may have made it.
+    /// True if a file that is below no overlay is this one. What a mount shows of devices and
+    /// inodes is not enough: a process may have made it.
     pub fn is_real(&self, id: FileId, real: RealInode) -> bool {
         let known = self.get(id).filter(|file| file.handle.is_some());
         known.is_some_and(|file| file.device() == Some(real.dev) && file.inode == real.inode)
@@ -368,7 +371,8 @@ impl Files {
         self.namespaces.get(&namespace).copied()
     }
 
-    /// Holds a file that the watcher reported and that has no handle, as it was found in another root than that of its mount namespace.
+    /// Holds a file that the watcher reported and that has no handle, as it was found in another
+    /// root than that of its mount namespace.
     pub fn hold_below(&mut self, id: FileId, root: RootKey, handle: OwnedFd) {
         if let Some(file) = self.files.get_mut(id.0 as usize).filter(|file| file.handle.is_none()) {
             file.root = root;
@@ -376,8 +380,8 @@ impl Files {
         }
     }
 
-    /// A file whose handle was closed. Without a build id another file at its path, with its inode, is
-    /// not told from it by the watcher: then neither has names.
+    /// A file whose handle was closed. Without a build id another file at its path, with its inode,
+    /// is not told from it by the watcher: then neither has names.
     fn after_closing(&mut self, id: FileId, file: &watcher::File, root: RootKey) -> FileId {
         let closed = self.get(id).and_then(|known| known.closed);
         let is_other = |(stat, _): (Stat, Handle)| closed != Some(contents(&stat));
@@ -400,9 +404,10 @@ impl Files {
         (file.inode == 0 || file.inode == stat.inode).then_some((stat, handle))
     }
 
-    /// A file with a build id is known by it, its path and its root, and never by the inode that its path
-    /// has: the path is that of a process whose root may be another one (`chroot`), so it may lead to
-    /// a file of others. The reader compares the build id. Other files are known by their inode.
+    /// A file with a build id is known by it, its path and its root, and never by the inode that
+    /// its path has: the path is that of a process whose root may be another one (`chroot`), so it
+    /// may lead to a file of others. The reader compares the build id. Other files are known by
+    /// their inode.
     fn find_watched(&mut self, file: &watcher::File, root: RootKey) -> FileId {
         let found = self.find_cached(file, root);
         let Some((stat, handle)) = found else { return self.find_by_path(file, root) };

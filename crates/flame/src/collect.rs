@@ -22,7 +22,8 @@ use crate::profile::{Frame, Kind, Limit, Profile};
 /// The name of a frame without a symbol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unnamed {
-    /// `object+0x1f40`, the address in the file, where it is known; else `` object`[unknown] ``: different addresses are one frame.
+    /// `object+0x1f40`, the address in the file, where it is known; else `` object`[unknown] ``:
+    /// different addresses are one frame.
     #[default]
     Unknown,
     /// The address. For sessions in which no frame has a name (`-x noresolve`).
@@ -54,8 +55,8 @@ impl std::error::Error for Refused {}
 /// What the profiles of a session are compared with.
 #[derive(Clone, Debug)]
 pub enum Baseline {
-    /// A profile of another session. If several aggregations are drawn, each is compared with the stacks
-    /// below its name.
+    /// A profile of another session. If several aggregations are drawn, each is compared with the
+    /// stacks below its name.
     Profile(Box<Profile>),
     /// An aggregation of the same session, by its name with the `@`. It is not drawn itself.
     Aggregation(String),
@@ -64,7 +65,8 @@ pub enum Baseline {
 /// Object and symbol.
 type Names = [Option<Arc<str>>; 2];
 
-/// The numbers of frames by the places in memory of their names, which symbolizers share between frames.
+/// The numbers of frames by the places in memory of their names, which symbolizers share between
+/// frames.
 #[derive(Default)]
 struct Numbers {
     /// By kind, object and symbol: the number, and the names, so that their places stay theirs.
@@ -110,8 +112,8 @@ pub struct Flame {
 }
 
 impl Flame {
-    /// The most frames of `stack()`, `ustack()` and `jstack()` without a number; 0 if it is not known. A picture tells which stacks
-    /// have as many: their outer frames may be missing.
+    /// The most frames of `stack()`, `ustack()` and `jstack()` without a number; 0 if it is not
+    /// known. A picture tells which stacks have as many: their outer frames may be missing.
     pub fn set_most_frames(&mut self, most: [u64; 3]) {
         self.most_frames = most;
     }
@@ -143,8 +145,8 @@ impl Flame {
         self.refused.iter().flatten()
     }
 
-    /// Compares the profiles with the baseline, if there is one. False if the aggregation that is the
-    /// baseline has no stacks.
+    /// Compares the profiles with the baseline, if there is one. False if the aggregation that is
+    /// the baseline has no stacks.
     pub fn compare(&mut self) -> bool {
         let several = self.profiles.len() > 1;
         match &self.baseline {
@@ -308,7 +310,8 @@ fn limit(key: &str, most: [u64; 3]) -> Option<Limit> {
     Some(Limit { frames: usize::try_from(frames).ok()?, text: escape::name(text.as_bytes()) })
 }
 
-/// The frames of the processor that a stack was recorded with: without functions that were put inline, and those of an interpreter.
+/// The frames of the processor that a stack was recorded with: without functions that were put
+/// inline, and those of an interpreter.
 fn taken(stack: &Stack) -> usize {
     let is_taken = |name: &SymbolName| !name.inlined && !name.interpreted && !name.is_incomplete();
     stack.frames.iter().filter(|symbol| is_taken(&symbol.name)).count()
@@ -384,7 +387,8 @@ fn frame_name(symbol: &Symbol) -> String {
     escape::name(text.as_bytes())
 }
 
-/// The name of a function of an interpreter: `function (file)`, without the directories of the file. All its lines are one frame.
+/// The name of a function of an interpreter: `function (file)`, without the directories of the
+/// file. All its lines are one frame.
 fn interpreted_name(name: &SymbolName) -> String {
     let function = name.symbol.as_deref().unwrap_or("[unknown]");
     let text = match &name.file {

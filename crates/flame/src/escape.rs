@@ -17,8 +17,8 @@ pub fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// Appends text to XML, also within an attribute in double quotes. The few characters that XML cannot
-/// express become U+FFFD.
+/// Appends text to XML, also within an attribute in double quotes. The few characters that XML
+/// cannot express become U+FFFD.
 pub fn xml(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {

@@ -51,7 +51,8 @@ impl Format {
         self.write_profiles(&flame.profiles(), flame.loss(), flame.host())
     }
 
-    /// Profiles as the bytes of a file; `host` says in words where they were made, if that is known.
+    /// Profiles as the bytes of a file; `host` says in words where they were made, if that is
+    /// known.
     pub fn write_profiles(self, profiles: &[&Profile], loss: &Loss, host: &str) -> Vec<u8> {
         match self {
             Format::Svg => svg::write(profiles, loss, host),

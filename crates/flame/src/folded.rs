@@ -1,9 +1,10 @@
 //! Folded stacks: a line for each stack, the outermost frame first, frames separated by semicolons,
-//! then a space and the value. Frames of the kernel end with `_[k]`, and those of functions that were put inline with `_[i]`,
-//! as many tools write them.
+//! then a space and the value. Frames of the kernel end with `_[k]`, and those of functions that
+//! were put inline with `_[i]`, as many tools write them.
 //!
-//! What reads a file gives back the profile that was written, except that a column of the key and a function of an interpreter are
-//! frames as any other, and that a semicolon within a name is a colon.
+//! What reads a file gives back the profile that was written, except that a column of the key and a
+//! function of an interpreter are frames as any other, and that a semicolon within a name is a
+//! colon.
 
 use std::fmt;
 

@@ -2,8 +2,8 @@
 //! stacks, pprof or speedscope files.
 //!
 //! [`Flame`] is a sink of [events](events), beside the one for text. The decision that shapes the
-//! crate: *everything is drawn from one tree of named frames*, in which equal paths are one path. So
-//! the memory and the size of what is written follow the number of different paths and not of
+//! crate: *everything is drawn from one tree of named frames*, in which equal paths are one path.
+//! So the memory and the size of what is written follow the number of different paths and not of
 //! samples, every format has the same frames and sums, and a difference is the same tree with two
 //! numbers at a node.
 //!

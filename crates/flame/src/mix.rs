@@ -1,5 +1,5 @@
-//! A hash for small numbers that this crate itself gives out, which the tree needs millions of times.
-//! Processes choose names and not these numbers, so they cannot choose collisions.
+//! A hash for small numbers that this crate itself gives out, which the tree needs millions of
+//! times. Processes choose names and not these numbers, so they cannot choose collisions.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,9 +1,10 @@
-//! pprof's `profile.proto`, written by hand: a dozen fields of a format that does not change, against
-//! a dependency with a code generator.
+//! pprof's `profile.proto`, written by hand: a dozen fields of a format that does not change,
+//! against a dependency with a code generator.
 //!
-//! A frame is a location with one function; objects are mappings, and functions of an interpreter have their file. Columns of
-//! the key are labels, by which pprof filters and groups (`-tagfocus`, `-tagroot`). Each aggregation is a type of sample.
-//! What was lost is a comment (`go tool pprof -comments`).
+//! A frame is a location with one function; objects are mappings, and functions of an interpreter
+//! have their file. Columns of the key are labels, by which pprof filters and groups (`-tagfocus`,
+//! `-tagroot`). Each aggregation is a type of sample. What was lost is a comment
+//! (`go tool pprof -comments`).
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! The tree of frames.
 //!
-//! A node is a path from the root. The root has no frame and stands for everything. Nodes are in one
-//! vector, a parent before its children, so sums need no recursion.
+//! A node is a path from the root. The root has no frame and stands for everything. Nodes are in
+//! one vector, a parent before its children, so sums need no recursion.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -56,7 +56,8 @@ impl Frame {
     pub(crate) fn parts(&self) -> (Option<&str>, &str) {
         let parts = match self.kind {
             Kind::User | Kind::Inlined | Kind::Kernel => self.name.split_once('`'),
-            // That of a function has no space, unless a program gives it one; that of a file may have some.
+            // That of a function has no space, unless a program gives it one; that of a file may
+            // have some.
             Kind::Interpreted => {
                 let parts = self.name.strip_suffix(')').and_then(|name| name.split_once(" ("));
                 parts.map(|(function, file)| (file, function))
@@ -120,7 +121,8 @@ pub struct Profile {
     /// The stacks that were added, and the value of those that are known in part only.
     pub(crate) stacks: u64,
     pub(crate) incomplete: u64,
-    /// Where stacks have as many frames as were asked for: what was asked for, by columns of the key, and their value.
+    /// Where stacks have as many frames as were asked for: what was asked for, by columns of the
+    /// key, and their value.
     pub(crate) limits: Vec<Option<Limit>>,
     pub(crate) cut: BTreeMap<String, u64>,
     /// It is compared with another one.
@@ -271,8 +273,8 @@ impl Profile {
         path
     }
 
-    /// The stacks whose outermost frame has this name, without that frame: one of several profiles that
-    /// were written to one file. All of them if there are none.
+    /// The stacks whose outermost frame has this name, without that frame: one of several profiles
+    /// that were written to one file. All of them if there are none.
     pub fn below(&self, name: &str) -> Profile {
         let mut part = Profile::new(self.title.clone(), self.name.clone(), self.unit.clone());
         for (path, value) in self.each() {

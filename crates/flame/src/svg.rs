@@ -403,7 +403,8 @@ fn rectangle(out: &mut String, class: &str, from: f64, y: u32, width: f64, about
     ));
 }
 
-/// What of a name is written in a frame: the function without its object, as much as there is space for.
+/// What of a name is written in a frame: the function without its object, as much as there is space
+/// for.
 fn label(name: &str, width: f64) -> String {
     let space = ((width - 6.0) / CHARACTER).max(0.0) as usize;
     let short = name.split_once('`').map_or(name, |(_, function)| function);

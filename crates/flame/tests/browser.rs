@@ -1,4 +1,5 @@
-//! The script of a picture in a browser, where there is one: it draws, and zooms and searches by a link.
+//! The script of a picture in a browser, where there is one: it draws, and zooms and searches by a
+//! link.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::PathBuf;
@@ -49,7 +50,8 @@ fn a_browser_draws_zooms_and_searches() {
     // A name whose frame is too narrow is found.
     let found = document(browser, path, "#s=narrow_123%24");
     assert!(found.contains(">1 name matches: test 0.00 %</text>"), "{found}");
-    // The second node is `main`, the third `f`: zoomed to, its callees appear, and those that match are marked.
+    // The second node is `main`, the third `f`: zoomed to, its callees appear, and those that match
+    // are marked.
     let zoomed = document(browser, path, "#s=narrow_12&z=0.2");
     assert!(frames(&zoomed, "u") > 800 && frames(&all, "u") < 10, "{zoomed}");
     assert_eq!((zoomed.matches(" outer\" data-node").count(), frames(&zoomed, "hit")), (2, 11));

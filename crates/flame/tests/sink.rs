@@ -107,7 +107,8 @@ fn functions_of_an_interpreter_have_their_file_in_pprof_and_speedscope() {
     let json = String::from_utf8(Format::Speedscope.write(&flame)).unwrap();
     assert!(json.contains(r#"{"name":"Server.handle","file":"my app.py"}"#), "{json}");
     let pprof = Format::Pprof.write(&flame);
-    // Strings have the number 6 and a length before them. The file is no mapping: these are the empty one, python3 and libc.
+    // Strings have the number 6 and a length before them. The file is no mapping: these are the
+    // empty one, python3 and libc.
     let has = |text: &str| {
         let string = [&[6 << 3 | 2, text.len() as u8], text.as_bytes()].concat();
         pprof.windows(string.len()).any(|at| at == string)

@@ -48,7 +48,8 @@ impl Cells {
         self.columns.iter().map(|column| column.cells.len() + 2).sum()
     }
 
-    /// The column of an interval, to which rows are added. `None`: it began before the last one ended.
+    /// The column of an interval, to which rows are added. `None`: it began before the last one
+    /// ended.
     pub(crate) fn column(&mut self, begin: u64, end: u64) -> Option<&mut Column> {
         let is_open = self.columns.last().is_some_and(|last| last.begin <= begin && end <= last.end);
         if !is_open {

@@ -1,4 +1,5 @@
-//! The script of a page in a browser, where there is one: what is selected by a link has its exact numbers.
+//! The script of a page in a browser, where there is one: what is selected by a link has its exact
+//! numbers.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

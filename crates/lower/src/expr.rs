@@ -175,9 +175,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// `+=`, `++` and their like on an element that is a number are one operation, which is atomic: no CPU
-    /// loses what another adds, and of several that count down one counts to 0. `None` for any other
-    /// update.
+    /// `+=`, `++` and their like on an element that is a number are one operation, which is atomic:
+    /// no CPU loses what another adds, and of several that count down one counts to 0. `None` for
+    /// any other update.
     fn added(&mut self, place: &Place, new: &Expr, post: bool) -> Option<Value> {
         let Place::Elem(id, keys) = place else { return None };
         let var = self.checked.vars.get(id.0 as usize)?;

@@ -96,8 +96,8 @@ fn variable(v: &check::program::Var) -> ir::VarDesc {
     }
 }
 
-/// The statement before which the record of a clause is reserved. `None` if `speculate()` reserves it.
-/// Usually it is the first, so that a clause without space has no effect. Behind a `commit()`
+/// The statement before which the record of a clause is reserved. `None` if `speculate()` reserves
+/// it. Usually it is the first, so that a clause without space has no effect. Behind a `commit()`
 /// only effects such as `system()` are recorded, which come after the speculation in the output.
 fn reserve_before(body: &[Stmt]) -> Option<usize> {
     let is_commit = |kind: &StmtKind| matches!(kind, StmtKind::Expr(e) if matches!(e.kind, ExprKind::Call { name: "commit", .. }));
@@ -165,7 +165,8 @@ impl<'a> Lowering<'a> {
             self.statement(&stmt.kind);
         }
         self.b.set_span(Some(clause.span));
-        // After the statements, so that the offsets in messages of faults are the same without them.
+        // After the statements, so that the offsets in messages of faults are the same without
+        // them.
         if let Some(ProcessFields { pid, tid }) = clause.record.as_ref().and_then(|r| r.process) {
             for (field, id) in [(pid, IntBuiltin::Pid), (tid, IntBuiltin::Tid)] {
                 let id = self.b.builtin(id);

@@ -1,7 +1,8 @@
 //! `probeprov` in clauses whose probes can be of a family of processes.
 //!
-//! There the name of a provider is two values: a string known before the firing and the process id that follows it, 0 if none
-//! does. A column that holds only names of providers has both. Elsewhere the text is made from them.
+//! There the name of a provider is two values: a string known before the firing and the process id
+//! that follows it, 0 if none does. A column that holds only names of providers has both. Elsewhere
+//! the text is made from them.
 
 use check::program::{Expr, ExprKind, Relation};
 use dif::ir::{BinOp, Cond, Datum, IntBuiltin, StrBuiltin, Subr, Value, VarId};
@@ -28,7 +29,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// The text of `probeprov`. Without branches, so that what follows is verified once: no digits follow where the id is 0.
+    /// The text of `probeprov`. Without branches, so that what follows is verified once: no digits
+    /// follow where the id is 0.
     pub(crate) fn provider_text(&mut self) -> Value {
         let name = self.b.builtin_str(StrBuiltin::ProbeProv);
         let pid = self.b.builtin(IntBuiltin::ProviderPid);
@@ -92,7 +94,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Prefix and process id of a name of a family: a number without leading zeros, and not 0, behind what does not end with a digit.
+/// Prefix and process id of a name of a family: a number without leading zeros, and not 0, behind
+/// what does not end with a digit.
 fn split(name: &[u8]) -> Option<(&[u8], u32)> {
     let digits = name.iter().rev().take_while(|b| b.is_ascii_digit()).count();
     let (prefix, number) = name.split_at_checked(name.len() - digits)?;

@@ -1,8 +1,9 @@
 //! Network addresses in records and keys.
 //!
-//! A program that formats an address takes ten times as long as one that reads it. So where the text of
-//! an address is only recorded, or is a column of a key, the program gives the address, and its reader
-//! the text. Different values have different texts, so keys are equal if their bytes are.
+//! A program that formats an address takes ten times as long as one that reads it. So where the
+//! text of an address is only recorded, or is a column of a key, the program gives the address, and
+//! its reader the text. Different values have different texts, so keys are equal if their bytes
+//! are.
 //!
 //! ```text
 //!  bytes    0 … 7    8 … 11         12 … 15
@@ -11,8 +12,8 @@
 //!  text     0        0              2n + 1: the nth of a few texts that stand for no address
 //! ```
 //!
-//! `inet_ntoa6()` shows `::a.b.c.d` ("compatible") like a mapped address, so it is recorded as one. The
-//! numbers 0 and 1 there are the addresses `::` and `::1`, in network order: even words.
+//! `inet_ntoa6()` shows `::a.b.c.d` ("compatible") like a mapped address, so it is recorded as one.
+//! The numbers 0 and 1 there are the addresses `::` and `::1`, in network order: even words.
 
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -124,8 +125,8 @@ impl EmbeddedIpv4 {
     }
 }
 
-/// Writes IPv6 groups without leading zeros. The first longest run of two or more zero groups becomes
-/// `::`.
+/// Writes IPv6 groups without leading zeros. The first longest run of two or more zero groups
+/// becomes `::`.
 pub fn groups(address: [u8; 16], out: &mut impl Write) -> fmt::Result {
     let groups = Ipv6Addr::from(address).segments();
     let (mut start, mut count) = (0, 0);

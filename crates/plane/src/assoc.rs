@@ -22,9 +22,9 @@
 //!          data = 0 ──exchange──> even + 4
 //! ```
 //!
-//! A number is one word: it is read while a writer holds the element, and is the one before the write or
-//! after it. Otherwise `a[k] = a[k] + 1` would begin again at 0 where the element was busy. An element that is
-//! being inserted is GONE, because its word may be there before its data.
+//! A number is one word: it is read while a writer holds the element, and is the one before the
+//! write or after it. Otherwise `a[k] = a[k] + 1` would begin again at 0 where the element was
+//! busy. An element that is being inserted is GONE, because its word may be there before its data.
 //!
 //! Readers and writers also compare the key's hash, because an element may already belong to
 //! another key when its version is read for the first time.

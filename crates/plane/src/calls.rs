@@ -1,7 +1,9 @@
-//! The frames of a language runtime in a stack of a process, and what its code objects are called: the same for every runtime.
+//! The frames of a language runtime in a stack of a process, and what its code objects are called:
+//! the same for every runtime.
 //!
-//! A function that an interpreter runs has no frame on the stack of the processor: one call of the interpreter runs many of them. So behind
-//! a walk by tables ([`crate::unwind`]) a program follows the interpreter's own list of frames, and stores a word for each:
+//! A function that an interpreter runs has no frame on the stack of the processor: one call of the
+//! interpreter runs many of them. So behind a walk by tables ([`crate::unwind`]) a program follows
+//! the interpreter's own list of frames, and stores a word for each:
 //!
 //! ```text
 //!  word    frame   8 bits   the number of the frame of the stack whose function runs it
@@ -9,9 +11,10 @@
 //!          place   32       where its code object is in the store, in words; 0 if it cannot be read
 //! ```
 //!
-//! A code object is memory of the process, which may be freed, or end with it, before the consumer sees the stack. So the program that
-//! meets one copies what it is called into the *store*, one map, unless that is there already: a hash map has the places by the keyed
-//! hash of the content. So the store has each function of a file once, however many processes run it.
+//! A code object is memory of the process, which may be freed, or end with it, before the consumer
+//! sees the stack. So the program that meets one copies what it is called into the *store*, one
+//! map, unless that is there already: a hash map has the places by the keyed hash of the content.
+//! So the store has each function of a file once, however many processes run it.
 //!
 //! ```text
 //!  store   +0      claimed  words ever reserved (fetch-add); a place is below this
@@ -24,10 +27,11 @@
 //!  found   for each CPU: a tag combined with a word, the word, as in [`crate::unwind`]
 //! ```
 //!
-//! If two programs store a code object at the same time, the hash map has the place of the first, and both use it: a stack has one text and
-//! one id. No process hides the names of others, as [`crate::shares`] says. In a store that is full, or of which the process has its
-//! share, a new code object has the place [`NO_SPACE`], and a drop is counted. An entry takes [`ENTRY_LEAST`] words at least, so the
-//! hash map is never full before the store is.
+//! If two programs store a code object at the same time, the hash map has the place of the first,
+//! and both use it: a stack has one text and one id. No process hides the names of others, as
+//! [`crate::shares`] says. In a store that is full, or of which the process has its share, a new
+//! code object has the place [`NO_SPACE`], and a drop is counted. An entry takes [`ENTRY_LEAST`]
+//! words at least, so the hash map is never full before the store is.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,7 +64,8 @@ pub const NO_SPACE: u32 = u32::MAX;
 pub const FILE_SIZE_SHIFT: u32 = 32;
 /// The same of the function.
 pub const NAME_SIZE_SHIFT: u32 = 48;
-/// Position in the second word: the bytes of a character in the name of the function. Below is that of the file.
+/// Position in the second word: the bytes of a character in the name of the function. Below is that
+/// of the file.
 pub const NAME_WIDTH_SHIFT: u32 = 8;
 
 /// Position of the line in a word.
@@ -136,7 +141,8 @@ impl Code {
     }
 }
 
-/// The characters of a name, each of `width` bytes: Latin-1, or the numbers of characters. A process may have written anything there.
+/// The characters of a name, each of `width` bytes: Latin-1, or the numbers of characters. A
+/// process may have written anything there.
 fn text(bytes: &[u8], width: u8) -> String {
     let char_of = |code: u32| char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
     match width {

@@ -173,12 +173,14 @@ pub enum DropKind {
     /// A record was printed after a later one: its firing was delayed for longer than the consumer
     /// waits. Nothing is lost. The consumer counts these; programs do not.
     OutOfOrder = 10,
-    /// A process was forked that is to be followed, and the set of processes was full: it is not traced.
+    /// A process was forked that is to be followed, and the set of processes was full: it is not
+    /// traced.
     Process = 11,
-    /// The kernel ran none of the programs that follow forks and execs: the process is perhaps not traced. The session counts these;
-    /// programs do not.
+    /// The kernel ran none of the programs that follow forks and execs: the process is perhaps not
+    /// traced. The session counts these; programs do not.
     Fork = 12,
-    /// A function of an interpreter was met whose name could not be stored: it has none in the stacks of `jstack()`.
+    /// A function of an interpreter was met whose name could not be stored: it has none in the
+    /// stacks of `jstack()`.
     Strings = 13,
 }
 

@@ -17,8 +17,9 @@ pub enum Datum {
         /// Two's complement when set.
         signed: bool,
     },
-    /// The value of a variable of an integer type of fewer than 8 bytes: 8 bytes, because a variable holds 64 bits. It is
-    /// shown as a value of its type if it fits, as a signed or as an unsigned one, and whole if not.
+    /// The value of a variable of an integer type of fewer than 8 bytes: 8 bytes, because a
+    /// variable holds 64 bits. It is shown as a value of its type if it fits, as a signed or as an
+    /// unsigned one, and whole if not.
     Whole {
         /// Of the type: 1, 2 or 4.
         size: u8,
@@ -39,8 +40,9 @@ pub enum Datum {
     /// A string known before the firing (probe names, constants): a 4-byte index into the session's
     /// interned strings.
     Interned,
-    /// The name of a provider that may be of a family of processes: 8 bytes, a 4-byte index into the
-    /// session's interned strings, then the process id whose digits follow that string; 0 if none do.
+    /// The name of a provider that may be of a family of processes: 8 bytes, a 4-byte index into
+    /// the session's interned strings, then the process id whose digits follow that string; 0 if
+    /// none do.
     Provider,
     /// Raw bytes.
     Bytes {
@@ -85,7 +87,8 @@ pub enum AddrForm {
     Address,
 }
 
-/// Bytes that a string of `strsize` bytes takes: the next multiple of 8. All behind its NUL is zero.
+/// Bytes that a string of `strsize` bytes takes: the next multiple of 8. All behind its NUL is
+/// zero.
 pub const fn string_room(strsize: u32) -> u32 {
     strsize.div_ceil(8).saturating_mul(8)
 }
@@ -142,9 +145,9 @@ pub const RECORD_MAX: u32 = 256 << 10;
 
 /// Lays out columns in order, at their natural alignment.
 ///
-/// Sizes come from types that others have described, so they are added in 64 bits, which no number of
-/// columns overflows. An offset that 32 bits do not hold is in a layout whose [`size`](Self::size) is
-/// beyond every limit.
+/// Sizes come from types that others have described, so they are added in 64 bits, which no number
+/// of columns overflows. An offset that 32 bits do not hold is in a layout whose
+/// [`size`](Self::size) is beyond every limit.
 #[derive(Clone, Debug, Default)]
 pub struct LayoutBuilder {
     at: u64,
@@ -168,8 +171,8 @@ impl LayoutBuilder {
         field
     }
 
-    /// Total bytes, rounded up to 8; at most the greatest such number of 32 bits, which is beyond every
-    /// limit.
+    /// Total bytes, rounded up to 8; at most the greatest such number of 32 bits, which is beyond
+    /// every limit.
     pub fn size(&self) -> u32 {
         u32::try_from(self.at.next_multiple_of(8)).unwrap_or(u32::MAX - 7)
     }

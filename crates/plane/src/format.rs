@@ -270,8 +270,8 @@ impl std::fmt::Display for FormatError {
     }
 }
 
-/// The largest width or precision that a format may have. A field is made in memory, so C's largest,
-/// two gigabytes, is not possible.
+/// The largest width or precision that a format may have. A field is made in memory, so C's
+/// largest, two gigabytes, is not possible.
 pub const WIDEST: u32 = 1 << 26;
 
 /// Parses a format. Adjacent text, including `%%`, is one piece.

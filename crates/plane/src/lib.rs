@@ -1,10 +1,11 @@
 //! The contract of the data plane: the layout of the memory that kernel programs and the consumer
 //! share. This crate knows neither D nor BPF.
 //!
-//! The back end (`bpf-codegen`) emits programs that write these structures. The consumer reads them. Both
-//! take every offset, size and state from this crate, so that the two sides cannot diverge. The
-//! algorithms of the kernel side are written a second time here, as Rust state machines (`model`).
-//! The model explorer runs them through every interleaving of nested and preempted contexts.
+//! The back end (`bpf-codegen`) emits programs that write these structures. The consumer reads
+//! them. Both take every offset, size and state from this crate, so that the two sides cannot
+//! diverge. The algorithms of the kernel side are written a second time here, as Rust state
+//! machines (`model`). The model explorer runs them through every interleaving of nested and
+//! preempted contexts.
 //!
 //! ```text
 //!  descriptions   desc      columns of records and keys; values of aggregations

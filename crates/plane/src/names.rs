@@ -1,6 +1,6 @@
-//! The table of names: the text of interned strings, by their numbers, for programs that serve probes
-//! which come while a session runs. (A program whose probes are known when it is compiled has the
-//! texts in a map of its own.)
+//! The table of names: the text of interned strings, by their numbers, for programs that serve
+//! probes which come while a session runs. (A program whose probes are known when it is compiled
+//! has the texts in a map of its own.)
 //!
 //! ```text
 //!  map of maps, CHUNKS entries      chunk: an array of chunk_strings(room) texts of room bytes
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! The key decision: a text is written before the generation of the first row that names it
-//! ([`crate::probe_table`]), and a number never gets another text. So no program reads a text that is
-//! being written. The memory is mapped, because a system call that writes a map suppresses the firings
-//! of its CPU meanwhile.
+//! ([`crate::probe_table`]), and a number never gets another text. So no program reads a text that
+//! is being written. The memory is mapped, because a system call that writes a map suppresses the
+//! firings of its CPU meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

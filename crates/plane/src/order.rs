@@ -4,8 +4,8 @@
 //! its records. Records are printed in the order of their times. So the consumer may print a record
 //! only when every firing that read an earlier clock has committed its records. The latest such
 //! time is the *watermark*. The key decision: *a firing is visible to the consumer before it reads
-//! the clock*, through an atomic operation that it performs anyway. A firing that is not visible yet
-//! will read a later clock than the consumer did. There are two ways to become visible:
+//! the clock*, through an atomic operation that it performs anyway. A firing that is not visible
+//! yet will read a later clock than the consumer did. There are two ways to become visible:
 //!
 //! ```text
 //!  usual: one clause records                   a clause asks for the clock before another records
@@ -46,10 +46,10 @@
 //!
 //! **Two readers of one clock.** `bpf_ktime_get_ns()` and `clock_gettime(CLOCK_MONOTONIC)` read the
 //! same counter. But while the kernel adjusts the clock, two readers may use two slopes for some
-//! nanoseconds (`ktime_get_mono_fast_ns()`, kernel/time/timekeeping.c), and the consumer's loads may
-//! be executed before its read of the counter. [`SLACK`] is far more than either. On the writer's
-//! side nothing is reordered: a locked instruction has completed before `rdtsc_ordered()` reads the
-//! counter.
+//! nanoseconds (`ktime_get_mono_fast_ns()`, kernel/time/timekeeping.c), and the consumer's loads
+//! may be executed before its read of the counter. [`SLACK`] is far more than either. On the
+//! writer's side nothing is reordered: a locked instruction has completed before `rdtsc_ordered()`
+//! reads the counter.
 
 use std::collections::VecDeque;
 

@@ -1,13 +1,14 @@
 //! Policy ring: rings that keep the newest records.
 //!
 //! A ring by policy switch is never moved over what was not read, so a writer that is delayed for
-//! long keeps its space. Here records are overwritten, and the delayed writer is the danger: it would
-//! write into records of the next lap. So a ring is divided into [`SEGMENTS`], and each segment has
-//! a count of the writers that are in the middle of a record there. A segment whose count is not zero
-//! is not entered for another lap; a record that would have to is dropped and counted. The key
-//! decision: *the counts and the reserve position are one word*. One compare-exchange reserves,
-//! counts the writer, and has checked the count of a segment that it enters. So there is no moment at
-//! which a writer has space and is not counted, nor one at which it is counted without space.
+//! long keeps its space. Here records are overwritten, and the delayed writer is the danger: it
+//! would write into records of the next lap. So a ring is divided into [`SEGMENTS`], and each
+//! segment has a count of the writers that are in the middle of a record there. A segment whose
+//! count is not zero is not entered for another lap; a record that would have to is dropped and
+//! counted. The key decision: *the counts and the reserve position are one word*. One
+//! compare-exchange reserves, counts the writer, and has checked the count of a segment that it
+//! enters. So there is no moment at which a writer has space and is not counted, nor one at which
+//! it is counted without space.
 //!
 //! ```text
 //!  the word at RESERVE    63                              32 31   28        7    4 3    0
@@ -31,18 +32,19 @@
 //!  release   subtract 1 from the count of the record's segment
 //! ```
 //!
-//! Headers, stamps and pads are those of [`crate::ring`]. A record is in one segment, and a ring has
-//! at least [`SEGMENTS`] times the bytes of its longest record. A whole segment becomes free at once,
-//! so a full ring has between seven and eight of its segments.
+//! Headers, stamps and pads are those of [`crate::ring`]. A record is in one segment, and a ring
+//! has at least [`SEGMENTS`] times the bytes of its longest record. A whole segment becomes free at
+//! once, so a full ring has between seven and eight of its segments.
 //!
-//! The word comes back to an earlier value after 32 GiB of records. A compare-exchange that succeeds
-//! only then is as good as one that succeeds at once, because everything it depends on is in the
-//! word. A count has four bits: a sixteenth writer in one segment is a drop.
+//! The word comes back to an earlier value after 32 GiB of records. A compare-exchange that
+//! succeeds only then is as good as one that succeeds at once, because everything it depends on is
+//! in the word. A count has four bits: a sixteenth writer in one segment is a drop.
 //!
 //! **No reader while programs run.** The consumer reads the ring when tracing has ended, after the
-//! grace period ([`crate::read::RingReader::take_newest`]). No count is above zero then, every record is committed, and
-//! nothing moves. END writes behind that: what it records is read next, and it overwrites only what
-//! was read. Memory is not zeroed between laps, so a writer zeroes the data of its record.
+//! grace period ([`crate::read::RingReader::take_newest`]). No count is above zero then, every
+//! record is committed, and nothing moves. END writes behind that: what it records is read next,
+//! and it overwrites only what was read. Memory is not zeroed between laps, so a writer zeroes the
+//! data of its record.
 
 /// Segments of a ring.
 pub const SEGMENTS: u32 = 8;
@@ -53,7 +55,8 @@ pub const COUNT_BITS: u32 = POSITION / SEGMENTS;
 /// The most writers in a segment.
 pub const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
 
-/// The least bytes of a ring whose longest record has so many, its header included: a segment for it.
+/// The least bytes of a ring whose longest record has so many, its header included: a segment for
+/// it.
 pub fn least_ring(longest: u64) -> u64 {
     u64::from(SEGMENTS) * longest.next_power_of_two()
 }

@@ -1,5 +1,5 @@
-//! The probe table: the probes that come while a session runs. A program that serves them finds what
-//! it must know about the probe that fired in a row of this table.
+//! The probe table: the probes that come while a session runs. A program that serves them finds
+//! what it must know about the probe that fired in a row of this table.
 //!
 //! ```text
 //!  map of maps, CHUNKS entries      chunk: an array of CHUNK_ROWS rows of ROW bytes
@@ -25,8 +25,8 @@
 //! The key decision: a generation is used once, and never for another site of the row. So a firing
 //! that the kernel delayed before the program began finds another generation, however late it is.
 //! One that is in the program is awaited by the grace period before the row is written again. And a
-//! link may be attached before its sites are complete: until the generation is there, nothing fires.
-//! The model is `crate::model::sites`.
+//! link may be attached before its sites are complete: until the generation is there, nothing
+//! fires. The model is `crate::model::sites`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -119,8 +119,8 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Takes the generation from a row: from now on the site does not fire. A program may still read
-    /// the members.
+    /// Takes the generation from a row: from now on the site does not fire. A program may still
+    /// read the members.
     pub fn withdraw(&self, row: u32) {
         self.publish(row, 0);
     }
@@ -147,8 +147,8 @@ impl Rows {
         self.used.push(0);
     }
 
-    /// Takes the last chunks away of which no row is in use, except one. The result is the number of
-    /// chunks that remain. A chunk that is installed in their place begins without generations.
+    /// Takes the last chunks away of which no row is in use, except one. The result is the number
+    /// of chunks that remain. A chunk that is installed in their place begins without generations.
     pub fn trim(&mut self) -> u32 {
         while let [.., 0, 0] = self.used[..] {
             self.used.pop();
@@ -211,8 +211,8 @@ pub enum Stage {
     Merging,
 }
 
-/// Sites that were removed. They are released in rounds: all that were removed before a round begins
-/// share its grace period, drain and snapshot.
+/// Sites that were removed. They are released in rounds: all that were removed before a round
+/// begins share its grace period, drain and snapshot.
 #[derive(Debug)]
 pub struct Removal<T> {
     waiting: Vec<T>,
@@ -236,8 +236,8 @@ impl<T> Removal<T> {
         self.round.is_some() || !self.waiting.is_empty()
     }
 
-    /// Begins a round, if sites wait for one and none is in progress. The caller closes their links,
-    /// waits for a grace period, and calls [`Removal::closed`].
+    /// Begins a round, if sites wait for one and none is in progress. The caller closes their
+    /// links, waits for a grace period, and calls [`Removal::closed`].
     pub fn begin(&mut self) -> Option<&mut [T]> {
         if self.round.is_some() || self.waiting.is_empty() {
             return None;

@@ -1,12 +1,13 @@
 //! The set of processes: which processes a program at places in files serves.
 //!
-//! A probe of the pid provider is a place in a file. Where many processes have the file, or children of a process are followed,
-//! one link serves all of them, and the kernel runs the program in every process that comes there. So the program first
-//! looks its process up in a hash map.
+//! A probe of the pid provider is a place in a file. Where many processes have the file, or
+//! children of a process are followed, one link serves all of them, and the kernel runs the program
+//! in every process that comes there. So the program first looks its process up in a hash map.
 //!
-//! The key decision: *membership is decided in the kernel*. A child is put in by a program at the fork, before its first
-//! instruction, and a process is taken out by a program at its end. The consumer only puts in those that are selected when tracing
-//! begins. So it need not be as fast as processes come and go.
+//! The key decision: *membership is decided in the kernel*. A child is put in by a program at the
+//! fork, before its first instruction, and a process is taken out by a program at its end. The
+//! consumer only puts in those that are selected when tracing begins. So it need not be as fast as
+//! processes come and go.
 //!
 //! ```text
 //!  key     u32  the process (thread group), in the initial namespace
@@ -20,13 +21,15 @@
 //!  exit    of the last thread: the element is deleted
 //! ```
 //!
-//! A kernel that lets other tasks run in the middle of a program does not run it for them on this CPU, and counts that. A fork would be lost
-//! by it. So the programs at forks and at execs are there twice, one behind the other: what one of them missed, the other does. What both
-//! may have missed, the smaller of the two counts, is reported ([`DropKind::Fork`](crate::control::DropKind::Fork)).
+//! A kernel that lets other tasks run in the middle of a program does not run it for them on this
+//! CPU, and counts that. A fork would be lost by it. So the programs at forks and at execs are
+//! there twice, one behind the other: what one of them missed, the other does. What both may have
+//! missed, the smaller of the two counts, is reported
+//! ([`DropKind::Fork`](crate::control::DropKind::Fork)).
 //!
-//! `start` tells a process from a later one with its number, where the program at the exit was not run. User space
-//! knows starts in ticks only ([`TICK`]), so a process is the one that was meant if it began within a tick from `start` on.
-//! No number is used twice in that time.
+//! `start` tells a process from a later one with its number, where the program at the exit was not
+//! run. User space knows starts in ticks only ([`TICK`]), so a process is the one that was meant if
+//! it began within a tick from `start` on. No number is used twice in that time.
 
 /// Bytes of a key.
 pub const KEY: u32 = 4;
@@ -57,7 +60,8 @@ pub struct Member {
 }
 
 impl Member {
-    /// The bytes of the value. With `other`, what the map has for the process, it is in the sets of both.
+    /// The bytes of the value. With `other`, what the map has for the process, it is in the sets of
+    /// both.
     pub fn bytes(self, other: Option<&[u8]>) -> [u8; SIZE as usize] {
         let word = |at: u32| -> u64 {
             let bytes = other.and_then(|other| other.get(at as usize..at as usize + 8)?.try_into().ok());

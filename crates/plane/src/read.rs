@@ -154,8 +154,8 @@ pub struct RingReader {
     complete: u64,
     /// By ring that is overwritten, what [`take_newest`] has returned.
     taken: Vec<Option<u64>>,
-    /// Looks at rings that are overwritten, oldest first: the bound of the slots, and the positions.
-    /// `None`: nothing was ever written. (Position 0 occurs again after 32 GiB.)
+    /// Looks at rings that are overwritten, oldest first: the bound of the slots, and the
+    /// positions. `None`: nothing was ever written. (Position 0 occurs again after 32 GiB.)
     passed: VecDeque<(u64, Vec<Option<u64>>)>,
     /// By ring that is overwritten, whether a look has found it written.
     written: Vec<bool>,
@@ -227,7 +227,8 @@ impl RingReader {
     /// advances: what was recorded before a look is gone when every ring was written once more
     /// since. `now` is a reading of the clock from before this call.
     pub fn pass(&mut self, sets: &[Rings<'_>], now: u64) {
-        // The slots first: see `order`. The positions of a look are those of rings by other policies.
+        // The slots first: see `order`. The positions of a look are those of rings by other
+        // policies.
         self.look(sets, now);
         let position = |(set, index): (&Rings<'_>, u32)| {
             overwrite::position(set.percpu.word(index, RESERVE).load(Ordering::SeqCst))
@@ -252,8 +253,8 @@ impl RingReader {
         }
     }
 
-    /// Takes the records of rings that are overwritten ([`crate::overwrite`]), in the order of time. No
-    /// program may be running. `now` is a reading of the monotonic clock.
+    /// Takes the records of rings that are overwritten ([`crate::overwrite`]), in the order of
+    /// time. No program may be running. `now` is a reading of the monotonic clock.
     pub fn take_newest(&mut self, sets: &[Rings<'_>], now: u64) -> Batch {
         let mut batch = Batch::default();
         for (i, (set, index)) in every(sets).enumerate() {
@@ -380,9 +381,9 @@ pub(crate) fn take_ring(ring: &[AtomicU64], consumed: &AtomicU64, reserved: u64,
     position
 }
 
-/// Takes the records of a ring whose writers have all ended, the oldest first. `word` is the word at
-/// RESERVE, `taken` what this returned before for this ring: records before it were taken. Returns
-/// the position behind the last record.
+/// Takes the records of a ring whose writers have all ended, the oldest first. `word` is the word
+/// at RESERVE, `taken` what this returned before for this ring: records before it were taken.
+/// Returns the position behind the last record.
 pub(crate) fn take_newest(
     ring: &[AtomicU64],
     segments: u32,

@@ -5,10 +5,10 @@
 //! by compare-exchange on the CPU's reserve position, writes, and *commits* by an exchange of the
 //! first word of the header. Reserving never waits and never overwrites. A program that is
 //! interrupted between the two steps leaves an uncommitted record, and the consumer stops before
-//! it. The key decision: the consumer trusts only the commit word, and that word is a stamp computed
-//! from the position of the record. So no word of a previous lap can be mistaken for it. Besides,
-//! the consumer zeroes records before it returns their space. So no *data* of a previous lap can be
-//! seen either, and padding is always zero.
+//! it. The key decision: the consumer trusts only the commit word, and that word is a stamp
+//! computed from the position of the record. So no word of a previous lap can be mistaken for it.
+//! Besides, the consumer zeroes records before it returns their space. So no *data* of a previous
+//! lap can be seen either, and padding is always zero.
 //!
 //! ```text
 //!  header, 24 bytes                                   commit word
@@ -37,13 +37,13 @@
 //! layout ([`crate::speculation`]).
 //!
 //! **Policy fill.** The consumer takes nothing until tracing has ended, so a ring keeps its first
-//! records. A writer whose record does not fit *closes* the ring before it counts the drop: it moves
-//! the reserve position to the end of the ring by compare-exchange, and writes a pad there. So later
-//! records do not fit either, however short they are: the ring has everything that was recorded on
-//! its CPU up to a moment, and nothing after it. Then the writer ends tracing like `exit()`. The
-//! ring is read after the grace period and before END, so END has an empty ring. A ring is closed
-//! before the bytes that are kept for `exit()`: the status of an `exit()` that comes when the ring is
-//! full is in a record too.
+//! records. A writer whose record does not fit *closes* the ring before it counts the drop: it
+//! moves the reserve position to the end of the ring by compare-exchange, and writes a pad there.
+//! So later records do not fit either, however short they are: the ring has everything that was
+//! recorded on its CPU up to a moment, and nothing after it. Then the writer ends tracing like
+//! `exit()`. The ring is read after the grace period and before END, so END has an empty ring. A
+//! ring is closed before the bytes that are kept for `exit()`: the status of an `exit()` that comes
+//! when the ring is full is in a record too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -78,21 +78,21 @@ pub const RING_MIN: u32 = 4096;
 /// The longest record, including the header: the limit of the length field of the commit word.
 pub const RECORD_MAX: u32 = ((1 << 23) - 1) * 8;
 
-/// The bytes of a ring that are kept for clauses with `exit()`, of which the longest record has so many
-/// bytes of data: twice the record, because one that does not fit before the ring's end takes the
-/// remaining bytes too.
+/// The bytes of a ring that are kept for clauses with `exit()`, of which the longest record has so
+/// many bytes of data: twice the record, because one that does not fit before the ring's end takes
+/// the remaining bytes too.
 pub fn kept_for_exit(longest: u32) -> u32 {
     2 * (HEADER_SIZE + longest)
 }
 
-/// The least size of a ring: twice the longest record, and what is kept for `exit()`; by policy ring,
-/// a segment for the longest record. A record that does not fit before the ring's end also takes the
-/// remaining bytes, which are fewer than its length. In a shorter ring, a record might not fit even
-/// when the ring is empty.
+/// The least size of a ring: twice the longest record, and what is kept for `exit()`; by policy
+/// ring, a segment for the longest record. A record that does not fit before the ring's end also
+/// takes the remaining bytes, which are fewer than its length. In a shorter ring, a record might
+/// not fit even when the ring is empty.
 ///
 /// All records of END fit too, of which `end` has the bytes of data, 0 for a clause that does not
-/// record: END fires once, into rings that were read. By policy ring half of a segment may be lost to a
-/// pad, and END must not overwrite what it has recorded.
+/// record: END fires once, into rings that were read. By policy ring half of a segment may be lost
+/// to a pad, and END must not overwrite what it has recorded.
 pub fn least(policy: Policy, longest: u32, exit: Option<u32>, end: impl Iterator<Item = u32>) -> u32 {
     // Faults are recorded even where no clause records.
     let longest = u64::from(HEADER_SIZE + longest.max(FAULT_SIZE));

@@ -79,8 +79,8 @@ impl Shape {
 }
 
 impl Member {
-    /// The bytes of the member, of those of its struct; `None` if they are too few. A bit-field is in
-    /// them, above [the bits below it](Member::bits).
+    /// The bytes of the member, of those of its struct; `None` if they are too few. A bit-field is
+    /// in them, above [the bits below it](Member::bits).
     pub fn bytes<'a>(&self, of: &'a [u8]) -> Option<&'a [u8]> {
         of.get(self.offset as usize..)?.get(..self.shape.size as usize)
     }

@@ -1,8 +1,10 @@
-//! Shares of a table that programs fill: counters of who has how much of it, in memory that programs and the consumer change.
+//! Shares of a table that programs fill: counters of who has how much of it, in memory that
+//! programs and the consumer change.
 //!
-//! It is the rule by which processes share what the consumer has (`proc::share`), as far as a program can keep it: a user and a process
-//! have at most as much as they leave to others, root has all that is left, and a quarter is root's alone. A program has no names
-//! of cgroups that are cheap, so a user in many containers is one user here.
+//! It is the rule by which processes share what the consumer has (`proc::share`), as far as a
+//! program can keep it: a user and a process have at most as much as they leave to others, root has
+//! all that is left, and a quarter is root's alone. A program has no names of cgroups that are
+//! cheap, so a user in many containers is one user here.
 //!
 //! ```text
 //!  +0     others          what all but root have
@@ -11,8 +13,9 @@
 //!         subordinate     SUBORDINATE times: first id 32 | how many 32, the user to whom they were given 64; 0 ends them
 //! ```
 //!
-//! The hash has the key of the session, so nobody can choose whose counter it fills. Some have a counter in common all the same.
-//! What a program has taken is a *number*, by which it is given back.
+//! The hash has the key of the session, so nobody can choose whose counter it fills. Some have a
+//! counter in common all the same. What a program has taken is a *number*, by which it is given
+//! back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,7 +65,8 @@ impl<'m> Counters<'m> {
         self.0.get((offset / 8) as usize)
     }
 
-    /// Says which ids were given to users: the first, how many, to whom. Those that are more than [`SUBORDINATE`] count by themselves.
+    /// Says which ids were given to users: the first, how many, to whom. Those that are more than
+    /// [`SUBORDINATE`] count by themselves.
     pub fn set_subordinate(self, given: impl Iterator<Item = (u32, u32, u32)>) {
         let given = given.filter(|(_, count, _)| *count > 0);
         for ((first, count, to), number) in given.zip(0..SUBORDINATE) {

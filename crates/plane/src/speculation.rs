@@ -2,10 +2,10 @@
 //!
 //! `speculation()` gives an id, `speculate(id)` directs the rest of a clause's record to the buffer
 //! of that id, `commit(id)` prints what the buffer has, and `discard(id)` forgets it. Each id has a
-//! *state word* that all CPUs share, and a ring of its own for each CPU index. The key decision: *the
-//! rings of an id are not read while it is active*. So a record that is discarded costs the consumer
-//! nothing, `specsize` bounds the data without a counter, and neither kind of record can take the
-//! space of the other.
+//! *state word* that all CPUs share, and a ring of its own for each CPU index. The key decision:
+//! *the rings of an id are not read while it is active*. So a record that is discarded costs the
+//! consumer nothing, `specsize` bounds the data without a counter, and neither kind of record can
+//! take the space of the other.
 //!
 //! ```text
 //!            speculation()            commit()                drained, by the consumer
@@ -23,23 +23,24 @@
 //! **Commit is a record.** `commit()` changes the state, then writes a record with
 //! [`COMMIT`](crate::ring::flags::COMMIT) and a word id | generation << 32 into the session's ring.
 //! The consumer prints the records of the speculation where it meets this record, in the order of
-//! their times. If the ring is full, the state becomes DISCARDING and a principal drop is counted: the
-//! data is lost, the id is not. `discard()` needs no record, because it has no place in the output.
+//! their times. If the ring is full, the state becomes DISCARDING and a principal drop is counted:
+//! the data is lost, the id is not. `discard()` needs no record, because it has no place in the
+//! output.
 //!
 //! **Reserve, then check again.** A firing loads the state word, reserves, and loads the state word
-//! once more. If it has changed, the firing commits its record as discarded. So whoever sees that an
-//! id is not active any more also sees, in the reserve positions, all records that belong to it. An id is free again
-//! when the consumer has met the record of its commit and has then taken everything up to the reserve
-//! positions. That needs no grace period; a firing that was delayed over all that finds another
-//! generation in the state word. Until then the id is *busy*.
+//! once more. If it has changed, the firing commits its record as discarded. So whoever sees that
+//! an id is not active any more also sees, in the reserve positions, all records that belong to it.
+//! An id is free again when the consumer has met the record of its commit and has then taken
+//! everything up to the reserve positions. That needs no grace period; a firing that was delayed
+//! over all that finds another generation in the state word. Until then the id is *busy*.
 //!
-//! `discard()` does not free its id at once. The discarded records would be in front of those of the next
-//! speculation, and take its space, until the consumer has moved the position. A program cannot move it: a
-//! firing on another CPU may be between its reservation and its second look.
+//! `discard()` does not free its id at once. The discarded records would be in front of those of
+//! the next speculation, and take its space, until the consumer has moved the position. A program
+//! cannot move it: a firing on another CPU may be between its reservation and its second look.
 //!
 //! A record that was reserved before the commit, but written later by a firing on another CPU, is
-//! printed as soon as it is committed. Positions are never set back: a freed ring continues at its next lap,
-//! by a compare-exchange. So an exchange by a firing that was delayed fails.
+//! printed as soon as it is committed. Positions are never set back: a freed ring continues at its
+//! next lap, by a compare-exchange. So an exchange by a firing that was delayed fails.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -86,8 +87,8 @@ pub const fn commit_word(id: u32, word: u64) -> u64 {
 /// The sizes and offsets of the speculative buffers of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpeculationShape {
-    /// Number of ids, 0 to [`COUNT_MAX`]. The ids begin at 1. Without any, every `speculation()` finds
-    /// none.
+    /// Number of ids, 0 to [`COUNT_MAX`]. The ids begin at 1. Without any, every `speculation()`
+    /// finds none.
     pub count: u32,
     /// Number of CPU indexes.
     pub cpus: u32,
@@ -133,8 +134,8 @@ impl SpeculationShape {
         if size == 0 { 8 } else { size }
     }
 
-    /// Number of rings. That of a CPU index and an index has the number `cpu * count + index`. A map
-    /// is not empty.
+    /// Number of rings. That of a CPU index and an index has the number `cpu * count + index`. A
+    /// map is not empty.
     pub const fn rings(self) -> u32 {
         let rings = self.cpus * self.count;
         if rings == 0 { 1 } else { rings }
@@ -344,7 +345,8 @@ impl SpeculationReader {
     }
 
     /// Looks at the speculations that are not free, and returns a time at which none of them had
-    /// begun: they have no record from before that time. `now` is a reading of the clock from before this call.
+    /// begun: they have no record from before that time. `now` is a reading of the clock from
+    /// before this call.
     pub fn oldest(&mut self, now: u64, all: &Speculations<'_>) -> u64 {
         self.since.resize(all.shape.count as usize, (u64::MAX, 0));
         let mut oldest = now;
@@ -363,9 +365,10 @@ impl SpeculationReader {
         oldest
     }
 
-    /// Counts the records of speculations whose commit was overwritten, by CPU index: there is no place
-    /// for them in the output. By policy ring, `batch` is all that is left, so a commit that is not in it
-    /// was overwritten. No program may be running. Call it after [`SpeculationReader::splice`].
+    /// Counts the records of speculations whose commit was overwritten, by CPU index: there is no
+    /// place for them in the output. By policy ring, `batch` is all that is left, so a commit that
+    /// is not in it was overwritten. No program may be running. Call it after
+    /// [`SpeculationReader::splice`].
     pub fn lose_overwritten(&mut self, all: &Speculations<'_>) -> Vec<DropDelta> {
         self.met.resize(all.shape.count as usize, 0);
         let mut lost = Vec::new();

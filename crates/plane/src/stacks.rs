@@ -6,18 +6,19 @@
 //! probability 3e-8, and nothing is ever overwritten. So an id names the same stack until the
 //! session ends, however often the stack is evicted and stored again.
 //!
-//! The same addresses mean other code in another process, and in another program of the same process.
-//! So the hash of a user stack includes the process and its *generation*: when the leader started,
-//! and how many programs it has executed. The entry has a time at which that generation ran, which is
-//! when the stack was stored. The time, not the generation, says which program it was, because what
-//! the kernel reports about processes (perf's side-band) has times and no such numbers.
+//! The same addresses mean other code in another process, and in another program of the same
+//! process. So the hash of a user stack includes the process and its *generation*: when the leader
+//! started, and how many programs it has executed. The entry has a time at which that generation
+//! ran, which is when the stack was stored. The time, not the generation, says which program it
+//! was, because what the kernel reports about processes (perf's side-band) has times and no such
+//! numbers.
 //!
 //! A process can write any addresses on its stack. So the hash has a random key in each session
 //! ([`crate::siphash`]), without which nobody can make two stacks with one id.
 //!
-//! A store is one *side* at a time: an array of blocks, the only inner map of a map of maps. A stack
-//! is in the block that the low bits of its id select. Sides of a session differ only in the number
-//! of their blocks.
+//! A store is one *side* at a time: an array of blocks, the only inner map of a map of maps. A
+//! stack is in the block that the low bits of its id select. Sides of a session differ only in the
+//! number of their blocks.
 //!
 //! ```text
 //!  block                                             entry (whole words)
@@ -42,19 +43,20 @@
 //!  new side in the map of maps ──► grace period ──► reads every stack of the old side ──► frees it
 //! ```
 //!
-//! A program that found a stack in the old side may write its id later, but it ends before the grace
-//! period does. So every id that was or will be written has its stack in the new side, in the old
-//! side, or with the consumer, which asks in this order: its own memory, the new side, the old side.
-//! A stack that a program meets again is stored again, under the same id.
+//! A program that found a stack in the old side may write its id later, but it ends before the
+//! grace period does. So every id that was or will be written has its stack in the new side, in the
+//! old side, or with the consumer, which asks in this order: its own memory, the new side, the old
+//! side. A stack that a program meets again is stored again, under the same id.
 //!
 //! **Forgetting.** The consumer forgets an evicted stack when no record or key can still name it:
 //! - A record with its id was written by a firing that ended before the eviction, or by one that
-//!   stored the stack again. The first one's time is before the eviction. So all of them are consumed
-//!   when every record until the time of the eviction is ([`crate::read::RingReader::complete_until`]).
-//!   A drain alone proves nothing: it stops at a record that is not committed, and records behind it
-//!   in the ring may be old.
-//! - A key with its id in a table of aggregations was written by such a firing. It has left the table
-//!   when a snapshot that began after the eviction is merged. The consumer knows the keys that it has.
+//!   stored the stack again. The first one's time is before the eviction. So all of them are
+//!   consumed when every record until the time of the eviction is
+//!   ([`crate::read::RingReader::complete_until`]). A drain alone proves nothing: it stops at a
+//!   record that is not committed, and records behind it in the ring may be old.
+//! - A key with its id in a table of aggregations was written by such a firing. It has left the
+//!   table when a snapshot that began after the eviction is merged. The consumer knows the keys
+//!   that it has.
 //!
 //! [`crate::model`] explores this.
 
@@ -115,19 +117,21 @@ pub const fn entry_words(frames: u32) -> u32 {
     if words < ENTRY_LEAST { ENTRY_LEAST } else { words }
 }
 
-/// The generation of a process: the start of its leader in nanoseconds since boot, and the number of
-/// programs that it has executed. Processes of one pid differ in the first, its programs in the second.
+/// The generation of a process: the start of its leader in nanoseconds since boot, and the number
+/// of programs that it has executed. Processes of one pid differ in the first, its programs in the
+/// second.
 pub const fn generation(start: u64, execs: u64) -> u64 {
     start.wrapping_add(execs.wrapping_mul(GENERATION_FACTOR))
 }
 
-/// By what the number of programs is multiplied in a [`generation`]. It is odd, so all programs of one
-/// process differ. Its small multiples are far from each other (it is 2^64 divided by the golden ratio), so
-/// the sums of two processes are not equal because one started a little later and executed more programs.
+/// By what the number of programs is multiplied in a [`generation`]. It is odd, so all programs of
+/// one process differ. Its small multiples are far from each other (it is 2^64 divided by the
+/// golden ratio), so the sums of two processes are not equal because one started a little later and
+/// executed more programs.
 pub const GENERATION_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The id of a stack: the hash of its entry, as it is before the time replaces the generation. Kernel
-/// stacks have process and generation 0.
+/// The id of a stack: the hash of its entry, as it is before the time replaces the generation.
+/// Kernel stacks have process and generation 0.
 pub fn id(key: siphash::Key, tgid: u32, generation: u64, pcs: &[u64], calls: &[u64]) -> u64 {
     let head = [head(tgid, pcs.len(), calls.len()), generation];
     siphash::hash(key, head.into_iter().chain(pcs.iter().chain(calls).copied())).max(1)
@@ -182,8 +186,8 @@ impl BlockShape {
 pub struct Stack {
     /// Process (tgid, the tracer's namespace; 0 outside of it); 0 for kernel stacks.
     pub tgid: u32,
-    /// A time at which the process ran the program whose stack this is, in nanoseconds since boot; 0
-    /// if it is not known, and for kernel stacks.
+    /// A time at which the process ran the program whose stack this is, in nanoseconds since boot;
+    /// 0 if it is not known, and for kernel stacks.
     pub time: u64,
     /// Return addresses, innermost first.
     pub pcs: Vec<u64>,
@@ -204,8 +208,8 @@ impl<'m> Side<'m> {
         Side { memory, shape }
     }
 
-    /// Writes the header of a new side, whose memory is zero. The number of its blocks is a power of
-    /// two.
+    /// Writes the header of a new side, whose memory is zero. The number of its blocks is a power
+    /// of two.
     pub fn begin(self) {
         let mask = self.blocks().count() as u64 - 1;
         if let Some(word) = self.memory.get(MASK as usize / 8) {

@@ -1,12 +1,12 @@
 //! Tables by which a program walks the stack of a process that keeps no frame pointers.
 //!
-//! A compiler describes, for each address of the code, where the caller's stack pointer was and where
-//! the return address and the frame pointer are (`.eh_frame`). The consumer reduces that to *rows* of
-//! eight bytes, which a program finds by a page index and a short binary search.
+//! A compiler describes, for each address of the code, where the caller's stack pointer was and
+//! where the return address and the frame pointer are (`.eh_frame`). The consumer reduces that to
+//! *rows* of eight bytes, which a program finds by a page index and a short binary search.
 //!
-//! The key decision: *only the consumer writes, and a program checks at the end of its walk that nothing
-//! has changed that it used.* So nobody waits for a lock or a grace period. A walk that met a change
-//! ends in [`INCOMPLETE`], which costs one stack of millions.
+//! The key decision: *only the consumer writes, and a program checks at the end of its walk that
+//! nothing has changed that it used.* So nobody waits for a lock or a grace period. A walk that met
+//! a change ends in [`INCOMPLETE`], which costs one stack of millions.
 //!
 //! ```text
 //!  directory (one map)
@@ -24,39 +24,45 @@
 //!  address ──► slot (by key) ──► range ──► page of the table ──► row
 //! ```
 //!
-//! An address space is known by numbers that the kernel chooses when a program is executed, and that both
-//! sides can read ([`key`]). So a process that was forked has the tables of its parent at once.
+//! An address space is known by numbers that the kernel chooses when a program is executed, and
+//! that both sides can read ([`key`]). So a process that was forked has the tables of its parent at
+//! once.
 //!
-//! What a slot says is never changed in place: the consumer writes other ranges, and then the state of the
-//! slot, whose version grows. Only then it uses the memory of the old ranges, or of a table that they have
-//! named, for something else. So a walk that finds the slot as it was has read nothing else either.
+//! What a slot says is never changed in place: the consumer writes other ranges, and then the state
+//! of the slot, whose version grows. Only then it uses the memory of the old ranges, or of a table
+//! that they have named, for something else. So a walk that finds the slot as it was has read
+//! nothing else either.
 //!
-//! Programs walk the same stacks again and again, and the search for a row is most of a walk. So each CPU
-//! remembers the rows that it has found. The tag of one is made of the slot's key, the slot's state and the
-//! address: a row that was found before a slot changed has another tag than any that is looked for later, and
-//! nothing has to be removed. The tag is stored combined (exclusive or) with the row: an interrupt between the
-//! two stores leaves a pair that has no tag, never the row of another address.
+//! Programs walk the same stacks again and again, and the search for a row is most of a walk. So
+//! each CPU remembers the rows that it has found. The tag of one is made of the slot's key, the
+//! slot's state and the address: a row that was found before a slot changed has another tag than
+//! any that is looked for later, and nothing has to be removed. The tag is stored combined
+//! (exclusive or) with the row: an interrupt between the two stores leaves a pair that has no tag,
+//! never the row of another address.
 //!
-//! A process that has just executed a program, and one that has ended before the consumer has looked, have no
-//! slot. Most files that they run are known, and only where they are mapped is not. There the program asks the
-//! kernel for the mapping of an address (`bpf_find_vma`) and finds the file by its inode:
+//! A process that has just executed a program, and one that has ended before the consumer has
+//! looked, have no slot. Most files that they run are known, and only where they are mapped is not.
+//! There the program asks the kernel for the mapping of an address (`bpf_find_vma`) and finds the
+//! file by its inode:
 //!
 //! ```text
 //!  files      device and inode ──► table, base, version of the contents, where the file's code is loaded
 //!  unknown    device and inode ──► a process, and the address of a mapping        the consumer is asked for it
 //! ```
 //!
-//! Contents are compared by size and time of change, because an inode is used again, and a file may be
-//! written anew. The consumer removes a file from the map and changes the *version* of the directory before it
-//! uses the memory of a table for something else; the version is part of the tags of remembered rows, and a walk
-//! that finds it changed is [`INCOMPLETE`]. Nothing that is found so is remembered
-//! for the next walk, in which the same address may be another file's. The kernel tells where a mapping is once for each firing that runs
-//! with interrupts disabled, so a stack of several objects is [`INCOMPLETE`] there until the process has a slot. It tells nothing while
-//! the mappings of the process are being changed. Both are an error of their own (`EBUSY`), and such stacks are counted ([`BUSY`]).
-//! Nothing is remembered of a refusal, so the next firing asks again.
+//! Contents are compared by size and time of change, because an inode is used again, and a file may
+//! be written anew. The consumer removes a file from the map and changes the *version* of the
+//! directory before it uses the memory of a table for something else; the version is part of the
+//! tags of remembered rows, and a walk that finds it changed is [`INCOMPLETE`]. Nothing that is
+//! found so is remembered for the next walk, in which the same address may be another file's. The
+//! kernel tells where a mapping is once for each firing that runs with interrupts disabled, so a
+//! stack of several objects is [`INCOMPLETE`] there until the process has a slot. It tells nothing
+//! while the mappings of the process are being changed. Both are an error of their own (`EBUSY`),
+//! and such stacks are counted ([`BUSY`]). Nothing is remembered of a refusal, so the next firing
+//! asks again.
 //!
-//! The words of chunks have one number: [`CHUNK_WORDS`] times that of the chunk, plus the index in it. The
-//! rows of a page are in one chunk, and so are all pages of a table.
+//! The words of chunks have one number: [`CHUNK_WORDS`] times that of the chunk, plus the index in
+//! it. The rows of a page are in one chunk, and so are all pages of a table.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -74,7 +80,8 @@ pub const CHUNK_SHIFT: u32 = 19;
 /// The most chunks of a session.
 pub const CHUNKS: u32 = 256;
 
-/// Rows that a CPU remembers, as a power of two: their 16 KiB are half of the most that the kernel allows.
+/// Rows that a CPU remembers, as a power of two: their 16 KiB are half of the most that the kernel
+/// allows.
 pub const FOUND_SHIFT: u32 = 10;
 /// Bytes of a row that is remembered: its tag combined with the row, and the row.
 pub const FOUND: u32 = 16;
@@ -100,21 +107,24 @@ pub enum Kind {
     /// In a procedure linkage table: the CFA is the stack pointer plus 8, and plus 8 more from the
     /// instruction on whose offset in its entry of 16 bytes is the offset of the row.
     Plt = 3,
-    /// The function has aligned its stack: the CFA is in memory, at the frame pointer plus the offset.
+    /// The function has aligned its stack: the CFA is in memory, at the frame pointer plus the
+    /// offset.
     Realigned = 4,
-    /// The frame that the kernel makes for the handler of a signal: the interrupted stack pointer is in
-    /// memory, at the stack pointer plus the offset, with the other registers around it.
+    /// The frame that the kernel makes for the handler of a signal: the interrupted stack pointer
+    /// is in memory, at the stack pointer plus the offset, with the other registers around it.
     Signal = 5,
     /// The outermost function.
     End = 6,
     /// There is a rule, which no row can express.
     Unknown = 7,
-    /// The function has saved the stack pointer of its entry: it is in memory, at the stack pointer plus the
-    /// offset, and the CFA is above its return address (code of cryptography, written by hand).
+    /// The function has saved the stack pointer of its entry: it is in memory, at the stack pointer
+    /// plus the offset, and the CFA is above its return address (code of cryptography, written by
+    /// hand).
     Saved = 8,
-    /// The CFA is another register plus the offset without its low four bits, which are the number of the register's word in the
-    /// registers that the kernel saves. What it was is known in the innermost frame only. (A loop that touches the pages of a large
-    /// frame, the first instructions of a function that aligns its stack.)
+    /// The CFA is another register plus the offset without its low four bits, which are the number
+    /// of the register's word in the registers that the kernel saves. What it was is known in the
+    /// innermost frame only. (A loop that touches the pages of a large frame, the first
+    /// instructions of a function that aligns its stack.)
     Register = 9,
 }
 
@@ -226,7 +236,8 @@ pub const RANGE: u32 = 32;
 pub const RANGE_SHIFT: u32 = 5;
 /// Offset of the number of times that a table was removed.
 pub const VERSION: u32 = WANTED + WANTED_SIZE * WANTED_MAX;
-/// Offset of the number of stacks that are [`INCOMPLETE`] because the kernel could not tell a mapping at that time.
+/// Offset of the number of stacks that are [`INCOMPLETE`] because the kernel could not tell a
+/// mapping at that time.
 pub const BUSY: u32 = VERSION + 8;
 /// Offset of the counters of who has how many of the files that the consumer is asked for.
 pub const SHARES_AT: u32 = BUSY + 8;
@@ -261,8 +272,9 @@ pub const DELETED: u64 = 1;
 /// The multiplier of [`key`].
 pub const KEY_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The key of an address space, by members of `mm_struct` that `/proc/PID/stat` shows: where its code, its
-/// stack and its arguments begin. The kernel chooses them at random when it executes a program.
+/// The key of an address space, by members of `mm_struct` that `/proc/PID/stat` shows: where its
+/// code, its stack and its arguments begin. The kernel chooses them at random when it executes a
+/// program.
 pub fn key(start_code: u64, start_stack: u64, arg_start: u64) -> u64 {
     let mixed = start_stack.wrapping_mul(KEY_FACTOR).wrapping_add(start_code);
     mixed.wrapping_mul(KEY_FACTOR).wrapping_add(arg_start) | 2
@@ -303,12 +315,15 @@ pub const FILE_CONTENTS: u32 = 16;
 pub const FILE_LOADS: u32 = 24;
 /// The most parts.
 pub const MAX_LOADS: u32 = 4;
-/// Bytes of a part: the offset of its first page, its bytes from there on, and what is added to an offset for the address.
+/// Bytes of a part: the offset of its first page, its bytes from there on, and what is added to an
+/// offset for the address.
 pub const FILE_LOAD: u32 = 24;
-/// Bytes of what is known of a file that the consumer is asked for: process, address, the number of its share.
+/// Bytes of what is known of a file that the consumer is asked for: process, address, the number of
+/// its share.
 pub const UNKNOWN_FILE: u32 = 24;
 
-/// What tells contents of a file from others: its size, and when it was changed (`ctime`, seconds and nanoseconds), which no user can set.
+/// What tells contents of a file from others: its size, and when it was changed (`ctime`, seconds
+/// and nanoseconds), which no user can set.
 pub fn contents(size: u64, (seconds, nanoseconds): (i64, u32)) -> u64 {
     let mixed = size.wrapping_mul(KEY_FACTOR).wrapping_add(seconds as u64);
     mixed.wrapping_mul(KEY_FACTOR).wrapping_add(u64::from(nanoseconds))
@@ -392,8 +407,9 @@ impl UnknownFile {
 pub struct Directory<'m>(&'m [AtomicU64]);
 
 impl Range {
-    /// The range behind those of an address space: which language runtime it runs, by its number, and the address of the state of that.
-    /// An address at which no memory of a process is counts as none.
+    /// The range behind those of an address space: which language runtime it runs, by its number,
+    /// and the address of the state of that. An address at which no memory of a process is counts
+    /// as none.
     pub fn of_runtime(runtime: Option<(u8, u64)>) -> Range {
         let (number, state) = runtime.filter(|(_, state)| state >> RUNTIME_SHIFT == 0).unwrap_or_default();
         Range { start: state | u64::from(number) << RUNTIME_SHIFT, end: 0, table: NO_TABLE, delta: 0 }
@@ -433,7 +449,8 @@ impl<'m> Directory<'m> {
         }
     }
 
-    /// Gives an address space these ranges, and the one behind them, which is that of its interpreter. False if it has no slot.
+    /// Gives an address space these ranges, and the one behind them, which is that of its
+    /// interpreter. False if it has no slot.
     pub fn publish(self, key: u64, first: u32, count: u32) -> bool {
         let is_free =
             |at: &u32| self.word(*at).is_some_and(|word| matches!(word.load(Ordering::Relaxed), 0 | DELETED));
@@ -470,14 +487,16 @@ impl<'m> Directory<'m> {
         Counters::new(self.0, SHARES_AT)
     }
 
-    /// A table was removed: no program uses what it has found of it before. Its memory can be used for another.
+    /// A table was removed: no program uses what it has found of it before. Its memory can be used
+    /// for another.
     pub fn removed(self) {
         if let Some(word) = self.word(VERSION) {
             word.fetch_add(1, Ordering::SeqCst);
         }
     }
 
-    /// How many stacks programs have left [`INCOMPLETE`] because the kernel could not tell a mapping at that time.
+    /// How many stacks programs have left [`INCOMPLETE`] because the kernel could not tell a
+    /// mapping at that time.
     pub fn busy(self) -> u64 {
         self.word(BUSY).map_or(0, |word| word.load(Ordering::Relaxed))
     }

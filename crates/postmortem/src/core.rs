@@ -1,7 +1,8 @@
 //! The memory in a core file: its segments, and why a file is none.
 //!
-//! Only what the kernel writes is read: a 64-bit, little-endian ELF file of type `ET_CORE` with a table of segments. The table may have as
-//! many entries as the file has bytes for; it is read in pieces, and nothing is allocated by its length.
+//! Only what the kernel writes is read: a 64-bit, little-endian ELF file of type `ET_CORE` with a
+//! table of segments. The table may have as many entries as the file has bytes for; it is read in
+//! pieces, and nothing is allocated by its length.
 
 use std::fmt;
 use std::fs::File;
@@ -44,7 +45,8 @@ pub enum CoreError {
     Foreign,
     /// It contradicts itself.
     Malformed(&'static str),
-    /// It ends before the memory with the events, or in it: that has this many bytes, of which so many are there.
+    /// It ends before the memory with the events, or in it: that has this many bytes, of which so
+    /// many are there.
     Truncated(u64, u64),
     /// It ends before some of its segments, and what is there has no such memory.
     Incomplete,
@@ -112,7 +114,8 @@ impl From<io::Error> for CoreError {
     }
 }
 
-/// What is at the begin of files that are taken for core files: the bytes, and the program that decompresses them.
+/// What is at the begin of files that are taken for core files: the bytes, and the program that
+/// decompresses them.
 const COMPRESSED: [(&[u8], &str); 5] = [
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"\x04\x22\x4d\x18", "lz4"),

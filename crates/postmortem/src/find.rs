@@ -1,8 +1,9 @@
 //! Finding the events in a core file.
 //!
-//! The memory has no address that is known, and no symbol: it is looked for. Its mapping is a segment of its own as a rule, so the begins of all segments are
-//! looked at first, which takes one read for each. Another mapping beside it can be joined with it by the kernel: then every page is looked at, of
-//! at most [`MOST`] bytes. What is read of the events has at most [`LONGEST`] bytes.
+//! The memory has no address that is known, and no symbol: it is looked for. Its mapping is a
+//! segment of its own as a rule, so the begins of all segments are looked at first, which takes one
+//! read for each. Another mapping beside it can be joined with it by the kernel: then every page is
+//! looked at, of at most [`MOST`] bytes. What is read of the events has at most [`LONGEST`] bytes.
 
 use crate::core::{CoreError, ReadAt, Segment, read_most, segments};
 use crate::head::{HEAD, Head};
@@ -23,7 +24,8 @@ pub struct CoreEvents {
     pub head: Head,
     /// The events: a stream for [`events::Reader`].
     pub events: Vec<u8>,
-    /// Why not all of the events are there, or not as they were written. What is there can be printed all the same.
+    /// Why not all of the events are there, or not as they were written. What is there can be
+    /// printed all the same.
     pub wrong: Option<CoreError>,
 }
 
@@ -134,7 +136,8 @@ impl Search {
     }
 }
 
-/// Finds the last events of a session in a core file. Of several sessions, those that were written last.
+/// Finds the last events of a session in a core file. Of several sessions, those that were written
+/// last.
 pub fn find(from: &dyn ReadAt) -> Result<CoreEvents, CoreError> {
     let mut search = Search::default();
     search.walk(from, &mut |search, segment| {

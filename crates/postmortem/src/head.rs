@@ -17,11 +17,13 @@
 //! 128  the events, a stream of `events::Encoder`
 //! ```
 //!
-//! Numbers are little-endian. The memory begins at a page, and so does the head in a core file's segment. A head that says that nothing was written stands in it
-//! from the start: a core file that was made otherwise (`gcore`, a process that was not held) can then be told from one without the memory.
+//! Numbers are little-endian. The memory begins at a page, and so does the head in a core file's
+//! segment. A head that says that nothing was written stands in it from the start: a core file that
+//! was made otherwise (`gcore`, a process that was not held) can then be told from one without the
+//! memory.
 
-/// The first bytes: no text, and unlikely in any program but this one, which has them in its code and never at the begin of a page of memory
-/// without a file.
+/// The first bytes: no text, and unlikely in any program but this one, which has them in its code
+/// and never at the begin of a page of memory without a file.
 const MAGIC: [u8; 16] = *b"\x89DTrace\x00postmort";
 const VERSION: u32 = 1;
 
@@ -62,7 +64,8 @@ impl Head {
         let mut out = [0; HEAD];
         let mut at = out.iter_mut();
         let mut put = |bytes: &[u8]| at.by_ref().zip(bytes).for_each(|(to, from)| *to = *from);
-        // A `zip` takes one element too many of its first part where the second is shorter: none is.
+        // A `zip` takes one element too many of its first part where the second is shorter: none
+        // is.
         let all = [
             &MAGIC[..],
             &VERSION.to_le_bytes(),

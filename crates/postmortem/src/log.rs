@@ -1,8 +1,9 @@
 //! The newest events of a session, in a bounded number of bytes.
 //!
-//! Events are encoded as they come, and the oldest are forgotten. What belongs together stays together: a record that is delivered in
-//! several events, with the rows that a `printa()` of it has between them, is one entry. Effects (`system()`, `freopen()`) and the
-//! frame of the session (its end, an interrupt) are not kept: nothing of a core file is ever executed.
+//! Events are encoded as they come, and the oldest are forgotten. What belongs together stays
+//! together: a record that is delivered in several events, with the rows that a `printa()` of it
+//! has between them, is one entry. Effects (`system()`, `freopen()`) and the frame of the session
+//! (its end, an interrupt) are not kept: nothing of a core file is ever executed.
 
 use std::collections::VecDeque;
 
@@ -135,8 +136,8 @@ impl Log {
         }
     }
 
-    /// What is written to the memory now: the head and the events, with the totals of the aggregations behind the others. `whom` has the process, the
-    /// thread, the signal and the time.
+    /// What is written to the memory now: the head and the events, with the totals of the
+    /// aggregations behind the others. `whom` has the process, the thread, the signal and the time.
     pub fn image(&mut self, totals: Totals, whom: Head) -> Vec<u8> {
         let totals = totals.finish();
         // They were the last to come. (Totals are at most a half.)
@@ -183,7 +184,8 @@ pub struct Totals {
     left_out: usize,
 }
 
-/// Bytes that are kept free for the end of an aggregation and the message about what is left out of it, without names.
+/// Bytes that are kept free for the end of an aggregation and the message about what is left out of
+/// it, without names.
 const ENDING: usize = 512;
 /// Bytes of a name in them.
 const LONGEST_NAME: usize = 128;

@@ -95,7 +95,8 @@ pub struct UserVariable {
 pub enum VariablePlace {
     /// At this address of the process.
     Address(u64),
-    /// So many bytes behind the beginning of the code of the program (`mm_struct.start_code`), in every process that runs it.
+    /// So many bytes behind the beginning of the code of the program (`mm_struct.start_code`), in
+    /// every process that runs it.
     BehindCode(u64),
 }
 
@@ -133,13 +134,14 @@ pub trait Catalog {
     /// probes for a specific pattern.
     fn matches(&self, pattern: &Pattern) -> Matches;
 
-    /// These patterns will be asked for next. A catalog may read what they need for all of them at once.
+    /// These patterns will be asked for next. A catalog may read what they need for all of them at
+    /// once.
     fn announce(&self, patterns: &[Pattern]) {
         let _ = patterns;
     }
 
-    /// The probes with names that a pattern matches which a library declares, and which do not exist on
-    /// this system now. They may come with what they are derived from.
+    /// The probes with names that a pattern matches which a library declares, and which do not
+    /// exist on this system now. They may come with what they are derived from.
     fn absent(&self, pattern: &Pattern) -> Vec<ProbeInfo> {
         let _ = pattern;
         Vec::new()
@@ -173,8 +175,8 @@ pub trait Catalog {
     /// The distinct values of a field of a provider's probes, for "did you mean".
     fn known(&self, provider: &Family, field: FieldKind) -> Vec<String>;
 
-    /// The types of a file that the processes of a provider run (`a.out`, `libc`). `None` if the provider is not one of
-    /// processes; the error says in words what is not there.
+    /// The types of a file that the processes of a provider run (`a.out`, `libc`). `None` if the
+    /// provider is not one of processes; the error says in words what is not there.
     fn object(&self, provider: &str, object: &str) -> Option<Result<Arc<dyn UserObject>, String>> {
         let _ = (provider, object);
         None

@@ -2,9 +2,9 @@
 //!
 //! Most providers have one name. A provider of process probes has a name for each process: a prefix
 //! and the process id in decimal digits (`pid123`, `postgresql4567`). The decision that shapes this
-//! type: what follows the prefix is a number without leading zeros, and the prefix does not end with
-//! a digit. So a name is in at most one way a prefix and a number, `pidgin` is no name of the family
-//! `pid`, and two names of a family are equal exactly where their numbers are.
+//! type: what follows the prefix is a number without leading zeros, and the prefix does not end
+//! with a digit. So a name is in at most one way a prefix and a number, `pidgin` is no name of the
+//! family `pid`, and two names of a family are equal exactly where their numbers are.
 //!
 //! One provider has the names of all prefixes that no other provider has: that of the probes which
 //! programs bring along. Its family has no prefix of its own.
@@ -36,8 +36,8 @@ impl Family {
         Family { prefix: prefix.into(), numbered: true }
     }
 
-    /// The family of all names that are a prefix and a process id. Other families come before it: what
-    /// is a name of one of them means that one's provider.
+    /// The family of all names that are a prefix and a process id. Other families come before it:
+    /// what is a name of one of them means that one's provider.
     pub fn of_any_processes() -> Family {
         Family { prefix: "".into(), numbered: true }
     }
@@ -94,8 +94,9 @@ impl Family {
         }
     }
 
-    /// True for the name of the provider of probes that fire in several processes: the prefix, and a glob of process ids (`pid*`,
-    /// `pid12?`). In the family of all prefixes it is one of these and `*`.
+    /// True for the name of the provider of probes that fire in several processes: the prefix, and
+    /// a glob of process ids (`pid*`, `pid12?`). In the family of all prefixes it is one of these
+    /// and `*`.
     pub fn is_of_several(&self, name: &str) -> bool {
         if self.is_of_any() {
             return of_all(name).is_some();

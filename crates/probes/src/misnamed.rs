@@ -7,7 +7,8 @@ use crate::desc::Pattern;
 use crate::family::number;
 use diagnostics::glob::is_glob;
 
-/// Why a description means no process, although its provider ends with digits: they are no process id, or nothing is before them.
+/// Why a description means no process, although its provider ends with digits: they are no process
+/// id, or nothing is before them.
 pub fn misnamed(pattern: &Pattern, catalog: &dyn Catalog) -> Option<MatchError> {
     let name = pattern.provider.as_str();
     let (prefix, digits) =

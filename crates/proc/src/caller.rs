@@ -1,10 +1,11 @@
 //! Calls that may block for ever, made by threads that can be abandoned.
 //!
-//! What a process controls can block whoever asks the kernel about it: a process that keeps the lock of its
-//! address space (by mapping a file whose server does not answer) blocks every reader of its map. Such a
-//! call is made by another thread. Whoever waits for it does so for a limited time and abandons the thread
-//! then. An abandoned thread ends when its call returns, or with its process. Their number is
-//! bounded: when [`MOST_BLOCKED`] threads are blocked, no further call is made.
+//! What a process controls can block whoever asks the kernel about it: a process that keeps the
+//! lock of its address space (by mapping a file whose server does not answer) blocks every reader
+//! of its map. Such a call is made by another thread. Whoever waits for it does so for a limited
+//! time and abandons the thread then. An abandoned thread ends when its call returns, or with its
+//! process. Their number is bounded: when [`MOST_BLOCKED`] threads are blocked, no further call is
+//! made.
 //!
 //! ```text
 //!  begin ──► thread ──► Call::wait: its results         the thread makes the next call
@@ -34,7 +35,8 @@ pub struct Caller {
     threads: Arc<()>,
 }
 
-/// A result of any type: channels of one type for all calls, because those of each type are 12 KB of the program.
+/// A result of any type: channels of one type for all calls, because those of each type are 12 KB
+/// of the program.
 type AnyResult = Box<dyn Any + Send>;
 
 /// Where a call sends its results.
@@ -66,8 +68,8 @@ impl<T: 'static> Call<T> {
 }
 
 impl Caller {
-    /// Begins a call, which sends its results. The call before must have ended or have been abandoned. `None`: too many threads
-    /// are blocked, or the system has no more threads.
+    /// Begins a call, which sends its results. The call before must have ended or have been
+    /// abandoned. `None`: too many threads are blocked, or the system has no more threads.
     pub fn begin<T: Send + 'static>(
         &mut self,
         call: impl FnOnce(Results<T>) + Send + 'static,
@@ -111,8 +113,8 @@ impl Caller {
         (Arc::strong_count(&self.threads) - 1).saturating_sub(usize::from(self.thread.is_some()))
     }
 
-    /// Makes a call and waits at most `limit`. `None`: it takes longer, and its thread was abandoned, or it
-    /// cannot be made.
+    /// Makes a call and waits at most `limit`. `None`: it takes longer, and its thread was
+    /// abandoned, or it cannot be made.
     pub fn call<T: Send + 'static>(
         &mut self,
         limit: Duration,

@@ -31,8 +31,8 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
 
-/// The child's side of the tracing thread's `create`: only async-signal-safe calls, then exec or the errno
-/// through the pipe.
+/// The child's side of the tracing thread's `create`: only async-signal-safe calls, then exec or
+/// the errno through the pipe.
 pub(crate) fn child(
     start: i32,
     report: i32,
@@ -41,12 +41,12 @@ pub(crate) fn child(
     exec: &Exec,
 ) -> ! {
     let mut byte = 0u8;
-    // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, signal, setrlimit, dup2,
-    // read, execve, write and _exit are async-signal-safe.
+    // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, signal,
+    // setrlimit, dup2, read, execve, write and _exit are async-signal-safe.
     unsafe {
         libc::sigprocmask(libc::SIG_SETMASK, &exec.mask, std::ptr::null_mut());
-        // Rust's runtime ignores it, and a program inherits that. The standard library does the same
-        // for the commands that it runs.
+        // Rust's runtime ignores it, and a program inherits that. The standard library does the
+        // same for the commands that it runs.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         bpf_sys::give_back_fd_limit();
         if libc::read(start, (&raw mut byte).cast(), 1) != 1 {

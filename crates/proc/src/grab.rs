@@ -6,12 +6,12 @@
 //!            event: a thread has stopped, exited, or executes a program ─┘ and no new one
 //! ```
 //!
-//! While threads are seized, others start, end, and execute programs, which ends all other threads. When
-//! all threads that were found have stopped, only those that were not found can have started more. So
-//! a look that finds none says that there are none.
+//! While threads are seized, others start, end, and execute programs, which ends all other threads.
+//! When all threads that were found have stopped, only those that were not found can have started
+//! more. So a look that finds none says that there are none.
 //!
-//! - A thread that was about to take a signal stops for that first. The signal is delivered, and the
-//!   thread stops again before it executes an instruction.
+//! - A thread that was about to take a signal stops for that first. The signal is delivered, and
+//!   the thread stops again before it executes an instruction.
 //! - A thread can wait in the kernel, uninterruptibly, for any time. It stops when it is back.
 //! - The first thread may have exited before the others: then it cannot be seized, and they are.
 
@@ -42,8 +42,9 @@ enum State {
 /// The threads that are seized, without first ones, for whoever reaps them.
 pub(crate) type Seized = Arc<Mutex<BTreeSet<i32>>>;
 
-/// Reaps the threads that have ended. Called by another thread while the tracing one seizes: a thread that
-/// executes a program waits until all others are reaped, and who seizes one waits for that thread.
+/// Reaps the threads that have ended. Called by another thread while the tracing one seizes: a
+/// thread that executes a program waits until all others are reaped, and who seizes one waits for
+/// that thread.
 pub(crate) fn reap(seized: &Seized) {
     let list: Vec<i32> = lock(seized).iter().copied().collect();
     for thread in list {
@@ -90,7 +91,8 @@ impl Grab {
     }
 
     fn add(&mut self, thread: i32) -> io::Result<()> {
-        // No stop at the exit: a thread that executes a program would wait for it, and we for that thread.
+        // No stop at the exit: a thread that executes a program would wait for it, and we for that
+        // thread.
         seize(thread, libc::PTRACE_O_TRACEEXEC)?;
         match thread == self.pid {
             true => self.first = true,
@@ -190,8 +192,8 @@ fn lives(pid: i32, thread: i32) -> bool {
     stat.get(end).is_some_and(|state| !b"ZX".contains(state))
 }
 
-/// The threads of a process that have not exited, and whether these are all: the kernel's list ends at a
-/// thread that ends while it is read.
+/// The threads of a process that have not exited, and whether these are all: the kernel's list ends
+/// at a thread that ends while it is read.
 fn living(pid: i32) -> (Vec<i32>, bool) {
     let Ok(list) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return (Vec::new(), true) };
     let ids: Vec<i32> =

@@ -1,4 +1,5 @@
-//! Addresses at which a new process can be stopped, found in its memory and in the file that it runs.
+//! Addresses at which a new process can be stopped, found in its memory and in the file that it
+//! runs.
 //!
 //! ```text
 //!  /proc/PID/auxv ── AT_BASE ──► dynamic section of the dynamic linker ──► _dl_debug_state, _r_debug
@@ -7,14 +8,16 @@
 //!                      └ less the entry of /proc/PID/exe: where the program was loaded ──► its symbol main
 //! ```
 //!
-//! Why no ELF library reads this: what the dynamic linker has is read from the memory of a process, in which no section headers are and whose dynamic section
-//! may be relocated already. And of a program's file only two tables are read, in chunks: libraries take a file as a slice, or allocate what
-//! its headers ask for, which a sparse file of terabytes makes the end of the tracer.
+//! Why no ELF library reads this: what the dynamic linker has is read from the memory of a process,
+//! in which no section headers are and whose dynamic section may be relocated already. And of a
+//! program's file only two tables are read, in chunks: libraries take a file as a slice, or
+//! allocate what its headers ask for, which a sparse file of terabytes makes the end of the tracer.
 //!
 //! Everything read here is under the control of the process: each read is bounded, and a wrong
-//! value makes the process stop at a wrong place or not at all, and nothing else. A file, and memory that is a file's, may be on
-//! a server that does not answer: they are read by another thread, for a limited time ([`limited`]). Only `auxv` and words that the
-//! process has written are read by the thread that traces.
+//! value makes the process stop at a wrong place or not at all, and nothing else. A file, and
+//! memory that is a file's, may be on a server that does not answer: they are read by another
+//! thread, for a limited time ([`limited`]). Only `auxv` and words that the process has written are
+//! read by the thread that traces.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -80,8 +83,8 @@ impl Class {
         }
     }
 
-    /// Of what the kernel tells a program: pairs of a small number and a value. Of two words of four bytes that are taken for one of eight,
-    /// the second is the value of the first.
+    /// Of what the kernel tells a program: pairs of a small number and a value. Of two words of
+    /// four bytes that are taken for one of eight, the second is the value of the first.
     fn of_auxv(auxv: &[u8]) -> Option<Class> {
         const MOST: u64 = 1 << 16;
         let mut numbers = auxv.chunks_exact(16).map(|pair| number(pair, 0, 8));
@@ -241,8 +244,8 @@ impl Image {
         by_symbol().or_else(by_start)
     }
 
-    /// The word at an address, if it is there in a limited time: the process says what its memory is, and that of a file whose
-    /// server does not answer blocks who reads it.
+    /// The word at an address, if it is there in a limited time: the process says what its memory
+    /// is, and that of a file whose server does not answer blocks who reads it.
     pub(crate) fn word(&self, address: u64) -> Option<u64> {
         let image = *self;
         limited(move || image.word_now(address))
@@ -258,7 +261,8 @@ pub fn main_in(file: &File) -> Option<(u64, u64)> {
     main_of(file).ok()?
 }
 
-/// The hook of a dynamic linker and `main`, in a process whose memory and `auxv` may be anything: for fuzzing.
+/// The hook of a dynamic linker and `main`, in a process whose memory and `auxv` may be anything:
+/// for fuzzing.
 pub fn places_of(pid: u32, auxv: &[u8]) -> Option<(Option<u64>, Option<u64>)> {
     let image = Image::parse(i32::try_from(pid).ok()?, Class::of_auxv(auxv)?, auxv)?;
     let main = match start_passes(&memory(image.pid, image.entry, 96), image.entry) {
@@ -268,7 +272,8 @@ pub fn places_of(pid: u32, auxv: &[u8]) -> Option<(Option<u64>, Option<u64>)> {
     Some((image.hook().map(|hook| hook.function), main))
 }
 
-/// The address of the function that the dynamic linker of a process calls before and after each change of its libraries.
+/// The address of the function that the dynamic linker of a process calls before and after each
+/// change of its libraries.
 pub fn linker_hook(pid: u32) -> Option<u64> {
     Some(Image::of(i32::try_from(pid).ok()?)?.hook()?.function)
 }
@@ -283,8 +288,8 @@ pub(crate) enum Linking {
 }
 
 impl Hook {
-    /// What the dynamic linker is doing. `begun` says whether it was busy before. It is busy where its memory does not come in a
-    /// limited time.
+    /// What the dynamic linker is doing. `begun` says whether it was busy before. It is busy where
+    /// its memory does not come in a limited time.
     pub(crate) fn state(&self, begun: bool) -> Linking {
         let hook = *self;
         limited(move || Some(hook.state_now(begun))).unwrap_or(Linking::Busy)
@@ -510,11 +515,12 @@ mod tests {
         assert_eq!(address(by_symbol), address(by_start));
     }
 
-    /// A page that nobody fills: whoever reads it waits, as for that of a file whose server does not answer.
+    /// A page that nobody fills: whoever reads it waits, as for that of a file whose server does
+    /// not answer.
     #[test]
     fn memory_that_does_not_come_is_not_waited_for() {
-        // SAFETY: the structs are those of the kernel's userfaultfd.h, and the page is ours alone. It is registered
-        // until the descriptor is closed, which ends the wait.
+        // SAFETY: the structs are those of the kernel's userfaultfd.h, and the page is ours alone.
+        // It is registered until the descriptor is closed, which ends the wait.
         let (uffd, page) = unsafe {
             let uffd = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC);
             if uffd < 0 {

@@ -6,12 +6,14 @@
 //!           ── interrupt ──► event stop, as before
 //! ```
 //!
-//! No instruction is written: the system call is made at an instruction that is there already, in the vdso as a rule. The stack is not used. From an
-//! event stop at the end the process runs on unchanged.
+//! No instruction is written: the system call is made at an instruction that is there already, in
+//! the vdso as a rule. The stack is not used. From an event stop at the end the process runs on
+//! unchanged.
 //!
-//! In between, a tracer that dies would leave a process with foreign registers, and what filters system calls may kill it or keep it
-//! waiting. So this is done to processes alone that this tracer has started, before their first instruction, while they end with the
-//! tracer (`PTRACE_O_EXITKILL`); and each stop is waited for a limited time.
+//! In between, a tracer that dies would leave a process with foreign registers, and what filters
+//! system calls may kill it or keep it waiting. So this is done to processes alone that this tracer
+//! has started, before their first instruction, while they end with the tracer
+//! (`PTRACE_O_EXITKILL`); and each stop is waited for a limited time.
 
 use std::fs::File;
 use std::io;
@@ -48,8 +50,8 @@ const SETSIGMASK: Request = 0x420b;
 const GETSIGMASK: Request = 0x420a;
 const MASK: usize = size_of::<u64>();
 
-/// Waits for the next stop or the end of `pid`, and returns the wait status; `TimedOut` after a limit. Called for a command,
-/// whose sender interrupts the wait each millisecond.
+/// Waits for the next stop or the end of `pid`, and returns the wait status; `TimedOut` after a
+/// limit. Called for a command, whose sender interrupts the wait each millisecond.
 pub(crate) fn wait_for(pid: libc::pid_t, limit: Duration) -> io::Result<i32> {
     let (mut status, begun) = (0, Instant::now());
     loop {
@@ -101,7 +103,8 @@ fn instruction(pid: i32) -> io::Result<u64> {
     Err(io::Error::other("it has no instruction for system calls"))
 }
 
-/// Lets a process that is stopped at its exec, and ends with its tracer, map private memory, and leaves it in an event stop. Returns the address.
+/// Lets a process that is stopped at its exec, and ends with its tracer, map private memory, and
+/// leaves it in an event stop. Returns the address.
 pub(crate) fn map(pid: i32, size: u64) -> Result<u64, Refused> {
     let event_stop = || -> Result<(), Refused> {
         ptrace(libc::PTRACE_INTERRUPT, pid, 0);
@@ -127,7 +130,8 @@ pub(crate) fn map(pid: i32, size: u64) -> Result<u64, Refused> {
     request(GETSIGMASK, pid, MASK, (&raw mut mask).cast())?;
     request(SETSIGMASK, pid, MASK, (&raw mut all).cast())?;
     let access = (libc::PROT_READ | libc::PROT_WRITE) as u64;
-    // Mappings with other flags are not joined with it, so it is a segment of its own in a core file.
+    // Mappings with other flags are not joined with it, so it is a segment of its own in a core
+    // file.
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
     let calling = saved.calling(address, libc::SYS_mmap, [0, size, access, flags, u64::MAX, 0]);
     let call = || -> Result<i64, Refused> {

@@ -22,8 +22,9 @@
 //! event stop has no pending signal. When the tracer dies, in whatever way, the kernel detaches the
 //! process, and the process continues unchanged. (With `PTRACE_TRACEME` the `SIGTRAP` of the exec
 //! would kill the process. With `SIGSTOP` the process would stay stopped.) Nothing is written
-//! into a target, but where the session asks for memory in it ([`Target::create_with_memory`]). One thread (`tracer`) makes all ptrace and wait calls, because the kernel accepts
-//! them only from the thread that has seized the process. So any thread can use a target.
+//! into a target, but where the session asks for memory in it ([`Target::create_with_memory`]). One
+//! thread (`tracer`) makes all ptrace and wait calls, because the kernel accepts them only from the
+//! thread that has seized the process. So any thread can use a target.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
@@ -67,7 +68,8 @@ mod target;
 mod tracer;
 pub mod watcher;
 
-/// Commands of this program that are no targets run with the limit on descriptors that it was started with.
+/// Commands of this program that are no targets run with the limit on descriptors that it was
+/// started with.
 pub use bpf_sys::with_original_fd_limit;
 pub use caller::{Call, Caller, MOST_BLOCKED, Results};
 pub use image::{linker_hook, main_in, places_of};

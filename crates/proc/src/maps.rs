@@ -25,8 +25,9 @@ pub enum Backing {
     Vdso,
     /// Executable memory without a file: JIT code.
     Anonymous,
-    /// Memory without a file behind the writable part of one, by its index: where the file's variables are that begin as zeros (`.bss`). The
-    /// kernel joins such memory with what the process maps behind it, so it may be another's too.
+    /// Memory without a file behind the writable part of one, by its index: where the file's
+    /// variables are that begin as zeros (`.bss`). The kernel joins such memory with what the
+    /// process maps behind it, so it may be another's too.
     Zeros(u32),
 }
 
@@ -78,14 +79,17 @@ pub const MAX_MAPPINGS: usize = 1 << 17;
 /// Maximum size of the paths of a map's different files, in bytes: 4000 of the longest.
 const MAX_PATHS: usize = 16 << 20;
 
-/// What a process that traces others reads of a map at most, in bytes: 65,530 mappings with paths of 200 bytes. The lines of a process
-/// can have 4 KiB each, 250 MB in all, and the kernel holds the lock of its address space while it writes them.
+/// What a process that traces others reads of a map at most, in bytes: 65,530 mappings with paths
+/// of 200 bytes. The lines of a process can have 4 KiB each, 250 MB in all, and the kernel holds
+/// the lock of its address space while it writes them.
 pub const MAX_READ: u64 = 16 << 20;
 
-/// What a reader of symbols reads of a map at most, in bytes: 130,000 of the longest lines. It has a deadline, and nobody waits longer.
+/// What a reader of symbols reads of a map at most, in bytes: 130,000 of the longest lines. It has
+/// a deadline, and nobody waits longer.
 pub const MAX_READ_ALL: u64 = 512 << 20;
 
-/// Calls with each line of a `maps` file, of which at most so many bytes are read. A line is all that is in memory.
+/// Calls with each line of a `maps` file, of which at most so many bytes are read. A line is all
+/// that is in memory.
 pub fn each_line(
     from: impl Read,
     limit: u64,
@@ -111,8 +115,9 @@ pub fn read(from: impl Read, limit: u64) -> io::Result<Map> {
     Ok(parser.end())
 }
 
-/// Calls with each file that a process may execute, once and as it is read from a `maps` file, of which at most so many bytes are. So whoever
-/// finds a file among the first reads no more of the map.
+/// Calls with each file that a process may execute, once and as it is read from a `maps` file, of
+/// which at most so many bytes are. So whoever finds a file among the first reads no more of the
+/// map.
 pub fn each_code_file(
     from: impl Read,
     limit: u64,
@@ -207,8 +212,8 @@ impl Parser {
     }
 }
 
-/// The memory that a process can read and not write, in the order of addresses, by its `maps` file, of which at most so many bytes are
-/// read. Memory that it shares is left out: others may write it.
+/// The memory that a process can read and not write, in the order of addresses, by its `maps` file,
+/// of which at most so many bytes are read. Memory that it shares is left out: others may write it.
 pub fn constant(from: impl Read, limit: u64) -> io::Result<Vec<Range<u64>>> {
     let range = |line: &[u8]| {
         let line = std::str::from_utf8(line.get(..line.len().min(64))?).ok()?;
@@ -233,7 +238,8 @@ struct Line {
     is_writable: bool,
 }
 
-/// `5560c6938000-5560c694c000 r-xp 00003000 fe:00 247749      /usr/bin/sed`. `None`: nothing that has symbols.
+/// `5560c6938000-5560c694c000 r-xp 00003000 fe:00 247749      /usr/bin/sed`. `None`: nothing that
+/// has symbols.
 fn parse_line(line: &[u8]) -> Option<Line> {
     let mut rest = line;
     let mut word = || {
@@ -288,8 +294,8 @@ pub(crate) fn kind(path: &[u8]) -> Option<Kind<'_>> {
     match path {
         b"[vdso]" => Some(Kind::Vdso),
         b"[vsyscall]" | b"[vvar]" | b"[vvar_vclock]" => None,
-        // JIT compilers use memfd and /dev/zero mappings. They have a path, but no ELF file. `//anon`
-        // is perf's name of memory without a file.
+        // JIT compilers use memfd and /dev/zero mappings. They have a path, but no ELF file.
+        // `//anon` is perf's name of memory without a file.
         p if p.starts_with(b"/")
             && !p.starts_with(b"//")
             && (!p.starts_with(b"/memfd:") || is_of_probes(p))
@@ -301,7 +307,8 @@ pub(crate) fn kind(path: &[u8]) -> Option<Kind<'_>> {
     }
 }
 
-/// True of a file in memory that describes probes: one of dynamic USDT, or of libstapsdt. Its name only says that it is worth a look.
+/// True of a file in memory that describes probes: one of dynamic USDT, or of libstapsdt. Its name
+/// only says that it is worth a look.
 fn is_of_probes(path: &[u8]) -> bool {
     path.starts_with(b"/memfd:dtrace:") || path.starts_with(b"/memfd:libstapsdt:")
 }

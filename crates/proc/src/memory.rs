@@ -1,4 +1,5 @@
-//! The memory that this process may have: the limits of its cgroup and of those above it, and what it has.
+//! The memory that this process may have: the limits of its cgroup and of those above it, and what
+//! it has.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +15,8 @@ pub struct CgroupLimit {
     pub file: PathBuf,
 }
 
-/// The limit of memory that leaves least, of this process's cgroup and of those above it, in cgroups of version 1 and 2. `None`:
-/// there is no limit.
+/// The limit of memory that leaves least, of this process's cgroup and of those above it, in
+/// cgroups of version 1 and 2. `None`: there is no limit.
 pub fn cgroup_limit() -> Option<CgroupLimit> {
     let read = |name: &str| fs::read(format!("/proc/self/{name}")).unwrap_or_default();
     let (groups, mounts) = (read("cgroup"), read("mountinfo"));
@@ -37,9 +38,10 @@ fn can_swap(meminfo: &str) -> bool {
     free.is_some_and(|free| free.trim().trim_end_matches(" kB") != "0")
 }
 
-/// The bytes that the processes of a cgroup and of those below it have, for the text of its `memory.stat`: memory of no file,
-/// files in memory alone, and what the kernel has for processes. Files on disks and what the kernel can make anew give way. Version
-/// 1 does not say what the kernel has. Maps of programs are not counted: a session counts its own.
+/// The bytes that the processes of a cgroup and of those below it have, for the text of its
+/// `memory.stat`: memory of no file, files in memory alone, and what the kernel has for processes.
+/// Files on disks and what the kernel can make anew give way. Version 1 does not say what the
+/// kernel has. Maps of programs are not counted: a session counts its own.
 fn held(stat: &str) -> u64 {
     const HELD: [&str; 8] = [
         "total_rss",
@@ -52,14 +54,16 @@ fn held(stat: &str) -> u64 {
         "slab_unreclaimable",
     ];
     let lines = stat.lines().filter_map(|line| line.split_once(' '));
-    // Version 1 has lines for the group alone too, and version 2 has none of those that begin with "total".
+    // Version 1 has lines for the group alone too, and version 2 has none of those that begin with
+    // "total".
     let is_first = stat.lines().any(|line| line.starts_with("total_rss "));
     let counts = |name: &str| HELD.contains(&name) && name.starts_with("total_") == is_first;
     let bytes = lines.filter(|(name, _)| counts(name)).filter_map(|(_, bytes)| bytes.trim().parse().ok());
     bytes.fold(0, u64::saturating_add)
 }
 
-/// The files that have the limits, for the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`. Some may not exist.
+/// The files that have the limits, for the texts of `/proc/self/cgroup` and `/proc/self/mountinfo`.
+/// Some may not exist.
 fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for line in groups.lines() {
@@ -80,7 +84,8 @@ fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
     all
 }
 
-/// Where a line of `mountinfo` mounts groups of this kind with memory, and the group that is mounted there.
+/// Where a line of `mountinfo` mounts groups of this kind with memory, and the group that is
+/// mounted there.
 fn mount<'a>(line: &'a str, kind: &str) -> Option<(&'a str, &'a str)> {
     let (before, after) = line.split_once(" - ")?;
     let mut after = after.split(' ');

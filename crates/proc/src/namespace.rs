@@ -25,7 +25,8 @@ pub fn in_initial_namespace() -> bool {
     pid_namespace().is_none_or(|ns| ns.ino == INITIAL)
 }
 
-/// An error where `/proc` shows another pid namespace: what it says of a number is of another process.
+/// An error where `/proc` shows another pid namespace: what it says of a number is of another
+/// process.
 pub(crate) fn require_own_proc() -> std::io::Result<()> {
     let own = std::process::id().to_string();
     match std::fs::read_link("/proc/self") {

@@ -36,14 +36,15 @@ pub fn signal_name(signal: i32) -> String {
 pub struct Hold {
     /// At its exit, with its address space.
     pub exit: bool,
-    /// After it has executed another program, before that runs; and where the first thread gets `SIGCHLD` from the kernel
-    /// itself, if its dynamic linker's list of libraries is complete then. (The kernel sends another `SIGCHLD` for children.)
+    /// After it has executed another program, before that runs; and where the first thread gets
+    /// `SIGCHLD` from the kernel itself, if its dynamic linker's list of libraries is complete
+    /// then. (The kernel sends another `SIGCHLD` for children.)
     pub changes: bool,
-    /// What its first thread forks is held after it has executed a program, and where its first thread gets such a `SIGCHLD`; and so are the
-    /// children of these.
+    /// What its first thread forks is held after it has executed a program, and where its first
+    /// thread gets such a `SIGCHLD`; and so are the children of these.
     pub forks: bool,
-    /// Where a signal is about to end it with a core file, whatever thread gets it: all threads stay traced. Until
-    /// [`Target::resume_fatal`](crate::Target::resume_fatal).
+    /// Where a signal is about to end it with a core file, whatever thread gets it: all threads
+    /// stay traced. Until [`Target::resume_fatal`](crate::Target::resume_fatal).
     pub fatal: bool,
     /// For how long at most.
     pub limit: Duration,
@@ -168,7 +169,8 @@ impl TargetState {
         self.ring();
     }
 
-    /// The children that are held. The descriptor is unreadable until the next event; what else has happened is to be looked at after this.
+    /// The children that are held. The descriptor is unreadable until the next event; what else has
+    /// happened is to be looked at after this.
     pub(crate) fn held_children(&self) -> Vec<i32> {
         if lock(&self.children).is_empty() {
             return Vec::new();

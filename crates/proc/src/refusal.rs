@@ -4,7 +4,8 @@ use std::ffi::CString;
 use std::fmt;
 use std::io;
 
-/// True for a process that may trace processes whatever their privileges are, or where that is unknown.
+/// True for a process that may trace processes whatever their privileges are, or where that is
+/// unknown.
 pub fn may_trace_all() -> bool {
     const SYS_PTRACE: u64 = 1 << 19;
     let capabilities = status_field("self", "CapEff", 0).and_then(|text| u64::from_str_radix(&text, 16).ok());

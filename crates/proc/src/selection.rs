@@ -7,8 +7,9 @@
 //!  cgroup=PATH       in this cgroup (v2), or in one below it
 //! ```
 //!
-//! Terms of one kind widen a selection, and kinds narrow it, as in `pgrep`: `name=a,name=b,user=www` are the processes of `www` with
-//! one of two names. A selection of nothing is every process.
+//! Terms of one kind widen a selection, and kinds narrow it, as in `pgrep`:
+//! `name=a,name=b,user=www` are the processes of `www` with one of two names. A selection of
+//! nothing is every process.
 
 use std::io;
 use std::path::Path;
@@ -68,8 +69,8 @@ impl Selection {
         *self == Selection::default()
     }
 
-    /// The processes that run now and are meant, in the order of their ids. Threads of the kernel, what has ended and this program
-    /// are not among them, unless they are named by their ids.
+    /// The processes that run now and are meant, in the order of their ids. Threads of the kernel,
+    /// what has ended and this program are not among them, unless they are named by their ids.
     pub fn processes(&self) -> io::Result<Vec<u32>> {
         let narrows = !(self.names.is_empty() && self.users.is_empty() && self.cgroups.is_empty());
         let mut found = match self.pids.is_empty() {
@@ -113,8 +114,8 @@ impl Selection {
     }
 }
 
-/// True for a process that runs a program of its own: no thread of the kernel, nothing that has ended, not this process or its reader
-/// of symbols.
+/// True for a process that runs a program of its own: no thread of the kernel, nothing that has
+/// ended, not this process or its reader of symbols.
 fn runs_a_program(pid: u32) -> bool {
     let me = std::process::id();
     let of_this_program = || {
@@ -125,8 +126,8 @@ fn runs_a_program(pid: u32) -> bool {
     pid != me && exe().is_ok() && !of_this_program()
 }
 
-/// The number of a user. Who is not in `/etc/passwd` may be known to a service of names (LDAP, systemd): the C library's tool asks them,
-/// whose modules do not belong in this process.
+/// The number of a user. Who is not in `/etc/passwd` may be known to a service of names (LDAP,
+/// systemd): the C library's tool asks them, whose modules do not belong in this process.
 fn user_id(user: &str) -> Result<u32, String> {
     if let Ok(number) = user.parse() {
         return Ok(number);

@@ -5,10 +5,11 @@
 //!           └──► a user ──► a cgroup of it ──► a process: each at most as much as it leaves to the others
 //! ```
 //!
-//! A process, a cgroup and a user each have at most as much as they leave free, so whoever comes next finds something, however many
-//! there are. Ids that were given to a user (`/etc/subuid`) are that user, who could otherwise pose as 65,536. A cgroup that a user
-//! owns is one with all below it, because the user makes as many there as it likes. A user in many cgroups is one user; one id in many
-//! containers has a share in each.
+//! A process, a cgroup and a user each have at most as much as they leave free, so whoever comes
+//! next finds something, however many there are. Ids that were given to a user (`/etc/subuid`) are
+//! that user, who could otherwise pose as 65,536. A cgroup that a user owns is one with all below
+//! it, because the user makes as many there as it likes. A user in many cgroups is one user; one id
+//! in many containers has a share in each.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -70,8 +71,9 @@ impl fmt::Display for Owner {
     }
 }
 
-/// Who has the most of a table whose elements are dropped to make space: whoever comes next has the place of one of theirs. Root counts as a
-/// quarter of what it has, since a quarter is root's alone. `None`: nobody has anything.
+/// Who has the most of a table whose elements are dropped to make space: whoever comes next has the
+/// place of one of theirs. Root counts as a quarter of what it has, since a quarter is root's
+/// alone. `None`: nobody has anything.
 fn heaviest<'o>(all: impl Iterator<Item = (&'o Owner, usize)>) -> Option<Payer> {
     let mut by_payer: HashMap<Payer, usize> = HashMap::new();
     for (owner, amount) in all {
@@ -104,16 +106,17 @@ impl<'o, K> Element<'o, K> {
         Element { key, owner: Some(owner), amount, used }
     }
 
-    /// True unless it belongs to who asks and was asked for since: who asks for all its own all the time keeps them from itself, not
-    /// from others.
+    /// True unless it belongs to who asks and was asked for since: who asks for all its own all the
+    /// time keeps them from itself, not from others.
     pub fn is_left_by(&self, asking: &Owner, since: u64) -> bool {
         self.used < since || self.owner.is_some_and(|owner| owner.payer() != asking.payer())
     }
 }
 
-/// Which element of such a table makes space: of who has the most (root counts as a quarter of what it has), the one of those that may
-/// go that was asked for least recently. An element that makes space for itself may not, nor one that
-/// [is not left](Element::is_left_by). `None`: who has the most has none that may.
+/// Which element of such a table makes space: of who has the most (root counts as a quarter of what
+/// it has), the one of those that may go that was asked for least recently. An element that makes
+/// space for itself may not, nor one that [is not left](Element::is_left_by). `None`: who has the
+/// most has none that may.
 pub fn goes<'o, K>(
     all: impl Iterator<Item = Element<'o, K>> + Clone,
     may_go: impl Fn(&Element<'o, K>) -> bool,
@@ -152,7 +155,8 @@ impl Owners {
         self.mount = cgroup_mount(&String::from_utf8_lossy(&text("/proc/self/mounts")));
     }
 
-    /// The owner of what a process has. One that has ended is nobody's, with the others of which nothing is known.
+    /// The owner of what a process has. One that has ended is nobody's, with the others of which
+    /// nothing is known.
     pub fn of(&mut self, pid: u32) -> Owner {
         let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).ok();
         let Some(user) = read("status").and_then(|text| real_user(&text)) else {
@@ -204,7 +208,8 @@ impl Owners {
         found
     }
 
-    /// These processes in the order in which they take turns: root's, then one of each user, and of its cgroups, in each round.
+    /// These processes in the order in which they take turns: root's, then one of each user, and of
+    /// its cgroups, in each round.
     pub fn in_turns(&mut self, pids: &[u32]) -> Vec<Owner> {
         in_turns(pids.iter().map(|pid| self.of(*pid)).collect())
     }

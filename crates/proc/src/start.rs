@@ -79,8 +79,8 @@ impl Seek {
         (seek, runs)
     }
 
-    /// Finds where to stop, and sets the breakpoints. Returns false if the process cannot be stopped
-    /// later than now.
+    /// Finds where to stop, and sets the breakpoints. Returns false if the process cannot be
+    /// stopped later than now.
     fn plan(&mut self) -> bool {
         let Some(image) = Image::of(self.pid) else {
             self.note = Some("where its program begins is not known, so it waits at its exec".into());

@@ -17,8 +17,9 @@ pub struct Stat {
     pub arguments: u64,
 }
 
-/// Parses `1234 (name) S 1 ...`: the name can contain any character. Fields 4, 22, 26, 28 and 48 are the parent,
-/// the start in clock ticks, and the starts of the code, the stack and the arguments.
+/// Parses `1234 (name) S 1 ...`: the name can contain any character. Fields 4, 22, 26, 28 and 48
+/// are the parent, the start in clock ticks, and the starts of the code, the stack and the
+/// arguments.
 pub fn parse_stat(text: &[u8]) -> Option<Stat> {
     let open = text.iter().position(|b| *b == b'(')?;
     let close = text.iter().rposition(|b| *b == b')')?;

@@ -1,14 +1,16 @@
 //! Processes whose first thread has ended, by `pthread_exit`, while others run.
 //!
-//! Such a process has its number still, but `/proc/PID` is the first thread's, which has no memory any more: its `maps` are empty,
-//! its `exe` and `root` lead nowhere. `/proc/TID` of another thread has all of them, although no list has it.
+//! Such a process has its number still, but `/proc/PID` is the first thread's, which has no memory
+//! any more: its `maps` are empty, its `exe` and `root` lead nowhere. `/proc/TID` of another thread
+//! has all of them, although no list has it.
 
 use std::io;
 
 use crate::refusal::status_field;
 
-/// The thread by whose number `/proc` shows the memory of a process: the first one, or else one that has not ended. Where there is none
-/// (a zombie, a thread of the kernel) the number is returned as it is.
+/// The thread by whose number `/proc` shows the memory of a process: the first one, or else one
+/// that has not ended. Where there is none (a zombie, a thread of the kernel) the number is
+/// returned as it is.
 pub fn thread_with_memory(pid: u32) -> u32 {
     if !lacks_memory(pid) {
         return pid;

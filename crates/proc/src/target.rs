@@ -63,8 +63,8 @@ pub struct Environment {
     pub unset: Vec<OsString>,
     /// Variables that are set, after that.
     pub set: Vec<(OsString, OsString)>,
-    /// What it writes to its standard output goes to the standard error of this process, whose standard
-    /// output has a format of its own.
+    /// What it writes to its standard output goes to the standard error of this process, whose
+    /// standard output has a format of its own.
     pub output_to_stderr: bool,
 }
 
@@ -97,8 +97,8 @@ impl Target {
         Target::create_with(command, &Environment::default())
     }
 
-    /// As [`Target::create`], in a changed environment. The program itself is found by the `PATH` of
-    /// this process.
+    /// As [`Target::create`], in a changed environment. The program itself is found by the `PATH`
+    /// of this process.
     pub fn create_with(command: impl AsRef<[u8]>, environment: &Environment) -> Result<Target, Error> {
         Target::created(command.as_ref(), environment, None)
     }
@@ -121,9 +121,11 @@ impl Target {
         Target::create_with_memory(command, environment, moment, None)
     }
 
-    /// As [`Target::create_at`]. The process maps private memory of this size, rounded up to pages, before its first instruction: with one `mmap` of
-    /// its own, by which nothing else of it is changed. Until it is released it ends with this process, so that nobody meets it in the middle of that.
-    /// Where it could not, [`Target::lost_memory`] says why. Where it executes another program later, the memory is lost.
+    /// As [`Target::create_at`]. The process maps private memory of this size, rounded up to pages,
+    /// before its first instruction: with one `mmap` of its own, by which nothing else of it is
+    /// changed. Until it is released it ends with this process, so that nobody meets it in the
+    /// middle of that. Where it could not, [`Target::lost_memory`] says why. Where it executes
+    /// another program later, the memory is lost.
     pub fn create_with_memory(
         command: impl AsRef<[u8]>,
         environment: &Environment,
@@ -152,7 +154,8 @@ impl Target {
         Ok(())
     }
 
-    /// Why the process was not stopped, or not at the moment that [`Target::create_at`] was asked for.
+    /// Why the process was not stopped, or not at the moment that [`Target::create_at`] was asked
+    /// for.
     pub fn note(&self) -> Option<String> {
         self.shared.note()
     }
@@ -176,9 +179,10 @@ impl Target {
         }
     }
 
-    /// Lets the process run, and holds it again at its exit, until [`Target::resume_exit`], or where it changes, until
-    /// [`Target::resume_change`]. Until it ends the process stays traced: no debugger can attach to it, and the tracer passes on
-    /// each signal to its first thread. (Other threads are not traced, and nothing holds them.)
+    /// Lets the process run, and holds it again at its exit, until [`Target::resume_exit`], or
+    /// where it changes, until [`Target::resume_change`]. Until it ends the process stays traced:
+    /// no debugger can attach to it, and the tracer passes on each signal to its first thread.
+    /// (Other threads are not traced, and nothing holds them.)
     pub fn release_with(&mut self, hold: Hold) {
         if std::mem::take(&mut self.held) {
             let holds = hold.exit || hold.changes || hold.forks || hold.fatal;
@@ -203,7 +207,8 @@ impl Target {
         }
     }
 
-    /// The children that are held where they have executed a program, until [`Target::resume_child`].
+    /// The children that are held where they have executed a program, until
+    /// [`Target::resume_child`].
     pub fn held_children(&self) -> Vec<i32> {
         self.shared.held_children()
     }
@@ -213,7 +218,8 @@ impl Target {
         self.tracer.resume_child(pid);
     }
 
-    /// Bytes of the private memory that the process has mapped for its tracer: see [`Target::create_with_memory`].
+    /// Bytes of the private memory that the process has mapped for its tracer: see
+    /// [`Target::create_with_memory`].
     pub fn memory(&self) -> Option<u64> {
         lock(&self.shared.memory).map(|memory| memory.size)
     }
@@ -238,7 +244,8 @@ impl Target {
         self.shared.take_lost()
     }
 
-    /// The thread and the signal that is about to end the process with a core file, if it is held so.
+    /// The thread and the signal that is about to end the process with a core file, if it is held
+    /// so.
     pub fn fatal_signal(&self) -> Option<(i32, i32)> {
         self.shared.fatal()
     }
@@ -284,8 +291,9 @@ impl Target {
 }
 
 impl Drop for Target {
-    /// Releases a target that was never released. A created process that still lives is killed, as in the original: it was started for
-    /// the session. (One whose tracer is killed goes on once it runs.)
+    /// Releases a target that was never released. A created process that still lives is killed, as
+    /// in the original: it was started for the session. (One whose tracer is killed goes on once it
+    /// runs.)
     fn drop(&mut self) {
         if self.created && self.exit_status().is_none() {
             let (fd, none) = (self.pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());

@@ -14,8 +14,8 @@
 //!            └── release without hold ──► DETACHED
 //! ```
 //!
-//! Of a process that is grabbed all threads are stopped (`grab`): until then it is STOPPING. All but
-//! its first one are detached when it is released.
+//! Of a process that is grabbed all threads are stopped (`grab`): until then it is STOPPING. All
+//! but its first one are detached when it is released.
 //!
 //! Before it is released, a target that was created may run from its exec to a later moment of its
 //! start (`start`), where it is held again.
@@ -51,7 +51,8 @@ use crate::image::{Hook, Image, Linking, limited};
 use crate::phase::{ExitStatus, Hold, Phase, TargetState, lock};
 use crate::start::{Moment, Seek, Step, is_stop};
 
-/// How long it is waited for the stop of a process that is to be detached. It is detached later then.
+/// How long it is waited for the stop of a process that is to be detached. It is detached later
+/// then.
 const STOPS: Duration = Duration::from_millis(100);
 
 enum Command {
@@ -267,7 +268,8 @@ struct Tracee {
     traced: bool,
     /// Where the target is held again.
     hold: Option<Hold>,
-    /// Where its dynamic linker tells of its libraries, once that was looked for in the program that it runs.
+    /// Where its dynamic linker tells of its libraries, once that was looked for in the program
+    /// that it runs.
     linker: Option<Option<Hook>>,
     /// It is about to stop, because it has told that its libraries are complete.
     linked: bool,
@@ -537,8 +539,8 @@ impl Thread {
         }
     }
 
-    /// Detaches all threads but the first one of a process that was grabbed. Returns what is known of
-    /// the first one.
+    /// Detaches all threads but the first one of a process that was grabbed. Returns what is known
+    /// of the first one.
     fn detach_others(&mut self, pid: i32) -> Option<Grab> {
         let grab = self.tracees.get_mut(&pid)?.grab.take()?;
         self.threads.retain(|_, process| *process != pid);

@@ -1,9 +1,11 @@
 //! `bio:block::complete`: the parts of a request that are complete, one firing for each.
 //!
-//! The block layer merges what is submitted (`struct bio`) into requests, and tells a tracepoint once for each request that a
-//! driver has completed, or for a part of it: `block_rq_complete(request, error, bytes)`. The bios are a list in the request. Those
-//! that the bytes cover are complete, and the block layer ends them next. A clause has no loop. So the program of this provider
-//! goes through the list and runs the clauses for each bio ([`Context::repeats`]).
+//! The block layer merges what is submitted (`struct bio`) into requests, and tells a tracepoint
+//! once for each request that a driver has completed, or for a part of it:
+//! `block_rq_complete(request, error, bytes)`. The bios are a list in the request. Those that the
+//! bytes cover are complete, and the block layer ends them next. A clause has no loop. So the
+//! program of this provider goes through the list and runs the clauses for each bio
+//! ([`Context::repeats`]).
 
 use std::sync::Arc;
 
@@ -170,7 +172,8 @@ impl Context for BioContext {
         b.slot_store(Size::B8, state, NEXT, first);
     }
 
-    /// As `blk_update_request`: a bio is complete whose bytes are, and the list ends with the bytes.
+    /// As `blk_update_request`: a bio is complete whose bytes are, and the list ends with the
+    /// bytes.
     fn turn(&self, b: &mut Builder, state: V, end: Label) {
         let bio = b.load(Size::B8, state, NEXT);
         b.br(Jmp::Eq, bio, 0, end);
@@ -208,7 +211,8 @@ impl Context for BioContext {
         }
     }
 
-    /// The program, its loop and `bpf_trace_runN`. Some kernels differ: see [`Context::behind_tracepoint`].
+    /// The program, its loop and `bpf_trace_runN`. Some kernels differ: see
+    /// [`Context::behind_tracepoint`].
     fn tracer_frames(&self) -> u8 {
         3
     }

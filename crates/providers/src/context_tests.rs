@@ -1,4 +1,5 @@
-//! The code of contexts for each machine, which golden files have: `golden/NAME.MACHINE`. `UPDATE_GOLDEN=1` rewrites them.
+//! The code of contexts for each machine, which golden files have: `golden/NAME.MACHINE`.
+//! `UPDATE_GOLDEN=1` rewrites them.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::Write;
@@ -10,7 +11,8 @@ use bpf_codegen::emit::assemble;
 use bpf_codegen::listing::symbolic;
 use bpf_codegen::mir::{Builder, Label, V};
 
-/// A function of the context of a firing, whose result `value` emits. It is 0 where that jumps to the label.
+/// A function of the context of a firing, whose result `value` emits. It is 0 where that jumps to
+/// the label.
 fn code(machine: &'static Machine, value: impl FnOnce(&mut Builder, V, Label) -> V) -> String {
     let mut b = Builder::new("main", 1).for_machine(machine);
     let (ctx, none) = (b.param(0), b.label());

@@ -1,8 +1,8 @@
 //! `dtrace`: BEGIN, END, ERROR.
 //!
-//! None of them is attached. BEGIN and END are raw-tracepoint programs that the session runs itself (`BPF_PROG_TEST_RUN`), so
-//! that they run in the session's process, as in the original. ERROR is part of every program that may fault, and takes its
-//! arguments from the fault.
+//! None of them is attached. BEGIN and END are raw-tracepoint programs that the session runs itself
+//! (`BPF_PROG_TEST_RUN`), so that they run in the session's process, as in the original. ERROR is
+//! part of every program that may fault, and takes its arguments from the fault.
 
 use std::sync::Arc;
 

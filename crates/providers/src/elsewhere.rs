@@ -8,7 +8,8 @@ use system::System;
 
 use crate::contract::{EnabledProbe, Env, FoundProbe, IdRange, Names, ProbeSource, Provider, Unit};
 
-/// A provider, or what stands in its place on a machine that is not live: the same names, and no probes.
+/// A provider, or what stands in its place on a machine that is not live: the same names, and no
+/// probes.
 pub(crate) fn unless_live(system: &System, provider: Box<dyn Provider>) -> Box<dyn Provider> {
     if system.is_live() { provider } else { Box::new(Elsewhere(provider)) }
 }

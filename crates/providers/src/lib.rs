@@ -1,4 +1,5 @@
-//! The providers: one module each, with its probes, their arguments and how they are attached. Knows no D.
+//! The providers: one module each, with its probes, their arguments and how they are attached.
+//! Knows no D.
 //!
 //! ```text
 //!  contract          what a provider is: Provider, ProbeSource, Unit, Method, and what the registry offers
@@ -8,11 +9,13 @@
 //!  Unit              what bpf needs to build the program (context), and how it is attached (method)
 //! ```
 //!
-//! The decision that shapes it: a provider never sees a program, and the session never sees a tracepoint. A provider turns the set
-//! of enabled probes into as few [`Unit`]s as it can (one raw tracepoint for all system calls), and says for each how a
-//! firing knows its probe and its arguments ([`bpf_codegen::context::Context`]), and how the program is attached ([`Method`]).
+//! The decision that shapes it: a provider never sees a program, and the session never sees a
+//! tracepoint. A provider turns the set of enabled probes into as few [`Unit`]s as it can (one raw
+//! tracepoint for all system calls), and says for each how a firing knows its probe and its
+//! arguments ([`bpf_codegen::context::Context`]), and how the program is attached ([`Method`]).
 //!
-//! [`Registry`] hands out the ids of probes. An id means the same probe in every session. No provider is listed before it is needed.
+//! [`Registry`] hands out the ids of probes. An id means the same probe in every session. No
+//! provider is listed before it is needed.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!

@@ -1,8 +1,9 @@
 //! `profile-RATE` on every CPU and `tick-RATE` on one.
 //!
-//! Each is a software CPU clock of perf with a fixed *period*. (A clock with a frequency adjusts its period and loses about one
-//! firing in a hundred.) arg0 is the kernel's program counter or 0, arg1 the user program counter or 0, arg2 the lateness of the
-//! firing in nanoseconds, from the time at which the kernel's timer was due.
+//! Each is a software CPU clock of perf with a fixed *period*. (A clock with a frequency adjusts
+//! its period and loses about one firing in a hundred.) arg0 is the kernel's program counter or 0,
+//! arg1 the user program counter or 0, arg2 the lateness of the firing in nanoseconds, from the
+//! time at which the kernel's timer was due.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -50,8 +51,8 @@ const TICKS: [u32; 6] = [1, 10, 100, 500, 1000, 5000];
 /// The shortest interval: 200 microseconds (5000 hz).
 const SHORTEST: u64 = 200_000;
 
-/// The program of a tick of this period or longer runs several times a period, at this interval: see
-/// [`bpf_codegen::routines::slow_clock`].
+/// The program of a tick of this period or longer runs several times a period, at this interval:
+/// see [`bpf_codegen::routines::slow_clock`].
 const SLOW: u64 = 1_000_000_000;
 const CHANCE: u64 = 250_000_000;
 
@@ -73,7 +74,8 @@ const UNITS: [(&str, u64); 14] = [
     ("day", 86_400_000_000_000),
 ];
 
-/// True for `tick`, and the interval in nanoseconds. `None` if the name is no probe of this provider.
+/// True for `tick`, and the interval in nanoseconds. `None` if the name is no probe of this
+/// provider.
 fn parse(name: &str) -> Option<Result<(bool, u64), MatchError>> {
     let (kind, rate) = name.split_once('-')?;
     let tick = match kind {

@@ -1,7 +1,9 @@
-//! `rawtp:GROUP::NAME`: the kernel's tracepoints, with the arguments that the kernel's code passes them.
+//! `rawtp:GROUP::NAME`: the kernel's tracepoints, with the arguments that the kernel's code passes
+//! them.
 //!
-//! The types of arguments are those of the prototypes in BTF (`btf_trace_NAME`), the groups those of tracefs. A tracepoint that is no
-//! event has its module in place of a group; the kernel itself is `vmlinux`. Without tracefs, all tracepoints are listed so.
+//! The types of arguments are those of the prototypes in BTF (`btf_trace_NAME`), the groups those
+//! of tracefs. A tracepoint that is no event has its module in place of a group; the kernel itself
+//! is `vmlinux`. Without tracefs, all tracepoints are listed so.
 
 use std::sync::Arc;
 

@@ -9,8 +9,8 @@
 //!  processes          what providers of probes in processes are told and asked
 //! ```
 //!
-//! It stores no probe that a provider can compute: only those that were made on demand and those that came later. Ids are made from
-//! positions: see [`ids`].
+//! It stores no probe that a provider can compute: only those that were made on demand and those
+//! that came later. Ids are made from positions: see [`ids`].
 
 mod every;
 mod ids;
@@ -202,7 +202,8 @@ impl Registry {
         Registry::of(own::providers(system, Vec::new()))
     }
 
-    /// The providers of this system, and those of a user of the library. An error names two that answer for one name.
+    /// The providers of this system, and those of a user of the library. An error names two that
+    /// answer for one name.
     pub fn with(system: &System, others: Vec<Box<dyn Provider>>) -> Result<Registry, String> {
         let registry = Registry::of(own::providers(system, others));
         registry.check_families()?;
@@ -233,7 +234,8 @@ impl Registry {
         of(false).or_else(|| of(true))
     }
 
-    /// The providers with probes that a pattern can match. That of all names is not asked for a name that another has.
+    /// The providers with probes that a pattern can match. That of all names is not asked for a
+    /// name that another has.
     fn asked(&self, pattern: &Pattern) -> impl Iterator<Item = (usize, &Entry)> {
         let named = self.index_of(&pattern.provider);
         let is_of_other =
@@ -241,8 +243,8 @@ impl Registry {
         self.entries.iter().enumerate().filter(move |(n, e)| !is_of_other(*n, e) && e.may_match(pattern))
     }
 
-    /// True if a probe that a provider gives has one of its names, and not one of another provider's: what programs say of themselves
-    /// is not trusted.
+    /// True if a probe that a provider gives has one of its names, and not one of another
+    /// provider's: what programs say of themselves is not trusted.
     fn is_own(&self, provider: usize, desc: &ProbeDesc) -> bool {
         !self.entries[provider].family.is_of_any() || self.index_of(&desc.provider) == Some(provider)
     }
@@ -257,8 +259,8 @@ impl Registry {
         self.get(&probe.provider).map_or(Role::Probe, |p| p.role(probe))
     }
 
-    /// Divides probes by their providers, which are in the order of their names. A provider gets the probes of all names that
-    /// it answers for.
+    /// Divides probes by their providers, which are in the order of their names. A provider gets
+    /// the probes of all names that it answers for.
     pub fn by_provider(
         &self,
         probes: impl Iterator<Item = EnabledProbe>,
@@ -284,7 +286,8 @@ impl Registry {
         Ok(all)
     }
 
-    /// A test of which probes a pattern selects: those whose names match, except of providers that it would have to name.
+    /// A test of which probes a pattern selects: those whose names match, except of providers that
+    /// it would have to name.
     pub fn selects<'a>(&self, pattern: &'a Pattern) -> impl Fn(&ProbeDesc) -> bool + use<'a> {
         let excluded = self.entries.iter().filter(|e| e.names.only_by_provider && !pattern.names_provider());
         let excluded: Vec<Family> = excluded.map(|e| e.family.clone()).collect();
@@ -334,7 +337,8 @@ impl Registry {
         self.entries.iter().any(|e| e.may_match_later(pattern))
     }
 
-    /// True if one of the patterns can match probes that programs describe, also in files that they make while they run.
+    /// True if one of the patterns can match probes that programs describe, also in files that they
+    /// make while they run.
     pub fn follows_described(&self, patterns: &[Pattern]) -> bool {
         patterns.iter().any(|pattern| self.asked(pattern).any(|(_, entry)| entry.family.is_of_any()))
     }
@@ -345,7 +349,8 @@ impl Registry {
         self.entries.iter().any(follows)
     }
 
-    /// The sources of changes of the providers whose probes one of the patterns can match. Loaded modules are not among them.
+    /// The sources of changes of the providers whose probes one of the patterns can match. Loaded
+    /// modules are not among them.
     pub fn change_sources(&self, patterns: &[Pattern]) -> Vec<Box<dyn ChangeSource>> {
         let may = |e: &Entry| patterns.iter().any(|p| e.may_match(p));
         let open = |e: &Entry| e.provider.changes().filter(|_| may(e))?();

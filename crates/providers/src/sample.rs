@@ -1,4 +1,5 @@
-//! How the program of a clock finds its probe and its arguments: for all providers whose probes are perf events.
+//! How the program of a clock finds its probe and its arguments: for all providers whose probes are
+//! perf events.
 
 use bpf_codegen::arch::Mark;
 use bpf_codegen::context::{Context, Index, StackStart};
@@ -36,8 +37,9 @@ pub(crate) struct Slow {
 }
 
 impl Sample {
-    /// Nanoseconds since the firing was due. The context as the verifier knows it has no such time. The structure that the kernel
-    /// passes points to the event, whose timer is set again only after the program has run.
+    /// Nanoseconds since the firing was due. The context as the verifier knows it has no such time.
+    /// The structure that the kernel passes points to the event, whose timer is set again only
+    /// after the program has run.
     fn late(&self, b: &mut Builder, ctx: V) -> V {
         let late = b.copy(0);
         let Some(due) = self.late else { return late };
@@ -91,7 +93,8 @@ impl Context for Sample {
             2 => return self.late(b, ctx),
             _ => return b.imm(0),
         }
-        // arg0 is the program counter of the kernel's code, arg1 that of user code; the other one is 0.
+        // arg0 is the program counter of the kernel's code, arg1 that of user code; the other one
+        // is 0.
         let done = b.label();
         let value = b.copy(0);
         let Mark { at, mask, value: user } = b.machine().user;

@@ -1,7 +1,9 @@
-//! `sdt:GROUP::NAME`: the kernel's tracepoints as events. Their arguments are the members of the event's record, in order.
+//! `sdt:GROUP::NAME`: the kernel's tracepoints as events. Their arguments are the members of the
+//! event's record, in order.
 //!
-//! If no clause uses an argument, or a table has those that are used ([`Mapped`]), the program is attached to the raw tracepoint,
-//! and one program serves many. Else each event has a perf event and a program, and the kernel takes some 75 ms to detach each.
+//! If no clause uses an argument, or a table has those that are used ([`Mapped`]), the program is
+//! attached to the raw tracepoint, and one program serves many. Else each event has a perf event
+//! and a program, and the kernel takes some 75 ms to detach each.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,11 @@
-//! CPython 3.11: how it is found, and the layout of its memory on machines of 64 bits (`Include/internal/pycore_frame.h`,
-//! `pycore_runtime.h`, `pycore_interp.h`, `Include/cpython/pystate.h`, `code.h`, `unicodeobject.h`), the same in all its releases and in its
-//! debug build. A build with `Py_TRACE_REFS` has two more words in each object, so what is read as a string is none.
+//! CPython 3.11: how it is found, and the layout of its memory on machines of 64 bits
+//! (`Include/internal/pycore_frame.h`, `pycore_runtime.h`, `pycore_interp.h`,
+//! `Include/cpython/pystate.h`, `code.h`, `unicodeobject.h`), the same in all its releases and in
+//! its debug build. A build with `Py_TRACE_REFS` has two more words in each object, so what is read
+//! as a string is none.
 //!
-//! Offsets are bytes. 3.12 has no such flag for the first frame of a call, and 3.13 no such struct on the stack.
+//! Offsets are bytes. 3.12 has no such flag for the first frame of a call, and 3.13 no such struct
+//! on the stack.
 
 use crate::Image;
 

@@ -1,8 +1,9 @@
 //! The language runtimes whose functions `jstack()` shows: a row for each runtime and version.
 //!
-//! An interpreter runs many functions of its language in one frame of the processor's stack, and has a list of its own of them. What
-//! follows such a list, stores what functions are called, and shows them knows *frames of a runtime*, never which one that is. Who has to
-//! know asks here. One row is a module of this crate and a walker:
+//! An interpreter runs many functions of its language in one frame of the processor's stack, and
+//! has a list of its own of them. What follows such a list, stores what functions are called, and
+//! shows them knows *frames of a runtime*, never which one that is. Who has to know asks here. One
+//! row is a module of this crate and a walker:
 //!
 //! ```text
 //!  this crate     the variant of `Runtime`, and its module: how the runtime is found in a file, and the layout of its memory
@@ -17,7 +18,8 @@
 //!    ──► frames with a name, a file and a line                       consumer
 //! ```
 //!
-//! The crate depends on no other and opens nothing: it asks an [`Image`], which a traced process chose.
+//! The crate depends on no other and opens nothing: it asks an [`Image`], which a traced process
+//! chose.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
@@ -68,7 +70,8 @@ impl Runtime {
 pub struct Instance {
     /// Which it is.
     pub runtime: Runtime,
-    /// The address of its state, from which its walker goes: of the file, or of a process that has mapped it.
+    /// The address of its state, from which its walker goes: of the file, or of a process that has
+    /// mapped it.
     pub state: u64,
 }
 

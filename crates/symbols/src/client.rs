@@ -1,5 +1,6 @@
-//! The session's side of the [reader](crate::reader). A client takes a reader of the [pool](crate::pool)
-//! for each request, starts it if need be, and waits for the response for a limited time.
+//! The session's side of the [reader](crate::reader). A client takes a reader of the
+//! [pool](crate::pool) for each request, starts it if need be, and waits for the response for a
+//! limited time.
 //!
 //! ```text
 //!            request                  response in time
@@ -12,18 +13,19 @@
 //! query it again for a while ([`crate::process`]). An abandoned reader may sleep in the kernel,
 //! where no signal ends it. It is therefore reaped without blocking.
 //!
-//! What a reader may take is the *work* of a request: CPU time of its process, so that neither other processes nor a slow machine
-//! decide which symbols there are. A reader that waits does not work. So the time of a response is limited too, and ten times as
-//! long where the work is limited by the option `symtimeout`.
+//! What a reader may take is the *work* of a request: CPU time of its process, so that neither
+//! other processes nor a slow machine decide which symbols there are. A reader that waits does not
+//! work. So the time of a response is limited too, and ten times as long where the work is limited
+//! by the option `symtimeout`.
 //!
-//! A client waits for a reader as long as for a response. If none is free by then, the request was not
-//! sent, and its object is not at fault.
+//! A client waits for a reader as long as for a response. If none is free by then, the request was
+//! not sent, and its object is not at fault.
 //!
 //! The total time that a session waits is bounded, even if traced processes prepare hostile files.
-//! Each client has a [`Budget`] of ten deadlines, as long as a wait. A request that fails or is slow
-//! costs its work, or half of the time that it took, and each minute adds one deadline.
-//! A request waits no longer than the rest of the budget. So files of a server that does not
-//! answer shorten the wait for further ones, and do not take the names of all others.
+//! Each client has a [`Budget`] of ten deadlines, as long as a wait. A request that fails or is
+//! slow costs its work, or half of the time that it took, and each minute adds one deadline. A
+//! request waits no longer than the rest of the budget. So files of a server that does not answer
+//! shorten the wait for further ones, and do not take the names of all others.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,7 +65,8 @@ const LIST_TIMES: u32 = 10;
 /// The maximum number of packets in one response.
 const MAX_PACKETS: usize = 1 << 18;
 
-/// The maximum number of bytes in one response, as a part of the reader's memory: what they mean takes several times as much.
+/// The maximum number of bytes in one response, as a part of the reader's memory: what they mean
+/// takes several times as much.
 const PART: u64 = 2;
 
 /// Polled during a wait. True ends the wait.
@@ -126,7 +129,8 @@ impl Limits {
         }
     }
 
-    /// What a request costs that took this time and this work. Most of the time may be that of other processes.
+    /// What a request costs that took this time and this work. Most of the time may be that of
+    /// other processes.
     fn cost(&self, time: Duration, work: Duration) -> Duration {
         let waited = if self.wait > self.work { time / 2 } else { time };
         work.max(waited)
@@ -175,7 +179,8 @@ pub(crate) struct Reader {
     /// The client's number.
     number: u32,
     limits: Limits,
-    /// The time that the client waits for the answer of the last request: that of the limits, or the rest of the budget.
+    /// The time that the client waits for the answer of the last request: that of the limits, or
+    /// the rest of the budget.
     wait: Duration,
     /// Nobody waits for the answers.
     background: bool,
@@ -215,8 +220,8 @@ impl Reader {
         }
     }
 
-    /// A reader without a process, whose answer to the first request are these packets, whatever is in them. Further requests fail.
-    /// `None`: they do not fit into a socket.
+    /// A reader without a process, whose answer to the first request are these packets, whatever is
+    /// in them. Further requests fail. `None`: they do not fit into a socket.
     pub(crate) fn answered(limits: Limits, packets: &[&[u8]]) -> Option<Reader> {
         let (ours, theirs) = sys::socket_pair().ok()?;
         for packet in packets {
@@ -282,7 +287,8 @@ impl Reader {
         self.tell_urgent();
     }
 
-    /// Tells readers at once which may have a file open that is closed. One that does not answer is killed.
+    /// Tells readers at once which may have a file open that is closed. One that does not answer is
+    /// killed.
     fn tell_urgent(&mut self) {
         while let Some(lease) = self.readers.pool().clone().lease_urgent() {
             self.lease = Some(lease);
@@ -468,7 +474,8 @@ impl Reader {
     }
 
     /// Polls for an interrupt and records its start.
-    /// True if the user has interrupted the session, which waits no longer than a little from then on.
+    /// True if the user has interrupted the session, which waits no longer than a little from then
+    /// on.
     pub(crate) fn is_interrupted(&mut self, now: Instant) -> bool {
         let is_interrupted = self.interrupted.as_ref().is_some_and(|f| f());
         self.interrupted_at = if is_interrupted { self.interrupted_at.or(Some(now)) } else { None };
@@ -539,8 +546,8 @@ impl Reader {
         }
     }
 
-    /// Why the reader closed its socket: its alarm ended it, or something else did. A session that is not
-    /// scheduled for long, on a busy machine, sees this before its own deadline.
+    /// Why the reader closed its socket: its alarm ended it, or something else did. A session that
+    /// is not scheduled for long, on a busy machine, sees this before its own deadline.
     fn why_it_ended(&mut self) -> RequestError {
         let process = self.lease.as_mut().and_then(|lease| lease.process.as_mut());
         let Some(ReaderProcess { child, .. }) = process else { return RequestError::Unavailable };

@@ -22,7 +22,8 @@ use crate::reader;
 use crate::sys;
 use proc::maps;
 
-/// The environment variable that makes a process a reader. Its value is the limit of its memory in bytes.
+/// The environment variable that makes a process a reader. Its value is the limit of its memory in
+/// bytes.
 const VARIABLE: &std::ffi::CStr = c"DTRACE_SYMBOL_READER";
 
 /// The executable of a reader.

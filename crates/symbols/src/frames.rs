@@ -29,8 +29,8 @@ pub struct FrameTable {
 }
 
 impl FrameTable {
-    /// The address in the file of the first byte of a mapping of its code, which is at this offset. A mapping begins
-    /// with the page of its part.
+    /// The address in the file of the first byte of a mapping of its code, which is at this offset.
+    /// A mapping begins with the page of its part.
     pub fn address(&self, offset: u64) -> Option<u64> {
         let has =
             |l: &&CodeLoad| l.offset & !(PAGE - 1) <= offset && offset < l.offset.saturating_add(l.size);

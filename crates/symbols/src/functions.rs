@@ -1,8 +1,10 @@
-//! The functions of a file that a process maps, and where their probes can be: what is asked, and the answer.
+//! The functions of a file that a process maps, and where their probes can be: what is asked, and
+//! the answer.
 //!
 //! The file and everything in it is a traced process's, so the reader reads it and decodes its code
-//! ([`text`](::text)); what comes back here is checked again and bounded. A query selects functions, because a list of all of them
-//! (two thousand in a C library, half a million in a browser) costs more than the one that is probed.
+//! ([`text`](::text)); what comes back here is checked again and bounded. A query selects
+//! functions, because a list of all of them (two thousand in a C library, half a million in a
+//! browser) costs more than the one that is probed.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -50,7 +52,8 @@ pub enum Select {
     All,
     /// Those with a name that a pattern matches ([`FunctionName::matches`]).
     Matching(Vec<String>),
-    /// Those that begin at these addresses or contain them. Where no symbol does, the tables of unwinders tell, and the function has no name.
+    /// Those that begin at these addresses or contain them. Where no symbol does, the tables of
+    /// unwinders tell, and the function has no name.
     At(Vec<u64>),
 }
 
@@ -85,14 +88,16 @@ impl<'a> Selector<'a> {
         self.exact.contains(name) || self.globs.iter().any(|glob| glob_matches(glob, name))
     }
 
-    /// True if a name is asked for that only a part of a function has: with the ending of parts, and not as one of many.
+    /// True if a name is asked for that only a part of a function has: with the ending of parts,
+    /// and not as one of many.
     pub(crate) fn is_part_named(&self, name: &FunctionName) -> bool {
         let is_of_part =
             |form: &&str| [".cold", ".warm", ".__part"].iter().any(|ending| form.contains(ending));
         name.forms().filter(is_of_part).any(|form| self.exact.contains(form))
     }
 
-    /// True if the addresses of a function decide that it is listed. `at` are the addresses of the query, in order.
+    /// True if the addresses of a function decide that it is listed. `at` are the addresses of the
+    /// query, in order.
     pub(crate) fn matches_range(&self, start: u64, size: u64) -> bool {
         match self.select {
             Select::Nothing => false,
@@ -128,7 +133,8 @@ impl FunctionName {
         [Some(self.raw.as_str()), self.plain.as_deref(), self.demangled.as_deref()].into_iter().flatten()
     }
 
-    /// True if the pattern matches one form of the name, or is equal to it: `operator[]` is no set of characters.
+    /// True if the pattern matches one form of the name, or is equal to it: `operator[]` is no set
+    /// of characters.
     pub fn matches(&self, pattern: &str) -> bool {
         self.forms().any(|form| form == pattern || glob_matches(pattern, form))
     }
@@ -140,7 +146,8 @@ pub enum Calling {
     /// That of C.
     #[default]
     C,
-    /// That of Go since 1.17, whose arguments and results are in registers of its own (ABIInternal).
+    /// That of Go since 1.17, whose arguments and results are in registers of its own
+    /// (ABIInternal).
     Go,
     /// It is in a file of Go, and its arguments are elsewhere or may be, and why.
     Unknown(Arc<str>),
@@ -155,12 +162,14 @@ pub struct Function {
     pub address: u64,
     /// The offset of its first instruction in the file: where a user probe is placed.
     pub offset: u64,
-    /// Its bytes. The table has no size for some functions; then it is the distance to the next one.
+    /// Its bytes. The table has no size for some functions; then it is the distance to the next
+    /// one.
     pub size: u64,
-    /// The symbol is that of a resolver, which the dynamic linker calls to choose an implementation. (`STT_GNU_IFUNC`.)
+    /// The symbol is that of a resolver, which the dynamic linker calls to choose an
+    /// implementation. (`STT_GNU_IFUNC`.)
     pub indirect: bool,
-    /// Why the implementation of an indirect function is not known. Address, size and places are those of the
-    /// implementation if it is known, else those of the resolver.
+    /// Why the implementation of an indirect function is not known. Address, size and places are
+    /// those of the implementation if it is known, else those of the resolver.
     pub unresolved: Option<String>,
     /// Whose calling convention it has.
     pub calling: Calling,
@@ -170,7 +179,8 @@ pub struct Function {
     pub entries: Vec<Result<EntryProbe, String>>,
     /// Where it returns, or why there are no return probes. `None`: not asked.
     pub returns: Option<Result<Vec<ReturnSite>, String>>,
-    /// It returns to the address on the stack, as far as that is known. Known if returns were asked for, as is the next.
+    /// It returns to the address on the stack, as far as that is known. Known if returns were asked
+    /// for, as is the next.
     pub returns_by_the_stack: bool,
     /// It calls itself.
     pub calls_itself: bool,

@@ -3,9 +3,9 @@
 //! The file is read once, at the first lookup, in chunks. The kernel's formatting takes nearly all
 //! of that time. The table is compact (16 bytes per symbol and one buffer of all names), sorted by
 //! address, and searched by bisection. The file is read again if no symbol contains an address that
-//! a module or a BPF program loaded since may have ([`NEAR`]), but not more often than once a second,
-//! and in at most a twentieth of the time ([`SHARE`]): a clause may ask for the names of any
-//! addresses.
+//! a module or a BPF program loaded since may have ([`NEAR`]), but not more often than once a
+//! second, and in at most a twentieth of the time ([`SHARE`]): a clause may ask for the names of
+//! any addresses.
 //!
 //! **Aliases.** Several symbols often share an address. The choice is deterministic and prefers the
 //! name that users expect: a function before a section marker, the 64-bit system call before the
@@ -32,8 +32,8 @@ const REREAD: Duration = Duration::from_secs(1);
 /// The interval is at least this many times the duration of the last read.
 const SHARE: u32 = 20;
 
-/// Modules and BPF programs are nearer than this to the kernel's own symbols, so that relative calls
-/// reach them. What lies further below is data without a name, as in the direct map.
+/// Modules and BPF programs are nearer than this to the kernel's own symbols, so that relative
+/// calls reach them. What lies further below is data without a name, as in the direct map.
 const NEAR: u64 = 1 << 31;
 
 /// The state of the kernel's symbols.
@@ -222,7 +222,8 @@ impl Kernel {
         of(&table.symbols).or_else(|| of(&table.offsets))
     }
 
-    /// The addresses of symbols of the kernel itself, each by its name: the first one with that name. One pass over all symbols.
+    /// The addresses of symbols of the kernel itself, each by its name: the first one with that
+    /// name. One pass over all symbols.
     pub fn addresses(&mut self, names: &[&str]) -> Vec<Option<u64>> {
         self.load();
         let mut found = vec![None; names.len()];

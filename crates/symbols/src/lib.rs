@@ -28,16 +28,17 @@
 //!   entry     start of the reader              files::open      opens all files
 //! ```
 //!
-//! The reader also lists the functions of a file ([`Processes::functions`]) and decodes their code, because both are a
-//! traced process's.
+//! The reader also lists the functions of a file ([`Processes::functions`]) and decodes their code,
+//! because both are a traced process's.
 //!
-//! Names have DTrace's format: `` module`symbol+0x1f ``; if only the object is known, `module+0x1f40` with the address in the file of
-//! a process and `` module`0xffff… `` in the kernel; otherwise `0xffff…`.
+//! Names have DTrace's format: `` module`symbol+0x1f ``; if only the object is known,
+//! `module+0x1f40` with the address in the file of a process and `` module`0xffff… `` in the
+//! kernel; otherwise `0xffff…`.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! arch/x86_64 name sys
+//! arch/x86_64 name process/perf_map sys
 //! arch
 //! kernel/table
 //! frames functions kernel sources usdt

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The name of an address. `Display` prints DTrace's format of a stack frame:
-/// `` module`symbol+0xoffset ``, without `+0x0`; without a symbol `module+0xaddress` in the file of a process, and `` module`0xaddress ``;
-/// `0xaddress` without a module.
+/// `` module`symbol+0xoffset ``, without `+0x0`; without a symbol `module+0xaddress` in the file of
+/// a process, and `` module`0xaddress ``; `0xaddress` without a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The address that was looked up.
@@ -16,7 +16,8 @@ pub struct Name {
     pub symbol: Option<Arc<str>>,
     /// Offset in the symbol; 0 without a symbol.
     pub offset: u64,
-    /// Without a symbol: the address in the file of a process's object, as the file's headers have it.
+    /// Without a symbol: the address in the file of a process's object, as the file's headers have
+    /// it.
     pub in_file: Option<u64>,
     /// The path of the object as its process sees it, escaped for output; `None` where there is no
     /// file, or none that is known.

@@ -134,8 +134,8 @@ impl Objects {
         &mut self.files
     }
 
-    /// Closes what no running process uses: handles of files, and roots. The reader first reads the symbols of
-    /// a file that cannot be found by its path again, at most [`READ_AHEAD`] in a call.
+    /// Closes what no running process uses: handles of files, and roots. The reader first reads the
+    /// symbols of a file that cannot be found by its path again, at most [`READ_AHEAD`] in a call.
     pub(crate) fn close_unused(
         &mut self,
         mapped: &HashSet<FileId>,
@@ -164,7 +164,8 @@ impl Objects {
         self.tell_closed(&closed, &without_path, reader);
     }
 
-    /// As [`Objects::close_unused`], where nothing of a file is asked for any more that no process has mapped.
+    /// As [`Objects::close_unused`], where nothing of a file is asked for any more that no process
+    /// has mapped.
     pub(crate) fn close_unmapped(&mut self, mapped: &HashSet<FileId>, now: Instant, reader: &mut Reader) {
         let due = self.files.due(mapped, now);
         let closed: Vec<u64> = due.iter().map(|id| self.files.unique_number(*id)).collect();
@@ -180,9 +181,9 @@ impl Objects {
         }
     }
 
-    /// Makes the reader read a file's symbols. What fails is not reported: nobody has asked for them. Whoever has a
-    /// file that takes too long could take all the time that the session has for symbols, so it is the last one
-    /// that is read ahead.
+    /// Makes the reader read a file's symbols. What fails is not reported: nobody has asked for
+    /// them. Whoever has a file that takes too long could take all the time that the session has
+    /// for symbols, so it is the last one that is read ahead.
     fn read_ahead(&mut self, id: FileId, reader: &mut Reader) {
         let Some(mapped) = self.files.get(id) else { return };
         let object = self.objects.entry(id).or_default();

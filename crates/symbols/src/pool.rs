@@ -11,20 +11,23 @@
 //!        who came first    killed                                        ended
 //! ```
 //!
-//! **Memory.** A reader cannot use more than its limit (`RLIMIT_DATA`), and the limits of all readers
-//! together are at most [`MEMORY`]. Readers with the same limit are a *class*: a client with small files
-//! does not get a reader that may use a gigabyte. Those of clients for whose answers nobody waits (tables of
-//! stacks are made in the background) are classes of their own: a table needs all the memory of its reader, and
-//! would drop what others want to have again. At most [`IN_CLASS`] readers of a class run, or [`IN_BACKGROUND`].
+//! **Memory.** A reader cannot use more than its limit (`RLIMIT_DATA`), and the limits of all
+//! readers together are at most [`MEMORY`]. Readers with the same limit are a *class*: a client
+//! with small files does not get a reader that may use a gigabyte. Those of clients for whose
+//! answers nobody waits (tables of stacks are made in the background) are classes of their own: a
+//! table needs all the memory of its reader, and would drop what others want to have again. At most
+//! [`IN_CLASS`] readers of a class run, or [`IN_BACKGROUND`].
 //!
 //! **A slow or hostile file** keeps one reader until its client's deadline; then that reader is
 //! killed. Meanwhile others use the other readers.
 //!
-//! **Fairness.** A client has one request at a time, and readers are given to clients in the order in
-//! which they came. A client whose reader cannot be given yet does not delay another one whose can.
+//! **Fairness.** A client has one request at a time, and readers are given to clients in the order
+//! in which they came. A client whose reader cannot be given yet does not delay another one whose
+//! can.
 //!
-//! A reader that has an index of a file is preferred for that file. If the names of a file are in the
-//! memory of one reader only (the file cannot be found by its path any more), the client waits for that one.
+//! A reader that has an index of a file is preferred for that file. If the names of a file are in
+//! the memory of one reader only (the file cannot be found by its path any more), the client waits
+//! for that one.
 
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -34,7 +37,8 @@ use std::time::{Duration, Instant};
 
 use crate::wire::{MAX_NUMBERS, Request};
 
-/// The most memory of all readers of a program, in bytes. A client that needs more than half of it gets one reader nevertheless.
+/// The most memory of all readers of a program, in bytes. A client that needs more than half of it
+/// gets one reader nevertheless.
 const MEMORY: u64 = 11 << 28;
 
 /// The most readers of a class.
@@ -62,8 +66,8 @@ pub(crate) struct ReaderProcess {
     pub(crate) socket: OwnedFd,
 }
 
-/// The readers that the sessions of a program share, as one session uses them. Cheap to clone. Nothing is started before the
-/// first request.
+/// The readers that the sessions of a program share, as one session uses them. Cheap to clone.
+/// Nothing is started before the first request.
 #[derive(Clone, Debug, Default)]
 pub struct Readers {
     pool: Arc<Pool>,
@@ -76,8 +80,8 @@ impl Readers {
         Readers::default()
     }
 
-    /// The same readers for a session that asks these servers (debuginfod) for debug files, with blanks between: `https://` and
-    /// `http://` addresses. Without this nobody is asked.
+    /// The same readers for a session that asks these servers (debuginfod) for debug files, with
+    /// blanks between: `https://` and `http://` addresses. Without this nobody is asked.
     #[must_use]
     pub fn with_servers(&self, urls: &str) -> Readers {
         Readers { pool: self.pool.clone(), servers: urls.into() }
@@ -215,7 +219,8 @@ impl State {
         self.reap();
     }
 
-    /// Reaps killed readers that have exited. One may sleep in the kernel, where no signal ends it, so this does not wait.
+    /// Reaps killed readers that have exited. One may sleep in the kernel, where no signal ends it,
+    /// so this does not wait.
     fn reap(&mut self) {
         self.killed.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
@@ -344,8 +349,9 @@ impl Pool {
         Lease { pool, number, process: None, notices: Vec::new() }
     }
 
-    /// Tells all readers of a client's closed files, before their next requests. See [`Request::Forget`]. The caller tells those
-    /// that may have one open at once ([`Pool::lease_urgent`]).
+    /// Tells all readers of a client's closed files, before their next requests. See
+    /// [`Request::Forget`]. The caller tells those that may have one open at once
+    /// ([`Pool::lease_urgent`]).
     pub(crate) fn forget(&self, client: u32, closed: &[u64], without_path: &[u64]) {
         let mut state = self.lock();
         let mut rest = without_path.to_vec();
@@ -397,7 +403,8 @@ impl State {
 }
 
 impl Lease {
-    /// Gives the reader back, which may have an index of this file. If it is to be told something at once, it is not given back.
+    /// Gives the reader back, which may have an index of this file. If it is to be told something
+    /// at once, it is not given back.
     pub(crate) fn give_back(mut self, file: Option<u64>) -> Option<Lease> {
         let pool = self.pool.clone();
         let mut state = pool.lock();

@@ -1,20 +1,20 @@
 //! Names of addresses in processes, running or exited.
 //!
-//! A process is identified by its pid, and its program by a *time* at which it ran: the program of a
-//! pid changes at `exec`, and an address is only meaningful together with its program. Time 0 is that
-//! of an address without a time: the newest program that has it mapped.
+//! A process is identified by its pid, and its program by a *time* at which it ran: the program of
+//! a pid changes at `exec`, and an address is only meaningful together with its program. Time 0 is
+//! that of an address without a time: the newest program that has it mapped.
 //!
 //! The address map is read when a process is first seen: by [`Processes::note`], which the tracer
 //! calls when a process starts, otherwise at the first lookup. It is read again only if no mapping
-//! contains an address (a library was loaded). The identity of the process is compared once per batch,
-//! because the pid may have been reused, or the process may have executed another program. The last
-//! map of an exited process is kept.
+//! contains an address (a library was loaded). The identity of the process is compared once per
+//! batch, because the pid may have been reused, or the process may have executed another program.
+//! The last map of an exited process is kept.
 //!
-//! With a watcher ([`Processes::set_watcher`]) a process that was never read has names too: the watcher
-//! knows what it ran and had mapped, also after its end. It says which program a pid ran at a time. If
-//! that program still runs, its map is read as above, because only the reader gets handles of all its
-//! files; otherwise the address is looked up in the watcher's mappings ([`watched`]). Without a watcher
-//! the time is of no use.
+//! With a watcher ([`Processes::set_watcher`]) a process that was never read has names too: the
+//! watcher knows what it ran and had mapped, also after its end. It says which program a pid ran at
+//! a time. If that program still runs, its map is read as above, because only the reader gets
+//! handles of all its files; otherwise the address is looked up in the watcher's mappings
+//! ([`watched`]). Without a watcher the time is of no use.
 //!
 //! This module does not read data of a process. All data that a process controls (its map, its
 //! files, its perf map) is requested from the [reader](crate::reader), in as few requests as
@@ -22,7 +22,7 @@
 //! is not queried again for a minute.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,8 @@ use proc::maps::{self, Backing, Map, MappedFile, Mapping};
 use proc::share::{Element, Owner, Owners, goes};
 use proc::watcher::{Cursor, File, SharedWatcher};
 
-/// Maximum number of address maps. The least recently used one of the user who has the most is dropped first.
+/// Maximum number of address maps. The least recently used one of the user who has the most is
+/// dropped first.
 const MAX_PROCESSES: usize = 4096;
 
 /// Maximum number of mappings of all processes.
@@ -53,6 +54,7 @@ mod aside;
 mod ask;
 mod frames;
 mod functions;
+mod perf_map;
 mod perf_maps;
 mod real;
 mod sources;
@@ -65,6 +67,7 @@ pub use answered::{Answered, answered, sample_answers};
 pub use aside::{FrameReader, FrameRequest};
 pub use frames::{CodeSource, MappedCode};
 pub use functions::MappedText;
+use perf_map::PerfMap;
 
 /// What is at an address.
 #[derive(Clone, Copy, Debug)]
@@ -115,20 +118,6 @@ struct Process {
     jit_failed_at: Option<Instant>,
 }
 
-/// The file in which a process lists its JIT code.
-#[derive(Debug)]
-struct PerfMap {
-    /// Base name of the file, which is the module of its symbols.
-    name: Arc<str>,
-    handle: Option<OwnedFd>,
-}
-
-impl PerfMap {
-    fn of(pid: u32, handle: Option<OwnedFd>) -> PerfMap {
-        PerfMap { name: format!("perf-{pid}.map").into(), handle }
-    }
-}
-
 fn failed_recently(since: Option<Instant>) -> bool {
     since.is_some_and(|at| at.elapsed() < RETRY_AFTER)
 }
@@ -160,7 +149,8 @@ struct NamespaceRoots {
     asking: Caller,
     /// Files of namespaces whose root is not held, in the order in which they were mapped.
     waiting: VecDeque<Arc<File>>,
-    /// The numbers of files that were not found: they are looked for in the root of each process that maps one.
+    /// The numbers of files that were not found: they are looked for in the root of each process
+    /// that maps one.
     unfound: VecDeque<u64>,
     /// When that was done last.
     looked_at: Option<Instant>,
@@ -232,8 +222,8 @@ impl Processes {
         self.reader.set_limits(Limits::of_time(time, memory));
     }
 
-    /// As [`Processes::set_limits`], by the CPU time that the reader uses for a response. One that only waits is given
-    /// [longer](crate::wait_for).
+    /// As [`Processes::set_limits`], by the CPU time that the reader uses for a response. One that
+    /// only waits is given [longer](crate::wait_for).
     pub fn set_work_limits(&mut self, work: Duration, memory: u64) {
         self.reader.set_limits(Limits::of_work(work, memory));
     }
@@ -406,13 +396,15 @@ impl Processes {
         self.mappings = self.mappings - before + mappings.len();
         (process.mappings, process.objects) = (mappings, objects);
         (process.read, process.used) = (batch, batch);
-        // Later it may have ended. Only processes that change theirs have another one than the kernel's.
+        // Later it may have ended. Only processes that change theirs have another one than the
+        // kernel's.
         if self.vdsos.is_empty() {
             self.read_narrow_vdso(pid);
         }
     }
 
-    /// The process whose map makes space for that of another one: see [`goes`]. One without a map has no owner yet.
+    /// The process whose map makes space for that of another one: see [`goes`]. One without a map
+    /// has no owner yet.
     fn least_useful(&self, but: u32) -> Option<u32> {
         let all = self.processes.iter().map(|(pid, p)| {
             let (owner, amount) = (p.owner.as_ref(), p.mappings.len().max(1));

@@ -2,11 +2,11 @@
 //!
 //! It is a second instance of the same executable, started through [`crate::entry`]. Its standard
 //! input is a socket. It inherits no other descriptor and no memory, and keeps few capabilities. It
-//! handles one request after the other ([`crate::wire`]), of all clients of its pool ([`crate::pool`]), until the socket is closed. Opening a file
-//! of a traced process may block for ever, and parsing it may take much time or memory. Neither may
-//! affect the session. The session therefore waits for a response for a limited time; then it kills
-//! and abandons the reader and starts another. A memory limit ([`RLIMIT_DATA`](libc::RLIMIT_DATA))
-//! bounds the reader's memory.
+//! handles one request after the other ([`crate::wire`]), of all clients of its pool
+//! ([`crate::pool`]), until the socket is closed. Opening a file of a traced process may block for
+//! ever, and parsing it may take much time or memory. Neither may affect the session. The session
+//! therefore waits for a response for a limited time; then it kills and abandons the reader and
+//! starts another. A memory limit ([`RLIMIT_DATA`](libc::RLIMIT_DATA)) bounds the reader's memory.
 //!
 //! ```text
 //!  observe    identity, address map and file handles of a process
@@ -63,7 +63,8 @@ use describing::Descriptions;
 use index::Indexes;
 use observe::SentObjects;
 
-/// The time without a packet after which a reader ends: its session does not wait any more. `work`: how long it may work.
+/// The time without a packet after which a reader ends: its session does not wait any more. `work`:
+/// how long it may work.
 fn alarm(work: Duration) -> Duration {
     wire::wait_for(work) + work + Duration::from_secs(1)
 }
@@ -337,8 +338,8 @@ impl Server {
     }
 }
 
-/// A packet of functions is sent when this time has passed since the last one, so that the session sees that the reader
-/// works.
+/// A packet of functions is sent when this time has passed since the last one, so that the session
+/// sees that the reader works.
 const PACKET_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Sends functions in packets.

@@ -1,5 +1,5 @@
-//! System calls without a safe wrapper in the standard library: packets that carry descriptors, limits of
-//! the own process, names for files without one, and clocks.
+//! System calls without a safe wrapper in the standard library: packets that carry descriptors,
+//! limits of the own process, names for files without one, and clocks.
 //!
 //! All `unsafe` code of the crate is in this module and in [`crate::entry`].
 
@@ -126,8 +126,9 @@ pub(crate) fn wait_for(fd: BorrowedFd<'_>, write: bool, limit: Duration) -> io::
     }
 }
 
-/// Ends this process when the other end of its socket is closed, from another thread: its session has ended, and nobody waits for
-/// what the first thread does. A thread that sleeps uninterruptibly in the kernel ends when it wakes.
+/// Ends this process when the other end of its socket is closed, from another thread: its session
+/// has ended, and nobody waits for what the first thread does. A thread that sleeps uninterruptibly
+/// in the kernel ends when it wakes.
 pub(crate) fn end_with(socket: Arc<OwnedFd>) -> io::Result<()> {
     /// The memory of a reader is limited, and stacks count.
     const STACK: usize = 32 << 10;
@@ -160,10 +161,11 @@ fn now(clock: libc::clockid_t) -> u64 {
     (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
 }
 
-/// Nanoseconds since boot at a time of the monotonic clock, which stands still while the system sleeps. Right if it has not slept
-/// since then.
+/// Nanoseconds since boot at a time of the monotonic clock, which stands still while the system
+/// sleeps. Right if it has not slept since then.
 pub fn since_boot(monotonic: u64) -> u64 {
-    /// What the system has slept never becomes less. A pause between the two clocks makes it too short.
+    /// What the system has slept never becomes less. A pause between the two clocks makes it too
+    /// short.
     static SLEPT: AtomicU64 = AtomicU64::new(0);
     let slept = now(libc::CLOCK_BOOTTIME).saturating_sub(now(libc::CLOCK_MONOTONIC));
     monotonic.saturating_add(slept.max(SLEPT.fetch_max(slept, Ordering::Relaxed)))

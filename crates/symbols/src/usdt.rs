@@ -4,15 +4,16 @@ use text::Step;
 use text::uprobe::Nop;
 use usdt::Argument;
 
-/// A place of a probe in a file. Every text of it is the file's, and means nothing before it was checked
-/// ([`usdt::provider_name`]).
+/// A place of a probe in a file. Every text of it is the file's, and means nothing before it was
+/// checked ([`usdt::provider_name`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeSite {
     /// The provider.
     pub provider: String,
     /// The name of the probe.
     pub name: String,
-    /// The function that contains it, and how far it is in that. `None`: the file has no symbol there.
+    /// The function that contains it, and how far it is in that. `None`: the file has no symbol
+    /// there.
     pub function: Option<(String, u64)>,
     /// Where it is in the file.
     pub offset: u64,
@@ -40,6 +41,7 @@ pub struct ProviderText {
 pub struct DescribedProbes {
     /// Where they are.
     pub sites: Vec<ProbeSite>,
-    /// What it says of their providers. A provider that several objects of the file have may be there several times.
+    /// What it says of their providers. A provider that several objects of the file have may be
+    /// there several times.
     pub providers: Vec<ProviderText>,
 }

@@ -118,11 +118,11 @@ pub(crate) enum Request {
     Sites(FileRef),
     /// The functions and source lines at offsets of a file.
     Lines { file: FileRef, raw: bool, offsets: Vec<u64> },
-    /// Which of these processes run a file that describes probes of a provider, which may be a glob. `first`: files may have changed since the
-    /// last request.
+    /// Which of these processes run a file that describes probes of a provider, which may be a
+    /// glob. `first`: files may have changed since the last request.
     Describing { provider: String, first: bool, pids: Vec<u32> },
-    /// The symbols at offsets from the start of the vdso: of an image that was read from the memory of a process, or, where that is
-    /// empty, of the reader's own.
+    /// The symbols at offsets from the start of the vdso: of an image that was read from the memory
+    /// of a process, or, where that is empty, of the reader's own.
     Vdso { raw: bool, image: Vec<u8>, offsets: Vec<u64> },
     /// The table by which stacks are walked through a file; of the vdso without one.
     Frames(Option<FileRef>),
@@ -131,8 +131,9 @@ pub(crate) enum Request {
     /// The symbols of JIT code at addresses of a process. The session sends the perf map, if it
     /// holds it.
     Jit { pid: u32, start: u64, addrs: Vec<u64> },
-    /// The session has closed files or roots: all are sent again. The files with these numbers are closed. Those
-    /// in `closed` can be found by their paths; of the others, the names are kept in memory.
+    /// The session has closed files or roots: all are sent again. The files with these numbers are
+    /// closed. Those in `closed` can be found by their paths; of the others, the names are kept in
+    /// memory.
     Forget { closed: Vec<u64>, without_path: Vec<u64> },
     /// The client has ended. All that is known of its files is dropped.
     Leave,
@@ -190,7 +191,8 @@ pub(crate) enum Response {
     PerfMap(u32),
     /// The next symbols, in the order of the request.
     Symbols(Vec<PlaceName>),
-    /// The next functions. Their instructions follow, so a function with instructions is the last one of its packet.
+    /// The next functions. Their instructions follow, so a function with instructions is the last
+    /// one of its packet.
     Functions(Functions),
     /// The next instructions of the last function.
     Instructions(Instructions),

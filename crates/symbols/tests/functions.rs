@@ -1,4 +1,5 @@
-//! Functions of programs that a compiler made: stripped, static, of C++, with separate and with compressed symbols.
+//! Functions of programs that a compiler made: stripped, static, of C++, with separate and with
+//! compressed symbols.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -284,7 +285,8 @@ fn the_implementation_of_an_indirect_function_is_known_in_a_process() {
     }
     println!("{known} of {} indirect functions are resolved", indirect.len());
     assert!(known + 6 >= indirect.len());
-    // The dynamic linker says the same of those that it can find. A name of several versions is the last one's.
+    // The dynamic linker says the same of those that it can find. A name of several versions is the
+    // last one's.
     let named = |name: &str| indirect.iter().filter(|f| f.names.iter().any(|n| n.raw == name)).count();
     let mut compared = 0;
     for f in indirect.iter().filter(|f| f.unresolved.is_none() && named(&f.names[0].raw) == 1) {

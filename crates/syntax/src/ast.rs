@@ -259,7 +259,8 @@ pub enum ExprKind {
         /// The path of members; empty if only the type is given.
         path: Vec<Name>,
     },
-    /// `` defined(`symbol) ``, `` defined(module`symbol) ``: whether the running kernel has the symbol.
+    /// `` defined(`symbol) ``, `` defined(module`symbol) ``: whether the running kernel has the
+    /// symbol.
     DefinedSymbol {
         /// The module, if it is given.
         module: Option<Name>,

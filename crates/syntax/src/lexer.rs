@@ -254,8 +254,8 @@ impl<'a> Lexer<'a> {
         Kw::from_text(text).map_or_else(|| Tok::Ident(text.to_owned()), Tok::Kw)
     }
 
-    /// Extends a name that is scoped to a file of a process, which may have characters that no other name has:
-    /// `` a.out`conn ``, `` pid123`libstdc++.so.6`std::string ``.
+    /// Extends a name that is scoped to a file of a process, which may have characters that no
+    /// other name has: `` a.out`conn ``, `` pid123`libstdc++.so.6`std::string ``.
     fn scoped_name(&mut self, start: usize) {
         let is_file = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'+' | b'-');
         loop {

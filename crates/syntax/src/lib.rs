@@ -26,8 +26,8 @@
 //!
 //! Code map: [`ast`] is the syntax tree; `token` has the tables of keywords and operators; `lexer`
 //! scans tokens, with `lexer::pdesc` for probe descriptions and `lexer::control` for `#` lines;
-//! [`macros`] expands macro variables; [`uses`] has the words of a clause; [`library`] the D libraries; `parser` has one module
-//! each for clauses, expressions, declarations and definitions.
+//! [`macros`] expands macro variables; [`uses`] has the words of a clause; [`library`] the D
+//! libraries; `parser` has one module each for clauses, expressions, declarations and definitions.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!

@@ -191,8 +191,8 @@ impl Libraries {
         embedded.chain(own)
     }
 
-    /// What the user's files say of the stability of a provider, by `#pragma D attributes`: triples, and
-    /// what they are of.
+    /// What the user's files say of the stability of a provider, by `#pragma D attributes`:
+    /// triples, and what they are of.
     pub fn provider_attributes<'a>(&'a self, provider: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let files = self.probes.iter().filter(move |p| p.provider == provider).map(|p| p.file);
         let mut files: Vec<usize> = files.collect();
@@ -233,7 +233,8 @@ impl Libraries {
         self.parse_needed(texts, &|_| false, map, macros, sink);
     }
 
-    /// Parses the files that declare probes for which `selects` returns true, and what these files need.
+    /// Parses the files that declare probes for which `selects` returns true, and what these files
+    /// need.
     pub fn load_probes(
         &mut self,
         selects: &dyn Fn(Declared<'_>) -> bool,
@@ -244,8 +245,8 @@ impl Libraries {
         self.parse_needed(&[], selects, map, macros, sink);
     }
 
-    /// Parses the providers of one process of the files that declare families: those with a probe for which
-    /// `selects` returns true. In these files `$target` is the process.
+    /// Parses the providers of one process of the files that declare families: those with a probe
+    /// for which `selects` returns true. In these files `$target` is the process.
     pub fn load_instances(
         &mut self,
         pid: u32,
@@ -287,8 +288,9 @@ impl Libraries {
         self.parsed.push(Library { program, always });
     }
 
-    /// Parses the provider blocks and the clauses of the files that declare probes of a provider; of a family
-    /// those of one process. Types and what else they need is not parsed: a list of probes needs none of it.
+    /// Parses the provider blocks and the clauses of the files that declare probes of a provider;
+    /// of a family those of one process. Types and what else they need is not parsed: a list of
+    /// probes needs none of it.
     pub fn load_provider(&mut self, provider: &str, pid: Option<u32>, map: &mut SourceMap, sink: &mut Sink) {
         let mut wanted = vec![false; self.files.len()];
         for file in self.probes().filter(|p| p.provider == provider).map(|p| p.file).collect::<Vec<_>>() {
@@ -323,8 +325,8 @@ impl Libraries {
         for Declared { file, .. } in self.probes().filter(|p| selects(*p)) {
             wanted.get_mut(file).into_iter().for_each(|wanted| *wanted = true);
         }
-        // A file that declares a provider of a file of the user is parsed too: that is an error, whichever
-        // of the two the program uses.
+        // A file that declares a provider of a file of the user is parsed too: that is an error,
+        // whichever of the two the program uses.
         let own: HashSet<(&str, usize)> = self.probes.iter().map(|p| (p.provider.as_str(), p.file)).collect();
         let conflicts = |d: &Declared<'_>| own.iter().any(|(p, file)| *p == d.provider && *file != d.file);
         if !own.is_empty() {
@@ -361,7 +363,8 @@ impl Libraries {
         }
     }
 
-    /// Removes what is parsed again for each process: families, and the clauses and variables beside them.
+    /// Removes what is parsed again for each process: families, and the clauses and variables
+    /// beside them.
     fn without_families(program: &mut Program, sink: &mut Sink) {
         let providers = || {
             program.items.iter().filter_map(|item| match item {

@@ -39,7 +39,8 @@ impl TypeNames for () {
     }
 }
 
-/// Where the D text of a script begins: behind the text of its `#!` line; 0 in a text without such a line.
+/// Where the D text of a script begins: behind the text of its `#!` line; 0 in a text without such
+/// a line.
 ///
 /// A script whose first line names another interpreter may begin with a part for that one. The D
 /// text is then what follows the first later line that begins with `#!` and names `dtrace`.

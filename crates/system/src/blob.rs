@@ -8,7 +8,8 @@ use miniz_oxide::inflate::decompress_to_vec_with_limit;
 /// Bytes of the largest blob. The types of a kernel have some 6 MB, its symbols 5 MB.
 pub(crate) const LARGEST: usize = 64 << 20;
 
-/// How well is packed. The types of a kernel are half a percent smaller at the best level, which takes six times as long.
+/// How well is packed. The types of a kernel are half a percent smaller at the best level, which
+/// takes six times as long.
 const LEVEL: u8 = 6;
 
 /// Many bytes.

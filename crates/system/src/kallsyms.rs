@@ -1,10 +1,12 @@
 //! The kernel's symbols in a record.
 //!
-//! Where the kernel and its modules are is random, and who knows it can attack the kernel. So a record has addresses from the
-//! beginning of the kernel's text (`_text`), and those of modules from the lowest address of any module: the distance between the
-//! two areas would tell the former, because modules begin near a fixed address. Symbols outside the kernel's own memory, and those
-//! that the kernel calls absolute, are left out for the same reason (an address that is the same on every machine, less `_text`, is `_text`), and so are those of BPF
-//! programs and trampolines, which come and go.
+//! Where the kernel and its modules are is random, and who knows it can attack the kernel. So a
+//! record has addresses from the beginning of the kernel's text (`_text`), and those of modules
+//! from the lowest address of any module: the distance between the two areas would tell the former,
+//! because modules begin near a fixed address. Symbols outside the kernel's own memory, and those
+//! that the kernel calls absolute, are left out for the same reason (an address that is the same on
+//! every machine, less `_text`, is `_text`), and so are those of BPF programs and trampolines,
+//! which come and go.
 //!
 //! A record is read as if the kernel were at the addresses that it has without randomization.
 //!
@@ -67,7 +69,8 @@ fn place<'a>(l: &Line<'a>, kernel: RangeInclusive<u64>, lowest: Option<u64>) -> 
     }
 }
 
-/// Of what a record has, the symbols with such a name. Addresses stay as they are, so what they are counted from stays too.
+/// Of what a record has, the symbols with such a name. Addresses stay as they are, so what they are
+/// counted from stays too.
 pub(crate) fn keep(packed: &[u8], is_name: impl Fn(&str) -> bool) -> Result<Vec<u8>, String> {
     let text = unpack(packed).and_then(|text| String::from_utf8(text).ok());
     let text = text.ok_or("the record is damaged: the symbols")?;

@@ -1,4 +1,5 @@
-//! What is known about a machine, as a value: its kernel's types, symbols, facilities and facts, CPUs and clocks.
+//! What is known about a machine, as a value: its kernel's types, symbols, facilities and facts,
+//! CPUs and clocks.
 //!
 //! ```text
 //!  System::live        the machine that this process runs on; each thing is read when it is first asked for
@@ -8,15 +9,19 @@
 //!  System::record ──► Record ──► bytes ──► System::recorded
 //! ```
 //!
-//! The decision that shapes it: the machine is passed, never asked for. What compiles a program takes a `&System` and reads nothing of
-//! `/sys` and `/proc` itself, so that two systems in one program do not see each other, and a script can be checked for a kernel that runs
-//! nowhere near. The alternative, files that are replaced (`chroot`, `--sysroot`), cannot stand for what is tried and not read: which
-//! facilities the kernel has, which tracepoints can be attached to, which counters the processor has.
+//! The decision that shapes it: the machine is passed, never asked for. What compiles a program
+//! takes a `&System` and reads nothing of `/sys` and `/proc` itself, so that two systems in one
+//! program do not see each other, and a script can be checked for a kernel that runs nowhere near.
+//! The alternative, files that are replaced (`chroot`, `--sysroot`), cannot stand for what is tried
+//! and not read: which facilities the kernel has, which tracepoints can be attached to, which
+//! counters the processor has.
 //!
-//! Of processes it has what reads their files. What each consumer knows of processes is its own (`symbols::Processes`): they are asked for by
-//! different threads, with different limits, so a common table would be a common lock. A machine that is not live has no processes.
+//! Of processes it has what reads their files. What each consumer knows of processes is its own
+//! (`symbols::Processes`): they are asked for by different threads, with different limits, so a
+//! common table would be a common lock. A machine that is not live has no processes.
 //!
-//! A record tells no address of the machine: see [`kallsyms`]. It has no name of the machine or its users, and no contents of memory.
+//! A record tells no address of the machine: see [`kallsyms`]. It has no name of the machine or its
+//! users, and no contents of memory.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
@@ -53,7 +58,8 @@ pub use record::{Facts, LARGEST_RECORD, Record, RecordError};
 #[derive(Clone, Debug)]
 pub struct System(Arc<Machine>);
 
-/// What reads the files of processes of the running machine. No reader is there while nobody needs one.
+/// What reads the files of processes of the running machine. No reader is there while nobody needs
+/// one.
 static READERS: LazyLock<Readers> = LazyLock::new(Readers::new);
 
 #[derive(Debug)]
@@ -120,8 +126,9 @@ fn essence(format: &str) -> String {
 }
 
 impl System {
-    /// The machine that this process runs on. Nothing is read yet. What the kernel's types and facilities were found to be, and the
-    /// readers of processes' files, are shared with other values of it: the process has one kernel.
+    /// The machine that this process runs on. Nothing is read yet. What the kernel's types and
+    /// facilities were found to be, and the readers of processes' files, are shared with other
+    /// values of it: the process has one kernel.
     pub fn live() -> System {
         System(Arc::new(Machine { types: KernelBtf::running(), readers: READERS.clone(), given: None }))
     }
@@ -160,7 +167,8 @@ impl System {
         self.0.given.as_ref().map(|given| &*given.record)
     }
 
-    /// What reads the files of its processes, for all sessions: they share the limit of memory. A machine that is not live has no processes.
+    /// What reads the files of its processes, for all sessions: they share the limit of memory. A
+    /// machine that is not live has no processes.
     pub fn readers(&self) -> &Readers {
         &self.0.readers
     }
@@ -234,7 +242,8 @@ impl System {
         self.given().map_or_else(live::wall_offset, |r| r.facts.wall_offset)
     }
 
-    /// The functions that can be traced, in the kernel's order: lines `[address] name [module]`; or why there is no list.
+    /// The functions that can be traced, in the kernel's order: lines `[address] name [module]`; or
+    /// why there is no list.
     pub fn functions(&self) -> Result<String, String> {
         match self.given() {
             None => live::functions(live::tracefs()?),
@@ -246,13 +255,14 @@ impl System {
         }
     }
 
-    /// True if there is a list of the functions that can be traced, and this process may read it. It is not read: that takes the kernel tens
-    /// of milliseconds.
+    /// True if there is a list of the functions that can be traced, and this process may read it.
+    /// It is not read: that takes the kernel tens of milliseconds.
     pub fn may_list_functions(&self) -> bool {
         self.given().map_or_else(live::may_list_functions, |r| r.functions.is_ok())
     }
 
-    /// Group and name of the tracepoints that are events now, in the kernel's order; or why they cannot be listed.
+    /// Group and name of the tracepoints that are events now, in the kernel's order; or why they
+    /// cannot be listed.
     pub fn events(&self) -> Result<Vec<(String, String)>, String> {
         self.note(|asked| &asked.events);
         self.given().map_or_else(|| live::events(live::tracefs()?), |r| r.events.clone())
@@ -306,14 +316,16 @@ impl System {
         self.given().map_or_else(live, |r| r.loaded_modules.clone())
     }
 
-    /// True for a kernel module that is loaded or built in, and for the kernel itself. A hyphen in the name is an underscore.
+    /// True for a kernel module that is loaded or built in, and for the kernel itself. A hyphen in
+    /// the name is an underscore.
     pub fn has_module(&self, name: &str) -> bool {
         let plain = name.replace('-', "_");
         name == "vmlinux"
             || self.given().map_or_else(|| live::has_module(&plain), |r| r.modules.contains(&plain))
     }
 
-    /// All that compiling asks of this machine, now. Tries every facility, every tracepoint, and these counters.
+    /// All that compiling asks of this machine, now. Tries every facility, every tracepoint, and
+    /// these counters.
     pub fn record(&self, counters: &[(Counter, u64)]) -> Record {
         if let Some(record) = self.given() {
             return record.clone();
@@ -351,8 +363,9 @@ impl System {
         }
     }
 
-    /// Of the record of a machine that is [watched](System::watched), what it was asked for until now: a record that gives the same
-    /// answers. Of the symbols those that have such a name; a list that nobody asked for is empty.
+    /// Of the record of a machine that is [watched](System::watched), what it was asked for until
+    /// now: a record that gives the same answers. Of the symbols those that have such a name; a
+    /// list that nobody asked for is empty.
     pub fn asked(&self, is_name: impl Fn(&str) -> bool) -> Option<Record> {
         let given = self.0.given.as_ref()?;
         let mut record = (*given.record).clone();

@@ -8,7 +8,8 @@ use bpf_sys::{Counter, PerfEvent, TracepointTrial, monotonic_ns};
 
 use crate::record::Facts;
 
-/// Groups whose events are no tracepoints: calls are probes of the provider `syscall`, the others are made by tracers.
+/// Groups whose events are no tracepoints: calls are probes of the provider `syscall`, the others
+/// are made by tracers.
 const NOT_TRACEPOINTS: [&str; 3] = ["syscalls", "ftrace", "synthetic"];
 
 /// The root of tracefs, or why there is none.
@@ -41,7 +42,8 @@ fn reason(e: &io::Error) -> String {
     e.raw_os_error().map_or_else(|| e.to_string(), bpf_sys::errno::text).to_lowercase()
 }
 
-/// Reads the file. It has no size, so the buffer is made large enough at once: small reads would take longer.
+/// Reads the file. It has no size, so the buffer is made large enough at once: small reads would
+/// take longer.
 fn text(path: &Path) -> io::Result<String> {
     const CAPACITY: usize = 4 << 20;
     let mut file = std::fs::File::open(path)?;
@@ -79,8 +81,8 @@ pub(crate) fn event_format(root: &Path, group: &str, event: &str) -> Option<Stri
     std::fs::read_to_string(root.join("events").join(group).join(event).join("format")).ok()
 }
 
-/// Removes the tracepoints that the kernel does not have. It is asked. Without the permission to load a program nothing can be
-/// tried, and nothing can be enabled.
+/// Removes the tracepoints that the kernel does not have. It is asked. Without the permission to
+/// load a program nothing can be tried, and nothing can be enabled.
 pub(crate) fn keep_existing(tracepoints: &mut Vec<(String, String)>) {
     if !tracepoints.is_empty()
         && let Ok(trial) = TracepointTrial::new()
@@ -89,7 +91,8 @@ pub(crate) fn keep_existing(tracepoints: &mut Vec<(String, String)>) {
     }
 }
 
-/// True if this machine cannot count the event. Other errors (no permission) are reported when it is attached.
+/// True if this machine cannot count the event. Other errors (no permission) are reported when it
+/// is attached.
 pub(crate) fn lacks_counter(counter: &Counter, count: u64) -> bool {
     use bpf_sys::errno::{EINVAL, ENODEV, ENOENT, EOPNOTSUPP};
     let cpu = bpf_sys::online_cpus().first().copied().unwrap_or(0);

@@ -8,9 +8,10 @@
 //!           5 formats of events.   Others are skipped: a later version may have more.
 //! ```
 //!
-//! A section is unpacked when it is needed. A file may come from anywhere: all sizes and their sum are bounded, and a file that was changed has
-//! another checksum. One that somebody made with the right one can contain nonsense, and no more: types are read as those of any
-//! file ([`types::btf`]), names are words, and addresses are never followed.
+//! A section is unpacked when it is needed. A file may come from anywhere: all sizes and their sum
+//! are bounded, and a file that was changed has another checksum. One that somebody made with the
+//! right one can contain nonsense, and no more: types are read as those of any file
+//! ([`types::btf`]), names are words, and addresses are never followed.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,10 +31,12 @@ const VERSION: u32 = 1;
 /// Bytes of the largest file that is read.
 pub const LARGEST_RECORD: usize = 64 << 20;
 
-/// Bytes of all sections when they are unpacked. Those of a kernel with all its modules have some 40 MB.
+/// Bytes of all sections when they are unpacked. Those of a kernel with all its modules have some
+/// 40 MB.
 const LARGEST_UNPACKED: u64 = 256 << 20;
 
-/// Bytes of the section of the machine when it is unpacked. What is read of it takes memory at once: up to 24 bytes for each of these.
+/// Bytes of the section of the machine when it is unpacked. What is read of it takes memory at
+/// once: up to 24 bytes for each of these.
 const LARGEST_MACHINE: u64 = 2 << 20;
 
 const MACHINE: u8 = 1;
@@ -61,7 +64,8 @@ pub struct Facts {
     pub fputypes: String,
 }
 
-/// What is known of a machine: all that compiling a program asks. [`Record::default`] is a machine of which nothing is known.
+/// What is known of a machine: all that compiling a program asks. [`Record::default`] is a machine
+/// of which nothing is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The machine's name, as of `uname -m`.
@@ -82,7 +86,8 @@ pub struct Record {
     pub types: Vec<(String, Blob)>,
     /// The kernel's symbols: see [`Record::set_symbols`].
     pub symbols: Result<Blob, String>,
-    /// The functions that can be traced, each a line `name` or `name [module]`, in the kernel's order.
+    /// The functions that can be traced, each a line `name` or `name [module]`, in the kernel's
+    /// order.
     pub functions: Result<Blob, String>,
     /// Group and name of the tracepoints that are events, in the kernel's order.
     pub events: Result<Vec<(String, String)>, String>,
@@ -155,7 +160,8 @@ impl fmt::Display for RecordError {
 impl std::error::Error for RecordError {}
 
 impl Record {
-    /// Sets the symbols from a text in the format of `/proc/kallsyms`. Their addresses are kept relative to the kernel's text.
+    /// Sets the symbols from a text in the format of `/proc/kallsyms`. Their addresses are kept
+    /// relative to the kernel's text.
     pub fn set_symbols(&mut self, kallsyms: &str) {
         self.symbols = crate::kallsyms::pack(kallsyms).map(Blob::new);
     }

@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn what_nobody_writes_is_refused() {
-        // Eleven bytes, a number of 65 bits, and a list and a text that are longer than what is left.
+        // Eleven bytes, a number of 65 bits, and a list and a text that are longer than what is
+        // left.
         assert_eq!(Reader(&[0x80; 11]).number(), None);
         assert_eq!(Reader(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).number(), None);
         assert_eq!(Reader(&[3, 1, 1]).list::<u8, Vec<u8>>(Reader::byte), None);

@@ -46,11 +46,12 @@ pub enum Refusal {
     },
     /// The kernel accepts the probe and takes the vector instruction for another one.
     Misread {
-        /// The opcode's byte, which is also that of a jump, a call, a return or another instruction that the kernel treats specially.
+        /// The opcode's byte, which is also that of a jump, a call, a return or another instruction
+        /// that the kernel treats specially.
         opcode: u8,
     },
-    /// The processor and the kernel's decoder may differ in what the instruction is: prefixes in an unusual
-    /// order or number, instructions that only old processors of AMD have.
+    /// The processor and the kernel's decoder may differ in what the instruction is: prefixes in an
+    /// unusual order or number, instructions that only old processors of AMD have.
     Unusual,
     /// A system call: a child that it creates would continue in the copy of the instruction.
     SystemCall,
@@ -58,7 +59,8 @@ pub enum Refusal {
     StoresFlags,
     /// A transaction (`xbegin`) would be aborted to a wrong address.
     Transaction,
-    /// A nop of five bytes, which this kernel replaces by a call that overwrites the program's red zone.
+    /// A nop of five bytes, which this kernel replaces by a call that overwrites the program's red
+    /// zone.
     RedZone,
     /// The function is left by `loop` or `jrcxz`, of which no program sees whether they jump.
     UnclearReturn {
@@ -86,8 +88,8 @@ pub enum PlaceRefusal {
 }
 
 impl Refusal {
-    /// True if the kernel itself rejects the probe. The others are accepted by the kernel and would do
-    /// harm, or concern the function and not an instruction.
+    /// True if the kernel itself rejects the probe. The others are accepted by the kernel and would
+    /// do harm, or concern the function and not an instruction.
     pub fn is_by_kernel(&self) -> bool {
         matches!(self, Refusal::Prefix { .. } | Refusal::NotSupported { .. })
     }

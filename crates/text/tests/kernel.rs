@@ -32,9 +32,9 @@ const SLOT: usize = 32;
 
 /// For each instruction, whether the kernel accepts a probe at it.
 ///
-/// Where no process has a file mapped, the kernel accepts probes everywhere in it. When the file is mapped, it looks at the
-/// instructions and writes breakpoints only at those that it accepts. So one link tells all of them, where an attempt for
-/// each would take minutes.
+/// Where no process has a file mapped, the kernel accepts probes everywhere in it. When the file is
+/// mapped, it looks at the instructions and writes breakpoints only at those that it accepts. So
+/// one link tells all of them, where an attempt for each would take minutes.
 fn accepted(instructions: &[Vec<u8>]) -> Vec<bool> {
     const BREAKPOINT: u8 = 0xcc;
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -57,7 +57,8 @@ fn accepted(instructions: &[Vec<u8>]) -> Vec<bool> {
         libc::mmap(std::ptr::null_mut(), bytes.len(), protection, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
     };
     assert_ne!(memory, libc::MAP_FAILED);
-    // SAFETY: the mapping has these bytes and is read by nobody else; the kernel wrote the breakpoints when it was made.
+    // SAFETY: the mapping has these bytes and is read by nobody else; the kernel wrote the
+    // breakpoints when it was made.
     let first = |slot: usize| unsafe { memory.cast::<u8>().add(slot * SLOT).read_volatile() };
     let accepted = (0..instructions.len()).map(|slot| first(slot) == BREAKPOINT).collect();
     // SAFETY: the mapping is ours, and nothing refers to it.

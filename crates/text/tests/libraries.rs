@@ -79,8 +79,8 @@ fn most_functions_of_libraries_decode_and_probes_that_move_cost_less() {
     }
 }
 
-/// A return probe that a program can reach only by a jump into the middle would never fire, and an offset probe there
-/// would change the program.
+/// A return probe that a program can reach only by a jump into the middle would never fire, and an
+/// offset probe there would change the program.
 #[test]
 fn every_place_in_a_library_is_an_instruction_when_decoded_from_the_start() {
     for name in LIBRARIES {

@@ -163,8 +163,8 @@ impl Types {
         true
     }
 
-    /// The file of a process that a struct, union, enum or typedef comes from, or a number for the definition that
-    /// declares it.
+    /// The file of a process that a struct, union, enum or typedef comes from, or a number for the
+    /// definition that declares it.
     pub fn file_of_process(&self, id: TypeId) -> Option<u64> {
         const DEFINITION: u64 = 1 << 63;
         let inner = self.read();

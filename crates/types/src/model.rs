@@ -279,8 +279,8 @@ pub(crate) struct Inner {
     pub(crate) strsize: u64,
 }
 
-/// The names of types, while others are in use: those of the session, or of one definition that a program's file has. A
-/// definition sees no names of the kernel.
+/// The names of types, while others are in use: those of the session, or of one definition that a
+/// program's file has. A definition sees no names of the kernel.
 #[derive(Debug, Default)]
 pub struct Names {
     typedefs: HashMap<Arc<str>, TypeId>,

@@ -172,8 +172,8 @@ impl Types {
         }
     }
 
-    /// False for types of two files that processes run: types of one name may be laid out otherwise in another build. A
-    /// type of a definition is only that.
+    /// False for types of two files that processes run: types of one name may be laid out otherwise
+    /// in another build. A type of a definition is only that.
     fn same_file(&self, a: TypeId, b: TypeId) -> bool {
         let is_defined = |id| self.read().of_definition.contains_key(&id);
         if is_defined(a) != is_defined(b) {

@@ -1,11 +1,13 @@
-//! Where exceptions come back to functions: landing pads, from the tables of the unwinder of C++ and Rust (`.gcc_except_table`).
+//! Where exceptions come back to functions: landing pads, from the tables of the unwinder of C++
+//! and Rust (`.gcc_except_table`).
 //!
 //! ```text
 //!  .eh_frame: a function ──► its table (LSDA) ──► base, call sites ──► a landing pad for each call that an exception may leave
 //! ```
 //!
-//! A compiler may put what catches away from its function, and nothing in the code leads there: the unwinder does. So the pads outside of
-//! the code that names them tell whose that is. Pads inside are what one finds by decoding, and are left out.
+//! A compiler may put what catches away from its function, and nothing in the code leads there: the
+//! unwinder does. So the pads outside of the code that names them tell whose that is. Pads inside
+//! are what one finds by decoding, and are left out.
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, Pointer, Reader, UnwindSection};
 
@@ -32,8 +34,8 @@ pub struct LandingPad {
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// The landing pads of a file that are outside of the code that names them, in the order of that code. `tables` is the section with the tables, and its address.
-/// What is malformed is left out.
+/// The landing pads of a file that are outside of the code that names them, in the order of that
+/// code. `tables` is the section with the tables, and its address. What is malformed is left out.
 pub fn landing_pads(sections: &Sections<'_>, tables: (u64, &[u8])) -> Vec<LandingPad> {
     let mut all = Vec::new();
     let Some((addr, bytes)) = sections.eh_frame.filter(|_| !sections.is_narrow) else { return all };

@@ -23,7 +23,8 @@ const MAX_COMMON: usize = 1 << 16;
 pub struct Sections<'a> {
     /// `.eh_frame`.
     pub eh_frame: Option<(u64, &'a [u8])>,
-    /// `.debug_frame`, which is used for functions that are not in `.eh_frame`: those of Go, in a program that has code of C too.
+    /// `.debug_frame`, which is used for functions that are not in `.eh_frame`: those of Go, in a
+    /// program that has code of C too.
     pub debug_frame: Option<&'a [u8]>,
     /// The address of `.text`, which some entries are relative to.
     pub text: u64,
@@ -79,7 +80,8 @@ where
         }
         let Ok(mut rows) = function.rows(section, bases, &mut context) else { continue };
         let mut at = function.initial_address();
-        // The handler of a signal returns to the first byte, and a program looks before return addresses.
+        // The handler of a signal returns to the first byte, and a program looks before return
+        // addresses.
         let mut before = u64::from(function.is_signal_trampoline());
         loop {
             // The end of a row may be beyond that of the function, in a file that is malformed.

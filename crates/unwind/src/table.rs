@@ -205,7 +205,8 @@ impl Table {
         while at < end {
             let page = (at >> PAGE_SHIFT) - self.first;
             let low = (at & (PAGE - 1)) as u16;
-            // Where nothing is known, only the end of a rule needs a row, and pages in between none.
+            // Where nothing is known, only the end of a rule needs a row, and pages in between
+            // none.
             if let Some(count) = self.counts.get_mut(page as usize) {
                 // The last row of another page says nothing of this one.
                 let before =

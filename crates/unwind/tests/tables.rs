@@ -1,4 +1,5 @@
-//! Tables of real files have the rules of their call frame information, and damaged ones are no danger.
+//! Tables of real files have the rules of their call frame information, and damaged ones are no
+//! danger.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -209,8 +210,8 @@ proptest! {
         let (memory, first) = place(&table);
         for (addr, found) in (0..).zip(&expected).step_by(3) {
             let found = found.map_or(Rule::NONE, |(_, n)| rule(n));
-            // An earlier rule that ends uncovers a later one that began inside it, from there on: the
-            // same start of both decides.
+            // An earlier rule that ends uncovers a later one that began inside it, from there on:
+            // the same start of both decides.
             prop_assert_eq!(table.find(addr), found, "{:x}", addr);
             prop_assert_eq!(walk(&table, &memory, first, addr), found);
         }

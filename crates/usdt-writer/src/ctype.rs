@@ -1,4 +1,5 @@
-//! How an argument is passed: the size and the sign that its note has, and the conversion to its declared type.
+//! How an argument is passed: the size and the sign that its note has, and the conversion to its
+//! declared type.
 //!
 //! ARCH(x86-64): the types of the registers, beside those of arm64.
 
@@ -78,8 +79,8 @@ impl Passing {
 
     /// The C that converts the macro's parameter `name`.
     pub(crate) fn operand(self, name: &str) -> String {
-        // The declared type; that of the register on x86-64, whose parts of 8 and 16 bits have names that gdb does not know; that of
-        // the register on arm64.
+        // The declared type; that of the register on x86-64, whose parts of 8 and 16 bits have
+        // names that gdb does not know; that of the register on arm64.
         let types = match self {
             Passing::Float(4) => return format!("_DTRACE_V1_BITS(float, unsigned int, {name})"),
             Passing::Float(_) => return format!("_DTRACE_V1_BITS(double, unsigned long, {name})"),
@@ -93,8 +94,8 @@ impl Passing {
             Passing::Integer(_, true) | Passing::Unknown => "long, long, long",
             Passing::Integer(_, false) | Passing::Address => "unsigned long, unsigned long, unsigned long",
         };
-        // A program may pass a pointer where the definition has a small integer, which SystemTap's headers take: C warns of
-        // the conversion to anything but a `long`, and C++ refuses it.
+        // A program may pass a pointer where the definition has a small integer, which SystemTap's
+        // headers take: C warns of the conversion to anything but a `long`, and C++ refuses it.
         match self {
             Passing::Integer(1..=4, _) => format!("_DTRACE_V1_INTEGER({types}, (long)({name}))"),
             _ => format!("_DTRACE_V1_INTEGER({types}, {name})"),

@@ -22,12 +22,14 @@ const LONGEST_PROVIDER: usize = 53;
 /// The longest name of a probe, in bytes.
 const LONGEST_PROBE: usize = 63;
 
-/// What a definition may use without declaring it, the types of the D libraries, and what it may not declare.
+/// What a definition may use without declaring it, the types of the D libraries, and what it may
+/// not declare.
 pub trait TypesOfSystem {
     /// True if a D library defines the type.
     fn has(&self, name: &str) -> bool;
 
-    /// True if a provider of the system has the name. A description without the id of a process means that one.
+    /// True if a provider of the system has the name. A description without the id of a process
+    /// means that one.
     fn has_provider(&self, _name: &str) -> bool {
         false
     }

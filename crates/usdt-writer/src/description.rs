@@ -1,7 +1,7 @@
 //! A provider as D text, and the note in which a program has it.
 //!
-//! The note is in the section `.note.dtrace`, once for each provider of a file; it has the owner `dtrace` and the type 1. Its
-//! descriptor, at most [`LONGEST`] bytes:
+//! The note is in the section `.note.dtrace`, once for each provider of a file; it has the owner
+//! `dtrace` and the type 1. Its descriptor, at most [`LONGEST`] bytes:
 //!
 //! ```text
 //!  u32          version of the format: 1, in the byte order of the file
@@ -10,8 +10,9 @@
 //!               the provider block. Comments are removed.
 //! ```
 //!
-//! A file may have several notes of a provider, of objects that were made from different versions of the definition. The text is read by
-//! the D parser and like a D library: nothing of it is executed in the traced program.
+//! A file may have several notes of a provider, of objects that were made from different versions
+//! of the definition. The text is read by the D parser and like a D library: nothing of it is
+//! executed in the traced program.
 
 /// Owner of the note, with its NUL.
 pub(crate) const OWNER: &[u8] = b"dtrace\0";
@@ -30,7 +31,8 @@ pub(crate) fn texts(provider: &str, text: &str) -> Vec<u8> {
     [provider.as_bytes(), b"\0", text.as_bytes(), b"\0"].concat()
 }
 
-/// A number that differs for different texts (FNV-1a): two versions of a definition in one program are two notes.
+/// A number that differs for different texts (FNV-1a): two versions of a definition in one program
+/// are two notes.
 pub(crate) fn hash(text: &str) -> u64 {
     let step = |h: u64, b: u8| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3);
     text.bytes().fold(0xcbf2_9ce4_8422_2325, step)

@@ -1,13 +1,16 @@
-//! The header of `dtrace -h`. It is text for the preprocessor, so all that depends on the machine and the compiler is decided there.
+//! The header of `dtrace -h`. It is text for the preprocessor, so all that depends on the machine
+//! and the compiler is decided there.
 //!
-//! ARCH(x86-64): the instructions of a site and the relocation that changes nothing, beside those of arm64.
+//! ARCH(x86-64): the instructions of a site and the relocation that changes nothing, beside those
+//! of arm64.
 
 use std::fmt::Write;
 
 use crate::definition::{Definitions, Probe, Provider};
 use crate::description;
 
-/// What all headers of this version share. A program may include several of them; names with `V1` never change their meaning.
+/// What all headers of this version share. A program may include several of them; names with `V1`
+/// never change their meaning.
 const SHARED: &str = r#"#ifndef _DTRACE_V1
 #define	_DTRACE_V1	1
 #if defined __ELF__ && defined __GNUC__ && defined __LP64__ && (defined __x86_64__ || defined __aarch64__)

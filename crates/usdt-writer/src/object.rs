@@ -1,7 +1,8 @@
 //! The object of `dtrace -G`: the semaphores of the probes and the descriptions of the providers.
 //!
-//! Programs that were compiled with this program's header have both already. The object is for those compiled with a header that
-//! only declares the semaphores, and for build systems that link one. Its symbols are weak and hidden, so both can be linked.
+//! Programs that were compiled with this program's header have both already. The object is for
+//! those compiled with a header that only declares the semaphores, and for build systems that link
+//! one. Its symbols are weak and hidden, so both can be linked.
 //!
 //! ARCH(x86-64): the properties of objects for it, beside those for arm64.
 
@@ -42,8 +43,9 @@ pub fn processor_of(bytes: &[u8]) -> Option<Processor> {
     }
 }
 
-/// The processor for which a command compiles, by the name of the compiler: build systems for another machine have
-/// `CC=aarch64-linux-gnu-gcc` or `clang --target=…`, perhaps with `ccache` before it and options after it. `None` where the name has no processor.
+/// The processor for which a command compiles, by the name of the compiler: build systems for
+/// another machine have `CC=aarch64-linux-gnu-gcc` or `clang --target=…`, perhaps with `ccache`
+/// before it and options after it. `None` where the name has no processor.
 pub fn processor_of_compiler(command: &str) -> Option<Processor> {
     command.split_whitespace().find_map(|word| {
         let name = word.strip_prefix("--target=").or_else(|| word.rsplit('/').next())?;
@@ -62,7 +64,8 @@ pub fn object(definitions: &Definitions, machine: Processor) -> Result<Vec<u8>, 
         Processor::Arm64 => Architecture::Aarch64,
     };
     let mut out = Object::new(BinaryFormat::Elf, architecture, Endianness::Little);
-    // An object without these would take them from the whole program: a stack that is not executable, and protected branches.
+    // An object without these would take them from the whole program: a stack that is not
+    // executable, and protected branches.
     out.add_section(Vec::new(), b".note.GNU-stack".to_vec(), SectionKind::Other);
     let (property, features) = match machine {
         Processor::X86_64 => (

@@ -1,5 +1,5 @@
-//! Headers and objects as compilers, linkers and gdb see them: programs are built with every standard and optimization, run without
-//! a tracer, and the notes are read by `readelf`.
+//! Headers and objects as compilers, linkers and gdb see them: programs are built with every
+//! standard and optimization, run without a tracer, and the notes are read by `readelf`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -396,7 +396,8 @@ fn the_sites_of_arm64_assemble() {
     }
 }
 
-/// The header has no site for a machine without a format, and its macros are statements all the same.
+/// The header has no site for a machine without a format, and its macros are statements all the
+/// same.
 #[test]
 fn a_machine_without_sites_has_empty_macros() {
     if !has("cc") {

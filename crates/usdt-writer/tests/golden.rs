@@ -1,4 +1,5 @@
-//! Golden tests: definitions in `tests/golden/*.d`, the header or the errors in `*.out`. `UPDATE_GOLDEN=1` rewrites the expected output.
+//! Golden tests: definitions in `tests/golden/*.d`, the header or the errors in `*.out`.
+//! `UPDATE_GOLDEN=1` rewrites the expected output.
 //!
 //! `tst.*` must be accepted. `err.D_TAG.*` must be rejected with that tag and no other.
 

@@ -54,8 +54,8 @@ pub struct Address {
 }
 
 impl Address {
-    /// The same address without the name of its symbol. `symbol` is the symbol's address, `site` that of the probe, both as in the
-    /// file, so the result is right wherever the file is mapped.
+    /// The same address without the name of its symbol. `symbol` is the symbol's address, `site`
+    /// that of the probe, both as in the file, so the result is right wherever the file is mapped.
     #[must_use]
     pub fn resolved(&self, symbol: u64, site: u64) -> Address {
         match self.symbol {
@@ -89,7 +89,8 @@ impl Argument {
         }
     }
 
-    /// The value of which these are the 64 bits at its place: cut to its size, and extended by its sign.
+    /// The value of which these are the 64 bits at its place: cut to its size, and extended by its
+    /// sign.
     pub fn converted(&self, bits: u64) -> i64 {
         let unused = 64 - 8 * u32::from(self.size.clamp(1, 8));
         match self.signed {

@@ -1,4 +1,5 @@
-//! DOF in `.SUNW_dof`: what `dtrace -G` of the original puts into programs. Only what describes probes is read.
+//! DOF in `.SUNW_dof`: what `dtrace -G` of the original puts into programs. Only what describes
+//! probes is read.
 //!
 //! ```text
 //!  header    64 bytes: 7f 'D' 'O' 'F', 2 (64 bits), byte order, version │ … │ u32 sections at 28 │ u64 offset of the first at 32
@@ -8,8 +9,9 @@
 //!            u8 native arguments, translated arguments │ u16 offsets
 //! ```
 //!
-//! The compiler has made a call of the probe, and `-G` has overwritten it. So the arguments are where those of a call are. Nothing on the Linux of today
-//! makes such files: programs that other systems' linkers have made, and those of the old port, have them.
+//! The compiler has made a call of the probe, and `-G` has overwritten it. So the arguments are
+//! where those of a call are. Nothing on the Linux of today makes such files: programs that other
+//! systems' linkers have made, and those of the old port, have them.
 
 /// Bytes of the parts.
 const HEADER: usize = 64;
@@ -39,8 +41,9 @@ pub struct DofSite<'a> {
     pub arguments: String,
 }
 
-/// The sites in a section, those that can be read, for a machine with these registers for the arguments of a call (`%rdi`) and
-/// this text of an argument on the stack, before and behind its offset.
+/// The sites in a section, those that can be read, for a machine with these registers for the
+/// arguments of a call (`%rdi`) and this text of an argument on the stack, before and behind its
+/// offset.
 pub(crate) fn dof_sites<'a>(bytes: &'a [u8], registers: &[&str], stack: (&str, &str)) -> Vec<DofSite<'a>> {
     read(bytes, registers, stack).unwrap_or_default()
 }
@@ -133,7 +136,8 @@ fn sites<'a>(
     Some(())
 }
 
-/// The size of a type, negative with a sign. The register of a call has what is smaller in its low part.
+/// The size of a type, negative with a sign. The register of a call has what is smaller in its low
+/// part.
 fn size(ty: &str) -> &'static str {
     match ty {
         "char" | "int8_t" | "signed char" => "-1",
@@ -250,7 +254,8 @@ mod tests {
     #[test]
     fn overlapping_sections_do_not_multiply() {
         let mut bytes = dof();
-        // Many sections that all are the one of the provider: of size 0 each would be at the same place.
+        // Many sections that all are the one of the provider: of size 0 each would be at the same
+        // place.
         bytes[24..28].copy_from_slice(&0u32.to_ne_bytes());
         bytes[28..32].copy_from_slice(&u32::MAX.to_ne_bytes());
         assert!(dof_sites(&bytes, &REGISTERS, STACK).len() <= MAX_SITES);

@@ -8,12 +8,14 @@
 //!  Machine         text  ──► Argument   size, sign, where the value is: a constant, a register, memory
 //! ```
 //!
-//! The decision that shapes it: this crate reads bytes and text, and no files. Whoever reads the file (a separate process, because
-//! the file is a traced process's) gives the bytes of a section, and finds the symbols that arguments name.
+//! The decision that shapes it: this crate reads bytes and text, and no files. Whoever reads the
+//! file (a separate process, because the file is a traced process's) gives the bytes of a section,
+//! and finds the symbols that arguments name.
 //!
-//! All of it may be hostile. Every reader is total: it has a result for all input, its memory is bounded by that of the input, and nothing
-//! that is described is lost because a part of it is not understood. An operand that cannot be read is an [`Argument`] that
-//! says so ([`Source::Unreadable`]).
+//! All of it may be hostile. Every reader is total: it has a result for all input, its memory is
+//! bounded by that of the input, and nothing that is described is lost because a part of it is not
+//! understood. An operand that cannot be read is an [`Argument`] that says so
+//! ([`Source::Unreadable`]).
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!

@@ -13,7 +13,8 @@ use crate::argument::{Argument, MAX_ARGUMENTS, Source};
 const SHOWN: usize = 48;
 
 impl Machine {
-    /// Reads the arguments of a note. What is not understood is unreadable; more than [`MAX_ARGUMENTS`] are ignored.
+    /// Reads the arguments of a note. What is not understood is unreadable; more than
+    /// [`MAX_ARGUMENTS`] are ignored.
     pub fn arguments(self, text: &str) -> Vec<Argument> {
         operands(text).take(MAX_ARGUMENTS).map(|operand| self.argument(operand)).collect()
     }

@@ -1,8 +1,9 @@
 //! The names that a note gives, as descriptions have them.
 //!
-//! What a note says is a traced process's, and may not become a name that means something else. The process id follows the provider's
-//! name, so a note cannot name a provider of the system (`syscall`), and the name may not end with a digit, or it could be that of
-//! another process: `v2` in process 34 is `v2_34`.
+//! What a note says is a traced process's, and may not become a name that means something else. The
+//! process id follows the provider's name, so a note cannot name a provider of the system
+//! (`syscall`), and the name may not end with a digit, or it could be that of another process: `v2`
+//! in process 34 is `v2_34`.
 
 /// The bytes of the longest name of a provider: ten digits and a final NUL fit into its field.
 pub const MAX_PROVIDER: usize = 64 - 10 - 1;
@@ -24,7 +25,8 @@ pub fn provider_name(text: &str) -> Option<String> {
     fits.then_some(name)
 }
 
-/// The name of a probe: two underscores stand for a hyphen, which C does not have in names. `None` if descriptions cannot have it.
+/// The name of a probe: two underscores stand for a hyphen, which C does not have in names. `None`
+/// if descriptions cannot have it.
 pub fn probe_name(text: &str) -> Option<String> {
     let name = text.replace("__", "-");
     let fits = !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(is_plain);

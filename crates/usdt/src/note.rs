@@ -6,8 +6,9 @@
 //!           provider NUL │ name NUL │ arguments NUL
 //! ```
 //!
-//! The addresses are those of the time when the file was linked. A tool that moves the sections of a finished file (prelink, a packer)
-//! does not know of them. So where `.stapsdt.base` is now tells how far they moved.
+//! The addresses are those of the time when the file was linked. A tool that moves the sections of
+//! a finished file (prelink, a packer) does not know of them. So where `.stapsdt.base` is now tells
+//! how far they moved.
 
 /// The owner of the notes.
 const OWNER: &[u8] = b"stapsdt\0";
@@ -25,11 +26,13 @@ pub struct Note<'a> {
     pub arguments: &'a str,
     /// The address of the site in the file.
     pub address: u64,
-    /// The address of the semaphore: a counter of 16 bits, which is not 0 while somebody traces the probe. 0 if there is none.
+    /// The address of the semaphore: a counter of 16 bits, which is not 0 while somebody traces the
+    /// probe. 0 if there is none.
     pub semaphore: u64,
 }
 
-/// The notes in a section, those that can be read. The machine has 64 bits, and the byte order is this machine's.
+/// The notes in a section, those that can be read. The machine has 64 bits, and the byte order is
+/// this machine's.
 #[derive(Clone, Debug)]
 pub struct Notes<'a> {
     contents: Contents<'a>,
@@ -37,7 +40,8 @@ pub struct Notes<'a> {
 }
 
 impl<'a> Notes<'a> {
-    /// The notes of these bytes. `base` is the address of `.stapsdt.base` in the file, if it has that section.
+    /// The notes of these bytes. `base` is the address of `.stapsdt.base` in the file, if it has
+    /// that section.
     pub fn new(bytes: &'a [u8], base: Option<u64>) -> Notes<'a> {
         Notes { contents: Contents::new(bytes, OWNER, KIND), base }
     }

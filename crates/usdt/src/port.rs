@@ -17,8 +17,9 @@
 //!
 //! It is read as the D text from which it could have been made.
 //!
-//! A place of the second kind is no site: the tracer would have to write into the process there. So a probe that a program tests before it
-//! fires does not fire. The names of functions are those of the symbols, which are there for every kind of notes.
+//! A place of the second kind is no site: the tracer would have to write into the process there. So
+//! a probe that a program tests before it fires does not fire. The names of functions are those of
+//! the symbols, which are there for every kind of notes.
 
 use crate::note::{Contents, Note};
 

@@ -1,4 +1,5 @@
-//! Sums of numbers and at most one symbol, as assemblers write them: `8`, `-0x10`, `16+table`, `table-4+8`.
+//! Sums of numbers and at most one symbol, as assemblers write them: `8`, `-0x10`, `16+table`,
+//! `table-4+8`.
 
 /// A sum.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

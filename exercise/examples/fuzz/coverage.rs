@@ -13,7 +13,8 @@ unsafe extern "C" {
 }
 
 fn counters() -> &'static mut [u64] {
-    // SAFETY: the runtime's section of counters, which only running code adds to; one thread looks at it.
+    // SAFETY: the runtime's section of counters, which only running code adds to; one thread looks
+    // at it.
     unsafe {
         let (begin, end) = (__llvm_profile_begin_counters(), __llvm_profile_end_counters());
         std::slice::from_raw_parts_mut(begin, end.offset_from(begin).max(0) as usize)

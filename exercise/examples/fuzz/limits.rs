@@ -58,7 +58,8 @@ pub(crate) fn most(begun: usize) -> usize {
     MOST.load(Relaxed).saturating_sub(begun)
 }
 
-/// CPU time of this process outside of the kernel: another tracer of this machine makes system calls slow.
+/// CPU time of this process outside of the kernel: another tracer of this machine makes system
+/// calls slow.
 pub(crate) fn cpu_time() -> Duration {
     // SAFETY: all-zero is a valid struct, which the kernel fills.
     let used = unsafe {

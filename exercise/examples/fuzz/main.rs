@@ -10,12 +10,14 @@
 //!       └ reads what the process ran when it died or hung
 //! ```
 //!
-//! The main design decision: no compiler of tomorrow, and no tool besides cargo. So inputs are real files, changed; and what a sanitizer
-//! or libFuzzer would watch is watched here: panics, the memory that an input takes ([`limits`]), its CPU time, the death of the process,
-//! and whether it goes on. With counters of coverage compiled in, which stable compilers have, an input that reaches new code becomes
-//! the beginning of others.
+//! The main design decision: no compiler of tomorrow, and no tool besides cargo. So inputs are real
+//! files, changed; and what a sanitizer or libFuzzer would watch is watched here: panics, the
+//! memory that an input takes ([`limits`]), its CPU time, the death of the process, and whether it
+//! goes on. With counters of coverage compiled in, which stable compilers have, an input that
+//! reaches new code becomes the beginning of others.
 //!
-//! What fails is made smaller and stored under `fuzz/cases`, which an ordinary test runs from then on.
+//! What fails is made smaller and stored under `fuzz/cases`, which an ordinary test runs from then
+//! on.
 
 // A target fails by a panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

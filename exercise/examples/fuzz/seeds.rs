@@ -1,6 +1,8 @@
-//! What inputs begin as: files of this machine, programs that are compiled for it, and what other parts of this tree write.
+//! What inputs begin as: files of this machine, programs that are compiled for it, and what other
+//! parts of this tree write.
 //!
-//! A group has the strings of bytes that a target takes, in their order, and the bytes that decide for which question they are.
+//! A group has the strings of bytes that a target takes, in their order, and the bytes that decide
+//! for which question they are.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

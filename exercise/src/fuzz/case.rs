@@ -78,7 +78,8 @@ impl Case {
         Some(Case { choices: parts.next()?, pool: parts.collect() })
     }
 
-    /// Cases that are smaller, most of them by much first: parts of the strings are left out, and decisions are 0.
+    /// Cases that are smaller, most of them by much first: parts of the strings are left out, and
+    /// decisions are 0.
     pub fn smaller(&self) -> impl Iterator<Item = Case> + '_ {
         let strings = (0..self.pool.len()).flat_map(move |n| {
             let length = self.pool.get(n).map_or(0, Vec::len);

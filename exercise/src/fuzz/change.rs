@@ -1,8 +1,9 @@
 //! Changes of strings of bytes: what makes of a real input one that nobody has thought of.
 //!
-//! The main design decision: besides single bytes, what parsers believe is changed. Numbers of all sizes become those at which
-//! additions and multiplications overflow; numbers in texts become long ones; parts are repeated many times, which shows what takes
-//! quadratic time; parts are exchanged with those of other inputs.
+//! The main design decision: besides single bytes, what parsers believe is changed. Numbers of all
+//! sizes become those at which additions and multiplications overflow; numbers in texts become long
+//! ones; parts are repeated many times, which shows what takes quadratic time; parts are exchanged
+//! with those of other inputs.
 
 use crate::choices::Choices;
 

@@ -269,7 +269,8 @@ impl Generator<'_, '_> {
     }
 
     fn read(&mut self, string: bool) -> Option<String> {
-        // Keys of elements are such places too: bytes that always decide for them would have no end.
+        // Keys of elements are such places too: bytes that always decide for them would have no
+        // end.
         const DEEPER: usize = 6;
         if self.depth > self.shape.depth + DEEPER { None } else { self.place(string) }
     }

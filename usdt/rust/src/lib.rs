@@ -13,11 +13,12 @@
 //!
 //! `dtrace -n 'myapp*:::request-start { printf("%d %s", arg0, copyinstr(arg1)); }'` traces it.
 //!
-//! A crate of probes that are known when it is compiled is better off with static ones, which need no provider at run time. This one is
-//! for probes that come from what a program loads: scripts, plug-ins, rules.
+//! A crate of probes that are known when it is compiled is better off with static ones, which need
+//! no provider at run time. This one is for probes that come from what a program loads: scripts,
+//! plug-ins, rules.
 //!
-//! The decision that shapes it: the C library is compiled in (`build.rs`), so the file that tracers read has one implementation for all
-//! languages. This crate is the types around it.
+//! The decision that shapes it: the C library is compiled in (`build.rs`), so the file that tracers
+//! read has one implementation for all languages. This crate is the types around it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
@@ -56,8 +57,8 @@ unsafe extern "C" {
 /// A provider of the library, which is removed with the last of what refers to it.
 struct Handle(*mut RawProvider);
 
-// SAFETY: the library has no thread-local state. What changes a provider takes `&mut Provider`, of which there is one; its
-// probes read only what is set atomically or does not change.
+// SAFETY: the library has no thread-local state. What changes a provider takes `&mut Provider`, of
+// which there is one; its probes read only what is set atomically or does not change.
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
@@ -69,7 +70,8 @@ impl Drop for Handle {
     }
 }
 
-/// A provider: a name, and the probes under it. They are there until the provider and all its probes are dropped.
+/// A provider: a name, and the probes under it. They are there until the provider and all its
+/// probes are dropped.
 pub struct Provider(Arc<Handle>);
 
 fn text(text: &str) -> io::Result<CString> {
@@ -77,8 +79,8 @@ fn text(text: &str) -> io::Result<CString> {
 }
 
 impl Provider {
-    /// A provider without probes. The name is an identifier of C of at most 53 characters that does not end with a digit, because
-    /// the process id follows it.
+    /// A provider without probes. The name is an identifier of C of at most 53 characters that does
+    /// not end with a digit, because the process id follows it.
     pub fn new(name: &str) -> io::Result<Provider> {
         let name = text(name)?;
         // SAFETY: the text lives for the call, and is copied.
@@ -86,9 +88,10 @@ impl Provider {
         if made.is_null() { Err(io::Error::last_os_error()) } else { Ok(Provider(Arc::new(Handle(made)))) }
     }
 
-    /// Adds a probe. Hyphens of the name are two underscores in the file. The types are those of C, with or without names
-    /// (`int id, char *path`): integers, `bool` and pointers. Errors: `EINVAL` (the name), `EILSEQ` (the types), `E2BIG` (more
-    /// than [`MAX_ARGUMENTS`]), `EEXIST`, `ENOSPC` (too many probes), `EBUSY` (the provider is enabled).
+    /// Adds a probe. Hyphens of the name are two underscores in the file. The types are those of C,
+    /// with or without names (`int id, char *path`): integers, `bool` and pointers. Errors:
+    /// `EINVAL` (the name), `EILSEQ` (the types), `E2BIG` (more than [`MAX_ARGUMENTS`]), `EEXIST`,
+    /// `ENOSPC` (too many probes), `EBUSY` (the provider is enabled).
     pub fn probe(&mut self, name: &str, types: &str) -> io::Result<Probe> {
         let (name, types) = (text(name)?, text(types)?);
         // SAFETY: the texts live for the call, and are copied. Nothing else changes the provider.
@@ -104,7 +107,8 @@ impl Provider {
         self.enable_by(None)
     }
 
-    /// As [`Provider::enable`], by an unlinked file of a directory, where files in memory cannot be used.
+    /// As [`Provider::enable`], by an unlinked file of a directory, where files in memory cannot be
+    /// used.
     pub fn enable_in(&mut self, directory: &Path) -> io::Result<()> {
         self.enable_by(Some(CString::new(directory.as_os_str().as_encoded_bytes())?))
     }
@@ -126,7 +130,8 @@ pub struct Probe {
     _provider: Arc<Handle>,
 }
 
-// SAFETY: the library's part of it is changed atomically, and lives as long as the provider, which this refers to.
+// SAFETY: the library's part of it is changed atomically, and lives as long as the provider, which
+// this refers to.
 unsafe impl Send for Probe {}
 // SAFETY: as above.
 unsafe impl Sync for Probe {}
@@ -135,19 +140,20 @@ impl Probe {
     /// True while somebody traces the probe.
     #[inline]
     pub fn is_enabled(&self) -> bool {
-        // SAFETY: the probe and the semaphore to which it points live as long as the provider. The kernel writes the semaphore, so
-        // the load is volatile.
+        // SAFETY: the probe and the semaphore to which it points live as long as the provider. The
+        // kernel writes the semaphore, so the load is volatile.
         unsafe { (*self.raw).semaphore.load(Ordering::Acquire).read_volatile() != 0 }
     }
 
-    /// Fires the probe, whether somebody traces it or not: [`probe!`] asks first. What is missing of the arguments is 0.
+    /// Fires the probe, whether somebody traces it or not: [`probe!`] asks first. What is missing
+    /// of the arguments is 0.
     pub fn fire(&self, arguments: &[Value<'_>]) {
         let mut words = [0; MAX_ARGUMENTS];
         for (word, argument) in words.iter_mut().zip(arguments) {
             *word = argument.word();
         }
-        // SAFETY: the probe lives, and the words are as many as the library reads. It passes them on in registers, and looks at
-        // none of the addresses.
+        // SAFETY: the probe lives, and the words are as many as the library reads. It passes them
+        // on in registers, and looks at none of the addresses.
         unsafe { dtusdt_probe_fire(self.raw, words.as_ptr()) }
     }
 }
@@ -210,8 +216,9 @@ impl<T> From<*const T> for Value<'_> {
     }
 }
 
-/// Fires a [`Probe`] if somebody traces it: `probe!(request, id, path)`. Else the arguments are not evaluated. They are integers, `bool`, `&str`,
-/// `&String`, `&CStr` (which is not copied) and addresses (`*const T`).
+/// Fires a [`Probe`] if somebody traces it: `probe!(request, id, path)`. Else the arguments are not
+/// evaluated. They are integers, `bool`, `&str`, `&String`, `&CStr` (which is not copied) and
+/// addresses (`*const T`).
 #[macro_export]
 macro_rules! probe {
     ($probe:expr $(, $argument:expr)* $(,)?) => {{

@@ -1,4 +1,5 @@
-//! What one item of Rust source says of itself: its names, signature and bounds, as one line of text.
+//! What one item of Rust source says of itself: its names, signature and bounds, as one line of
+//! text.
 
 use std::fmt::Write as _;
 

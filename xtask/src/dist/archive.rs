@@ -1,7 +1,9 @@
-//! Files in memory, and the archive formats that packages are made of: tar, ar, cpio; gzip and xz around them.
+//! Files in memory, and the archive formats that packages are made of: tar, ar, cpio; gzip and xz
+//! around them.
 //!
-//! What comes out depends on nothing but what goes in: owners are root, every time is the given one, and the order is that of
-//! the entries. The programs `tar`, `ar` and `cpio` differ between systems; these few lines do not.
+//! What comes out depends on nothing but what goes in: owners are root, every time is the given
+//! one, and the order is that of the entries. The programs `tar`, `ar` and `cpio` differ between
+//! systems; these few lines do not.
 
 use std::io::Write;
 
@@ -127,7 +129,8 @@ pub(crate) fn ar(members: &[(&str, Vec<u8>)], time: u64) -> Vec<u8> {
     out
 }
 
-/// A cpio archive in the "new ASCII" format (cpio(5)), as the payload of an RPM. `top` precedes each path.
+/// A cpio archive in the "new ASCII" format (cpio(5)), as the payload of an RPM. `top` precedes
+/// each path.
 pub(crate) fn cpio(top: &str, entries: &[Entry], time: u64) -> Vec<u8> {
     fn put(out: &mut Vec<u8>, inode: usize, mode: u32, time: u64, name: &str, content: &[u8]) {
         let (links, size, named) = (1, content.len(), name.len() + 1);

@@ -1,4 +1,5 @@
-//! What packages contain: the files of `cargo xtask install`, and what a machine that installs packages expects beside them.
+//! What packages contain: the files of `cargo xtask install`, and what a machine that installs
+//! packages expects beside them.
 
 use std::path::Path;
 
@@ -26,8 +27,8 @@ pub(crate) struct Release {
 /// Where zsh looks for completions below a prefix.
 const ZSH: &str = "share/zsh/site-functions";
 
-/// The tools whose names other programs have too, which Debian and Fedora package: in packages they have another name.
-/// `/usr/sbin/iotop` is that of the packages `iotop` and `iotop-c`.
+/// The tools whose names other programs have too, which Debian and Fedora package: in packages they
+/// have another name. `/usr/sbin/iotop` is that of the packages `iotop` and `iotop-c`.
 const TAKEN: [&str; 1] = ["iotop"];
 
 /// The name of a tool on PATH.
@@ -84,8 +85,8 @@ impl Release {
         all
     }
 
-    /// The files of a package of a distribution, below `/`, without those that only its kind of package has. `zsh` is where
-    /// its zsh looks for completions.
+    /// The files of a package of a distribution, below `/`, without those that only its kind of
+    /// package has. `zsh` is where its zsh looks for completions.
     pub(crate) fn packaged(&self, zsh: &str) -> Vec<Entry> {
         let mut all = vec![Entry::file("usr/bin/dtrace", 0o755, self.binary.clone())];
         for entry in &self.installed {

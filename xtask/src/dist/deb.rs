@@ -19,7 +19,8 @@ const DIVERTED: [(&str, &str); 2] = [
     ("/usr/share/man/man1/dtrace.1.gz", "/usr/share/man/man1/dtrace.systemtap.1.gz"),
 ];
 
-/// Who makes the package, as Debian's fields have it. The project has no address yet: that of whoever publishes belongs here.
+/// Who makes the package, as Debian's fields have it. The project has no address yet: that of
+/// whoever publishes belongs here.
 const MAINTAINER: &str = "DTrace for Linux <maintainers@dtrace-for-linux.invalid>";
 
 const SUMMARY: &str = "dynamic tracing of the kernel and of programs, in D";
@@ -110,7 +111,8 @@ fn control(release: &Release, files: &[Entry]) -> String {
     lines + DESCRIPTION
 }
 
-/// Diverts what another package has or will have. Also when it comes later, its files get the other names.
+/// Diverts what another package has or will have. Also when it comes later, its files get the other
+/// names.
 fn preinst() -> String {
     let mut out = "#!/bin/sh\nset -e\n\nif [ \"$1\" = install ] || [ \"$1\" = upgrade ]; then\n".to_owned();
     for (from, to) in DIVERTED {
@@ -127,7 +129,8 @@ fn postinst() -> String {
         .to_owned()
 }
 
-/// Undoes the diversions. The group stays when the package is purged: files may belong to it, and another group would get its number.
+/// Undoes the diversions. The group stays when the package is purged: files may belong to it, and
+/// another group would get its number.
 fn postrm() -> String {
     let mut out = "#!/bin/sh\nset -e\n\nif [ \"$1\" = remove ] || [ \"$1\" = abort-install ] || [ \"$1\" = disappear ]; then\n".to_owned();
     for (from, to) in DIVERTED {

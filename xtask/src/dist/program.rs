@@ -1,12 +1,14 @@
 //! The static program of a release.
 //!
-//! It is a static-pie for musl: no loader and no library of the machine takes part. `.cargo/config.toml` has what is peculiar to
-//! that target, so that `cargo build --target` makes the same program; here are only those things that depend on where it is
-//! built. Paths are replaced by names, because messages of panics contain them.
+//! It is a static-pie for musl: no loader and no library of the machine takes part.
+//! `.cargo/config.toml` has what is peculiar to that target, so that `cargo build --target` makes
+//! the same program; here are only those things that depend on where it is built. Paths are
+//! replaced by names, because messages of panics contain them.
 //!
-//! It is built with its symbols, for [`super::size`], and stripped afterwards, also of the tables by which a panic would walk
-//! its stack: the program aborts at a panic, and `-C force-unwind-tables=no` leaves those of every function into which a
-//! function of the standard library was inlined, which are most.
+//! It is built with its symbols, for [`super::size`], and stripped afterwards, also of the tables
+//! by which a panic would walk its stack: the program aborts at a panic, and
+//! `-C force-unwind-tables=no` leaves those of every function into which a function of the standard
+//! library was inlined, which are most.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,11 +1,13 @@
-//! Packages in new roots of Debian: installed, used beside the packages that have a `dtrace` too, removed, purged.
+//! Packages in new roots of Debian: installed, used beside the packages that have a `dtrace` too,
+//! removed, purged.
 //!
-//! A root is made once by debootstrap, in `roots/SUITE` beside the kernels, and never changed: each test sees it below an
-//! overlay in memory, in a mount namespace of its own, so that nothing of a test is left, whatever becomes of it. The programs of a
-//! root run on this machine's kernel, and `dtrace` in it traces this machine.
+//! A root is made once by debootstrap, in `roots/SUITE` beside the kernels, and never changed: each
+//! test sees it below an overlay in memory, in a mount namespace of its own, so that nothing of a
+//! test is left, whatever becomes of it. The programs of a root run on this machine's kernel, and
+//! `dtrace` in it traces this machine.
 //!
-//! The steps are shell scripts ([`STEPS`], [`RPM`], [`LINTIAN`]): each line is what an administrator would type, and the first that
-//! fails is the error.
+//! The steps are shell scripts ([`STEPS`], [`RPM`], [`LINTIAN`]): each line is what an
+//! administrator would type, and the first that fails is the error.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,7 +26,8 @@ const STEPS: &str = include_str!("roots/deb.sh");
 const RPM: &str = include_str!("roots/rpm.sh");
 const LINTIAN: &str = include_str!("roots/lintian.sh");
 
-/// Prepares the overlay in memory, and runs /dist/steps in it: ROOT DIST STEPS. All mounts end with the namespace.
+/// Prepares the overlay in memory, and runs /dist/steps in it: ROOT DIST STEPS. All mounts end with
+/// the namespace.
 const ENTER: &str = r#"
 set -e
 mount -t tmpfs -o size=2g tmpfs /mnt
@@ -59,7 +62,8 @@ fn root(suite: &str) -> Result<PathBuf, String> {
     Ok(place)
 }
 
-/// Runs steps in a root of a suite, which sees the directory `dist` as /dist. What they print is printed.
+/// Runs steps in a root of a suite, which sees the directory `dist` as /dist. What they print is
+/// printed.
 fn steps(suite: &str, dist: &Path, steps: &str, words: &[&str]) -> Result<(), String> {
     let status = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", ENTER, "sh"])

@@ -8,11 +8,12 @@
 //!  payload      a cpio archive of the files, compressed with xz
 //! ```
 //!
-//! A header is an index of entries (tag, type, offset, count) and a store of their data. Its first entry is its region: it spans
-//! the others, and its data, at the end of the store, points back to the beginning of the index.
+//! A header is an index of entries (tag, type, offset, count) and a store of their data. Its first
+//! entry is its region: it spans the others, and its data, at the end of the store, points back to
+//! the beginning of the index.
 //!
-//! RPM has no diversions: where another package has `/usr/bin/dtrace` (`systemtap-sdt-dtrace`, before Fedora 41
-//! `systemtap-sdt-devel`), the two conflict.
+//! RPM has no diversions: where another package has `/usr/bin/dtrace` (`systemtap-sdt-dtrace`,
+//! before Fedora 41 `systemtap-sdt-devel`), the two conflict.
 
 use super::archive::{Entry, Kind, cpio, st_mode, with_directories, xz};
 use super::contents::Release;
@@ -38,7 +39,8 @@ const CONFLICTS: [&str; 2] = ["dtrace", "systemtap-sdt-dtrace"];
 /// The group whose members an administrator may let trace: nothing is given to it here.
 const PREIN: &str = "getent group dtrace >/dev/null || groupadd -r dtrace || :\n";
 
-/// What is needed, how, and of which version: what [`PREIN`] runs, and what rpm has to know to read this file.
+/// What is needed, how, and of which version: what [`PREIN`] runs, and what rpm has to know to read
+/// this file.
 const REQUIRES: [(&str, u32, &str); 7] = [
     ("/bin/sh", SENSE_PREIN | SENSE_INTERPRETER, ""),
     ("/usr/bin/getent", SENSE_PREIN, ""),
@@ -95,7 +97,8 @@ impl Data {
     }
 }
 
-/// A header with these entries, which are in the order of their tags, and with the tag of its region.
+/// A header with these entries, which are in the order of their tags, and with the tag of its
+/// region.
 fn header(region: u32, entries: &[(u32, Data)]) -> Vec<u8> {
     let entry =
         |tag: u32, kind: u32, at: u32, count: u32| [tag, kind, at, count].map(u32::to_be_bytes).concat();
@@ -257,7 +260,8 @@ pub(crate) fn package(release: &Release) -> Result<Vec<u8>, String> {
         }
         None => Err(format!("rpm: the name is too long: {full}")),
     };
-    // Magic number and version of the format; a program; x86; the name; Linux; signatures are headers.
+    // Magic number and version of the format; a program; x86; the name; Linux; signatures are
+    // headers.
     put(0, &[0xed, 0xab, 0xee, 0xdb, 3, 0, 0, 0, 0, 1])?;
     put(10, full.get(..full.len().min(65)).unwrap_or_default().as_bytes())?;
     put(76, &[0, 1, 0, 5])?;
@@ -279,7 +283,8 @@ mod tests {
         let made = header(63, &[(1000, Data::Text("a".into())), (1006, Data::Int32(vec![7]))]);
         let word = |at: usize| u32::from_be_bytes(made[at..at + 4].try_into().unwrap());
         assert_eq!((word(0), word(8), word(12)), (0x8eade801, 3, 24));
-        // The region: its data are at 8 in the store, behind "a\0", two bytes of padding, and the number.
+        // The region: its data are at 8 in the store, behind "a\0", two bytes of padding, and the
+        // number.
         assert_eq!([word(16), word(20), word(24), word(28)], [63, 7, 8, 16]);
         assert_eq!([word(32), word(36), word(40), word(44)], [1000, 6, 0, 1]);
         assert_eq!([word(48), word(52), word(56), word(60)], [1006, 4, 4, 1]);

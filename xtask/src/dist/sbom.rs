@@ -1,7 +1,9 @@
-//! The libraries that are in the program, by what `cargo metadata` says: their list as CycloneDX 1.5 JSON, and their licences.
+//! The libraries that are in the program, by what `cargo metadata` says: their list as CycloneDX
+//! 1.5 JSON, and their licences.
 //!
-//! What only builds the program (build scripts, procedural macros and what they need) is not in it, and not in the list.
-//! `cargo metadata` has the features that the whole workspace needs, its tests too; `cargo tree` knows those of the program.
+//! What only builds the program (build scripts, procedural macros and what they need) is not in it,
+//! and not in the list. `cargo metadata` has the features that the whole workspace needs, its tests
+//! too; `cargo tree` knows those of the program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -146,7 +148,8 @@ fn licences(metadata: &Value, id: &str) -> Result<Vec<String>, String> {
     Ok(texts.map(|bytes| String::from_utf8_lossy(&bytes).replace('\r', "")).collect())
 }
 
-/// The list (https://cyclonedx.org/docs/1.5/json). It has no serial number, which would differ each time.
+/// The list (https://cyclonedx.org/docs/1.5/json). It has no serial number, which would differ each
+/// time.
 pub(crate) fn cyclonedx(parts: &[Part], version: &str, time: u64) -> Result<String, String> {
     let urls: BTreeMap<&str, String> = parts.iter().map(|part| (part.id.as_str(), part.purl())).collect();
     let component = |part: &Part| {

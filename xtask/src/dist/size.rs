@@ -1,7 +1,8 @@
 //! The size of the static program, and what it is made of: by section, by crate.
 //!
-//! A crate's share is the sum of the symbols whose name begins with it. Generic code of the standard library counts as the
-//! library's, whoever uses it; `impl` is what a `<… as …>` of a type without a crate begins with.
+//! A crate's share is the sum of the symbols whose name begins with it. Generic code of the
+//! standard library counts as the library's, whoever uses it; `impl` is what a `<… as …>` of a type
+//! without a crate begins with.
 
 use std::collections::BTreeMap;
 use std::path::Path;

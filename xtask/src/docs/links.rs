@@ -1,8 +1,9 @@
 //! The pages of the documentation, and whether what they point to is there.
 //!
-//! A link of a page is relative to it, or leads to the web, of which nothing is asked. Its file is one of the repository;
-//! what stands behind `#` is a heading of that file, as GitHub and mdBook name it, or an anchor (`<a id="x">`). A chapter
-//! of the book links to nothing outside of the book, because its pages are also read where the repository is not.
+//! A link of a page is relative to it, or leads to the web, of which nothing is asked. Its file is
+//! one of the repository; what stands behind `#` is a heading of that file, as GitHub and mdBook
+//! name it, or an anchor (`<a id="x">`). A chapter of the book links to nothing outside of the
+//! book, because its pages are also read where the repository is not.
 
 use std::fs;
 use std::path::Path;
@@ -10,8 +11,8 @@ use std::path::Path;
 /// The folder of the book's chapters.
 const BOOK: &str = "docs/book/src";
 
-/// Every page of the repository's documentation, by its path from the top, sorted: the documents at the top, those of
-/// `docs`, and the README of each folder.
+/// Every page of the repository's documentation, by its path from the top, sorted: the documents at
+/// the top, those of `docs`, and the README of each folder.
 pub(crate) fn pages() -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for (dir, deep) in
@@ -47,7 +48,8 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A line without what stands between backquotes, where nothing is a link. Two backquotes may have one between them.
+/// A line without what stands between backquotes, where nothing is a link. Two backquotes may have
+/// one between them.
 fn without_code(line: &str) -> String {
     let (mut out, mut rest) = (String::new(), line);
     while let Some(at) = rest.find('`') {

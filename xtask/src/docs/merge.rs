@@ -1,12 +1,12 @@
-//! New output in the place of old: the same lines are left out (`[...]`), and a comparison tells whether more than
-//! figures changed.
+//! New output in the place of old: the same lines are left out (`[...]`), and a comparison tells
+//! whether more than figures changed.
 
 /// What stands for lines that are left out.
 const LEFT_OUT: &str = "[...]";
 
-/// New output in the shape of the old: as many lines at the beginning and at the end, and what is shown in between where
-/// its first line is found again. Reports of losses that the old output had not are left out: how busy the machine was
-/// is not what the document is about.
+/// New output in the shape of the old: as many lines at the beginning and at the end, and what is
+/// shown in between where its first line is found again. Reports of losses that the old output had
+/// not are left out: how busy the machine was is not what the document is about.
 pub(crate) fn shaped(old: &[String], new: &str) -> Result<Vec<String>, String> {
     let is_loss =
         |l: &str| l.starts_with("dtrace: ") && (l.contains(" suppressed by") || l.contains(" drop"));
@@ -64,7 +64,8 @@ fn head_end(head: &[String], new: &[String]) -> usize {
     place.map_or(head.len(), |(old, at)| at + head.len() - old).min(new.len())
 }
 
-/// Where the last part begins: at the key of a distribution, at a paragraph, or so many lines before the end.
+/// Where the last part begins: at the key of a distribution, at a paragraph, or so many lines
+/// before the end.
 fn tail_from(tail: &[String], new: &[String]) -> usize {
     let lines = tail.iter().skip_while(|l| l.is_empty()).count();
     if lines == 0 {
@@ -95,8 +96,8 @@ fn tail_from(tail: &[String], new: &[String]) -> usize {
     new.len().saturating_sub(lines)
 }
 
-/// True where a block changed in more than figures: numbers, addresses, the bars and rows of distributions, and, in
-/// lists that are shown in part, the names.
+/// True where a block changed in more than figures: numbers, addresses, the bars and rows of
+/// distributions, and, in lists that are shown in part, the names.
 pub(crate) fn differs(old: &[String], new: &[String]) -> bool {
     kinds(old) != kinds(new)
 }

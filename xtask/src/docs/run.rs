@@ -1,7 +1,8 @@
 //! Runs the commands of a block, as a terminal would show them.
 //!
-//! Standard output and error are one pipe, so their lines stand in the order in which they were written. A command is a
-//! process group of its own: what is sent to it reaches all its processes, as ^C does.
+//! Standard output and error are one pipe, so their lines stand in the order in which they were
+//! written. A command is a process group of its own: what is sent to it reaches all its processes,
+//! as ^C does.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};

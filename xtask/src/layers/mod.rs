@@ -1,4 +1,5 @@
-//! The layers of the files of a crate, and the check that no file imports from a layer above its own.
+//! The layers of the files of a crate, and the check that no file imports from a layer above its
+//! own.
 //!
 //! A crate declares its layers at the head of `lib.rs` (or `main.rs`), lowest first:
 //!
@@ -11,12 +12,14 @@
 //!  //! ```
 //! ```
 //!
-//! A file may import from the lines before its own. Files of one line do not know each other, except those joined by
-//! `+`, which are one unit. `select/*` stands for all files of that folder that are not named. `lib` is above all
-//! others, unless it is named. What a file only exports again (`pub use`) is not its import: whoever uses that name
-//! imports from the file that defines it.
+//! A file may import from the lines before its own. Files of one line do not know each other,
+//! except those joined by `+`, which are one unit. `select/*` stands for all files of that folder
+//! that are not named. `lib` is above all others, unless it is named. What a file only exports
+//! again (`pub use`) is not its import: whoever uses that name imports from the file that defines
+//! it.
 //!
-//! A block of words behind it says which folders know nothing of each other, wherever their files are:
+//! A block of words behind it says which folders know nothing of each other, wherever their files
+//! are:
 //!
 //! ```text
 //!  //! ```apart
@@ -91,8 +94,8 @@ impl Declared {
     }
 }
 
-/// The breaches of a crate's layers. `sources` are its files below `src` with their texts, and `dir` is the crate's
-/// folder, for messages.
+/// The breaches of a crate's layers. `sources` are its files below `src` with their texts, and
+/// `dir` is the crate's folder, for messages.
 fn breaches(dir: &str, sources: &[(String, String)]) -> Vec<String> {
     let tree = Tree::new(sources);
     let Some(root) = tree.root() else { return vec![format!("{dir}/src: no lib.rs and no main.rs")] };
@@ -167,7 +170,8 @@ fn breaches(dir: &str, sources: &[(String, String)]) -> Vec<String> {
     out
 }
 
-/// The layers that the imports have, lowest first, each a list of units; a unit of several files is a loop.
+/// The layers that the imports have, lowest first, each a list of units; a unit of several files is
+/// a loop.
 fn computed(tree: &Tree, edges: &[Edge]) -> Vec<Vec<Vec<String>>> {
     let names: Vec<&str> = tree.names().collect();
     let number = |name: &str| names.iter().position(|n| *n == name).unwrap_or(0);

@@ -1,10 +1,12 @@
 //! What a source file says about modules: which it declares, what it imports, which paths it uses.
 //!
-//! This is not a parser of Rust. It splits the text into identifiers and punctuation, without comments and the
-//! content of strings, skips items behind `#[cfg(test)]`, and then finds three forms: `mod NAME`, `use TREE`, and
-//! paths. That is enough, because imports are written by hand and formatted by rustfmt.
+//! This is not a parser of Rust. It splits the text into identifiers and punctuation, without
+//! comments and the content of strings, skips items behind `#[cfg(test)]`, and then finds three
+//! forms: `mod NAME`, `use TREE`, and paths. That is enough, because imports are written by hand
+//! and formatted by rustfmt.
 
-/// An import of one name: `use a::b` has the name `b`, `use a::b as c` the name `c`, and a glob the name `*`.
+/// An import of one name: `use a::b` has the name `b`, `use a::b as c` the name `c`, and a glob the
+/// name `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Import {
     pub(super) path: Vec<String>,
@@ -305,7 +307,8 @@ impl Scanner<'_> {
     /// A path, or a single word.
     fn path(&mut self) {
         let line = self.line();
-        // A word behind a dot is a member, and one behind `::` continues something that is no path of words.
+        // A word behind a dot is a member, and one behind `::` continues something that is no path
+        // of words.
         let member = self.at > 0
             && matches!(self.tokens.get(self.at - 1), Some((Token::Sign('.') | Token::Colons, _)));
         let mut segments: Vec<String> = self.word(0).map(String::from).into_iter().collect();

@@ -44,7 +44,8 @@ fn parent(module: &str) -> &str {
 }
 
 impl Tree {
-    /// Builds the tree from paths below `src` with their texts. Files that are compiled for tests only are left out.
+    /// Builds the tree from paths below `src` with their texts. Files that are compiled for tests
+    /// only are left out.
     pub(super) fn new(sources: &[(String, String)]) -> Tree {
         let mut files = BTreeMap::new();
         for (path, text) in sources {
@@ -79,8 +80,8 @@ impl Tree {
         Tree { files }
     }
 
-    /// What `segments` lead to from the module `at`, whose names are those that it defines or imports. `None` for
-    /// something outside of the crate.
+    /// What `segments` lead to from the module `at`, whose names are those that it defines or
+    /// imports. `None` for something outside of the crate.
     fn resolve(&self, at: &str, segments: &[String], depth: usize) -> Option<Found<'_>> {
         let (module, file) = self.files.get_key_value(at)?;
         let Some((name, rest)) = segments.split_first() else { return Some(Found::Module(module)) };

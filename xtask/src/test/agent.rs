@@ -1,4 +1,5 @@
-//! What runs in a guest: this program again, which reads a plan and tells what becomes of it, line by line.
+//! What runs in a guest: this program again, which reads a plan and tells what becomes of it, line
+//! by line.
 //!
 //! ```text
 //!  /mnt/vmout/plan                       standard output, which the host reads as it grows
@@ -39,8 +40,8 @@ pub(crate) fn plan(dtrace: &std::path::Path, units: &[Unit]) -> String {
     text
 }
 
-/// `xtask agent [PLAN]`: runs the plan of this guest, or another one. `xtask agent --kernel K PLAN` is the host's side: it
-/// runs a plan in a guest. The tests of the runner use both.
+/// `xtask agent [PLAN]`: runs the plan of this guest, or another one. `xtask agent --kernel K PLAN`
+/// is the host's side: it runs a plan in a guest. The tests of the runner use both.
 pub(crate) fn command(args: &[String]) -> std::result::Result<u8, String> {
     if let Some(status) = sweep::supervise()? {
         return Ok(status);

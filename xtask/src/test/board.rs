@@ -1,5 +1,5 @@
-//! What runs where, what has ended, how long it may take still: one line that is rewritten on a terminal, a line a minute
-//! elsewhere, so that a silent run is never taken for a hang.
+//! What runs where, what has ended, how long it may take still: one line that is rewritten on a
+//! terminal, a line a minute elsewhere, so that a silent run is never taken for a hang.
 //!
 //! A failure is printed when it is known, whatever the output is.
 

@@ -1,4 +1,5 @@
-//! Tests that failed once and passed alone: the file `testing/flaky`, which is evidence and no excuse.
+//! Tests that failed once and passed alone: the file `testing/flaky`, which is evidence and no
+//! excuse.
 //!
 //! ```text
 //!  # a comment
@@ -6,10 +7,10 @@
 //!  test, machine, day, the round in which the line expires, the first line of why
 //! ```
 //!
-//! A test that flakes for the first time passes, and the run prints the line to commit. One that is in the file and
-//! flakes again, on whichever machine, fails the run: its defect is to be found now. A line expires after [`ROUNDS`] rounds
-//! ([`super::record`]), that is, when so many issues have been closed without another flake; `cargo xtask tidy` asks for
-//! its removal then.
+//! A test that flakes for the first time passes, and the run prints the line to commit. One that is
+//! in the file and flakes again, on whichever machine, fails the run: its defect is to be found
+//! now. A line expires after [`ROUNDS`] rounds ([`super::record`]), that is, when so many issues
+//! have been closed without another flake; `cargo xtask tidy` asks for its removal then.
 
 use std::path::Path;
 
@@ -81,7 +82,8 @@ pub(crate) fn line(result: &Result, machine: &str, day: &str, round: u64) -> Opt
     Some(format!("{} | {machine} | {day} | round {} | {why}", result.name, round + ROUNDS))
 }
 
-/// The day of a time in seconds since 1970, in UTC (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+/// The day of a time in seconds since 1970, in UTC (Howard Hinnant, "chrono-Compatible Low-Level
+/// Date Algorithms").
 pub(crate) fn day(seconds: u64) -> String {
     let z = seconds / 86_400 + 719_468;
     let (era, doe) = (z / 146_097, z % 146_097);

@@ -1,8 +1,9 @@
 //! The tests of one kernel, in its guest: booted once, and again only when it dies.
 //!
-//! A guest that dies (a panic) or that says nothing more loses only the unit that ran: the others have told what became
-//! of them, and what is left runs in another guest, that unit last. A test that ends two guests has failed. The units of a
-//! program that take several tests are taken apart after the first death.
+//! A guest that dies (a panic) or that says nothing more loses only the unit that ran: the others
+//! have told what became of them, and what is left runs in another guest, that unit last. A test
+//! that ends two guests has failed. The units of a program that take several tests are taken apart
+//! after the first death.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,7 +14,8 @@ use super::result::{Name, Outcome, Result};
 use super::unit::Unit;
 use crate::vm::{Ended, Guest};
 
-/// A guest says each ten seconds that it is alive: after so many without a word it is taken for dead.
+/// A guest says each ten seconds that it is alive: after so many without a word it is taken for
+/// dead.
 const SILENCE: u64 = 300;
 
 /// Boots for one plan at most.
@@ -141,7 +143,8 @@ fn run_in(plan: &Plan, board: &Board, boot: &Boot<'_>) -> std::result::Result<Ra
     Ok(ran)
 }
 
-/// A test in which a guest ended, and which passed in another guest, is flaky: the console says why.
+/// A test in which a guest ended, and which passed in another guest, is flaky: the console says
+/// why.
 fn survivors_are_flaky(results: &mut [Result], blamed: &BTreeMap<String, u32>, consoles: &[String]) {
     let is_blamed = |name: &Name| blamed.contains_key(&name.to_string());
     for result in results.iter_mut().filter(|r| r.outcome == Outcome::Passed && is_blamed(&r.name)) {
@@ -149,7 +152,8 @@ fn survivors_are_flaky(results: &mut [Result], blamed: &BTreeMap<String, u32>, c
     }
 }
 
-/// What has no result yet. A unit whose title changes because some of its tests have one keeps its place.
+/// What has no result yet. A unit whose title changes because some of its tests have one keeps its
+/// place.
 fn left(units: &[Unit], results: &[Result]) -> Vec<Unit> {
     let done: BTreeSet<(&str, &str)> =
         results.iter().map(|r| (r.name.program.as_str(), r.name.test.as_str())).collect();

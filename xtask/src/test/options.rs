@@ -2,7 +2,8 @@
 
 use crate::kernels::NAMES;
 
-/// Seconds of a guest for the tests of one kernel in a run of everything, unless `DTRACE_BUDGET` says otherwise.
+/// Seconds of a guest for the tests of one kernel in a run of everything, unless `DTRACE_BUDGET`
+/// says otherwise.
 const BUDGET: f64 = 150.0;
 
 #[derive(Debug, Default, PartialEq)]
@@ -91,7 +92,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Whether everything runs that a run of `.ci/run` runs: only then are skips and flakes judged as a whole.
+    /// Whether everything runs that a run of `.ci/run` runs: only then are skips and flakes judged
+    /// as a whole.
     pub(crate) fn is_whole(&self) -> bool {
         let chosen = self.failed || self.uncovered || self.named || self.no_host || self.of_static;
         self.filters.is_empty() && !chosen

@@ -1,7 +1,8 @@
-//! Whether a test that failed in a guest fails at the parent commit too: what runs in turn may have been broken long before
-//! the change that meets it.
+//! Whether a test that failed in a guest fails at the parent commit too: what runs in turn may have
+//! been broken long before the change that meets it.
 //!
-//! The parent is built in a copy of this tree with its build tree, so that only what the commits differ in is compiled.
+//! The parent is built in a copy of this tree with its build tree, so that only what the commits
+//! differ in is compiled.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

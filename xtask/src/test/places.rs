@@ -10,10 +10,11 @@
 //!  limit  120 many::five_hundred  WHY            may take so many seconds here, and five times as many in a guest
 //! ```
 //!
-//! A pattern is the beginning of a test's name: of an end-to-end test without `e2e::`, of any other test
-//! `PROGRAM/NAME`. The first row of a verb that names a test decides. Each row says why.
+//! A pattern is the beginning of a test's name: of an end-to-end test without `e2e::`, of any other
+//! test `PROGRAM/NAME`. The first row of a verb that names a test decides. Each row says why.
 //!
-//! Every end-to-end test and every test of a `guest` row may run in a guest, in its turn ([`super::rotation`]).
+//! Every end-to-end test and every test of a `guest` row may run in a guest, in its turn
+//! ([`super::rotation`]).
 
 use std::path::Path;
 use std::time::Duration;

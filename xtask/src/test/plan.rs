@@ -12,12 +12,13 @@ use super::result::Name;
 use super::rotation::{Choice, TURNS};
 use super::unit::Unit;
 
-/// Guests in which only some end-to-end tests run, because of the kernel's command line: the name of its list of skips, the
-/// kernel, the words, a part of the tests' names.
+/// Guests in which only some end-to-end tests run, because of the kernel's command line: the name
+/// of its list of skips, the kernel, the words, a part of the tests' names.
 const SPECIAL: [(&str, &str, &str, &str); 1] =
     [("lockdown", "6.12", "lockdown=confidentiality", "e2e::restricted::a_locked_down")];
 
-/// Tests that take less on average, in seconds, run in one process, where their program takes several names.
+/// Tests that take less on average, in seconds, run in one process, where their program takes
+/// several names.
 const QUICK: f64 = 0.05;
 
 /// The time of a test that never ran here.
@@ -31,9 +32,10 @@ pub(crate) struct Published<'a> {
     pub(crate) kernel: Option<&'a str>,
 }
 
-/// In which of these kernels' guests a run of everything tests the static program, if in one. Building it takes over four minutes of a
-/// CPU, so only some commits do. Their distance has no divisor in common with the [`TURNS`] of the tests, and each time all of
-/// these have had their turn the kernels go on by one: so each test runs with it on each kernel.
+/// In which of these kernels' guests a run of everything tests the static program, if in one.
+/// Building it takes over four minutes of a CPU, so only some commits do. Their distance has no
+/// divisor in common with the [`TURNS`] of the tests, and each time all of these have had their
+/// turn the kernels go on by one: so each test runs with it on each kernel.
 pub(crate) fn turn_of_published<'a>(seed: u64, kernels: &[&'a str]) -> Option<&'a str> {
     let turn = seed.is_multiple_of(PUBLISHED_EACH).then_some(seed / PUBLISHED_EACH)?;
     let number = (turn + turn / TURNS).checked_rem(kernels.len() as u64)?;
@@ -153,8 +155,8 @@ impl Known<'_> {
         plans
     }
 
-    /// Of each program that takes several names the tests with the same rounds run in one process: in a guest a process
-    /// costs about as much as a quick test.
+    /// Of each program that takes several names the tests with the same rounds run in one process:
+    /// in a guest a process costs about as much as a quick test.
     fn guest_units(&self, choice: &Choice<'_>, (machine, kernel): (&str, &str), names: &[Name]) -> Vec<Unit> {
         let mut together: BTreeMap<(&str, Option<&str>), Unit> = BTreeMap::new();
         let mut units = Vec::new();
@@ -177,7 +179,8 @@ impl Known<'_> {
                 sum.deadline = sum.deadline.max(unit.deadline);
             }
         }
-        // In the order in which they run here: what this machine has compiled for a test is not compiled by an emulated CPU.
+        // In the order in which they run here: what this machine has compiled for a test is not
+        // compiled by an emulated CPU.
         let here = |unit: &Unit| {
             let times =
                 unit.names().map(|name| self.record.past(&name, HERE).map_or(UNKNOWN, |past| past.seconds));

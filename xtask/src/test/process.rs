@@ -6,13 +6,13 @@
 //!                 └──▶ note the states of the family ──▶ kill the family
 //! ```
 //!
-//! The *family* of a test is every process that has its mark in its environment (`DTRACE_TEST`), or is
-//! in its process group: a daemon leaves the group and its parent, and keeps the environment. What a
-//! process does to hide from both is ended by the final sweep ([`super::sweep`]).
+//! The *family* of a test is every process that has its mark in its environment (`DTRACE_TEST`), or
+//! is in its process group: a daemon leaves the group and its parent, and keeps the environment.
+//! What a process does to hide from both is ended by the final sweep ([`super::sweep`]).
 //!
-//! Nothing here waits for ever. A process that does not end after `SIGKILL` (an uninterruptible wait)
-//! is reported with its state and left behind. What a test prints is read whatever its size, and only
-//! its beginning and its end are kept.
+//! Nothing here waits for ever. A process that does not end after `SIGKILL` (an uninterruptible
+//! wait) is reported with its state and left behind. What a test prints is read whatever its size,
+//! and only its beginning and its end are kept.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -35,7 +35,8 @@ const DIRECTORY: &str = "dtrace-test-";
 /// Bytes of the beginning and of the end of each of the two outputs that are kept.
 const KEPT: usize = 1 << 18;
 
-/// How long what a test has started may take to end after it, and to be gone once killed, on a machine that has nothing else to do.
+/// How long what a test has started may take to end after it, and to be gone once killed, on a
+/// machine that has nothing else to do.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// How often the deadline and the disk are looked at.
@@ -200,8 +201,8 @@ fn size_of(dir: &Path) -> u64 {
     sum
 }
 
-/// Ends what a process has left. Returns what did not end by itself, unless the process was killed, and
-/// what did not end at all.
+/// Ends what a process has left. Returns what did not end by itself, unless the process was killed,
+/// and what did not end at all.
 fn end_family(child: &Child, mark: &str, was_killed: bool) -> Vec<String> {
     let pid = child.id();
     let mut left = Vec::new();
@@ -292,7 +293,8 @@ pub(crate) fn describe(pid: u32) -> String {
     format!("process {pid} ({}): {}", name_of(pid), words.trim())
 }
 
-/// The states of a family. `/proc` may wait for a process that holds the lock of its own memory: then for a time only.
+/// The states of a family. `/proc` may wait for a process that holds the lock of its own memory:
+/// then for a time only.
 fn states_of_family(root: u32, mark: &str) -> String {
     let (sender, receiver) = std::sync::mpsc::channel();
     let mark = mark.to_owned();
@@ -341,7 +343,8 @@ pub(crate) fn clean(own: &Path) -> Vec<String> {
     left
 }
 
-/// Removes the directories that the tests of a run have left. Returns what was mounted or attached there.
+/// Removes the directories that the tests of a run have left. Returns what was mounted or attached
+/// there.
 pub(crate) fn remove_directories_of(run: u32) -> Vec<String> {
     let all = fs::read_dir(scratch()).into_iter().flatten().flatten();
     let prefix = format!("{DIRECTORY}{run}-");

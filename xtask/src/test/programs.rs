@@ -33,10 +33,12 @@ impl Program {
     }
 }
 
-/// Builds the test programs of the workspace, or only those of these targets, and lists their tests.
+/// Builds the test programs of the workspace, or only those of these targets, and lists their
+/// tests.
 pub(crate) fn build(root: &Path, targets: &[String]) -> Result<Vec<Program>, String> {
     let mut command = Command::new("cargo");
-    // All packages, whatever the targets: with fewer, features of dependencies differ, and much is built twice.
+    // All packages, whatever the targets: with fewer, features of dependencies differ, and much is
+    // built twice.
     command.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics", "-q"]);
     for target in targets {
         match target.split_once(':') {
@@ -63,7 +65,8 @@ pub(crate) fn build(root: &Path, targets: &[String]) -> Result<Vec<Program>, Str
     Ok(programs)
 }
 
-/// Runs the examples in the documentation: how many passed, or why the run fails. They are no program of their own.
+/// Runs the examples in the documentation: how many passed, or why the run fails. They are no
+/// program of their own.
 pub(crate) fn documentation(root: &Path) -> Result<usize, String> {
     let out = Command::new("cargo")
         .args(["test", "--workspace", "--doc", "--quiet", "--no-fail-fast"])
@@ -95,7 +98,8 @@ fn unique(programs: &[Program]) -> Result<(), String> {
     Ok(())
 }
 
-/// The program in a line of cargo's, if it tells of one (The Cargo Book, "External tools", `compiler-artifact`).
+/// The program in a line of cargo's, if it tells of one (The Cargo Book, "External tools",
+/// `compiler-artifact`).
 fn program_of(line: &str) -> Option<Program> {
     let message: Value = serde_json::from_str(line).ok()?;
     let text = |value: &Value| value.as_str().map(String::from);

@@ -6,11 +6,13 @@
 //!                                          kernel, seconds, number of the commit
 //! ```
 //!
-//! A commit is known by its number: how many commits lead to it (`git rev-list --count`), so that it survives a rebase.
-//! A *round* is the time from the closing of one issue to the closing of the next. In each, every test that may run in
-//! a guest runs on every kernel at least once; what has not is *uncovered*.
+//! A commit is known by its number: how many commits lead to it (`git rev-list --count`), so that
+//! it survives a rebase. A *round* is the time from the closing of one issue to the closing of the
+//! next. In each, every test that may run in a guest runs on every kernel at least once; what has
+//! not is *uncovered*.
 //!
-//! Tests that may run in a guest are recorded, and those that take long here; only passes and skips: a failure covers nothing.
+//! Tests that may run in a guest are recorded, and those that take long here; only passes and
+//! skips: a failure covers nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -100,7 +102,8 @@ impl Record {
         self.rows.get(name)?.get(kernel).copied()
     }
 
-    /// Notes a run. A time that differs little from the last one is not changed, and neither is the file then, but for the commit.
+    /// Notes a run. A time that differs little from the last one is not changed, and neither is the
+    /// file then, but for the commit.
     pub(crate) fn note(&mut self, name: &Name, kernel: &str, seconds: f64, commit: u64) {
         let row = self.rows.entry(name.clone()).or_default();
         let last = row.get(kernel).map(|past| past.seconds);

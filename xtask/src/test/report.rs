@@ -11,7 +11,8 @@
 //!  test result: ok. 3 passed; 0 failed; …         the closing line of both
 //! ```
 //!
-//! With one thread the name of a test is printed before it runs, so what it prints is between its name and its outcome.
+//! With one thread the name of a test is printed before it runs, so what it prints is between its
+//! name and its outcome.
 
 /// What a program says of a test.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,7 +27,8 @@ pub(crate) enum Said {
 pub(crate) struct Report {
     /// The tests that have an outcome.
     pub(crate) tests: Vec<(String, Said)>,
-    /// Skips by tests of Rust's own runner, which counts them as passed: the path of the test from its crate on, the reason.
+    /// Skips by tests of Rust's own runner, which counts them as passed: the path of the test from
+    /// its crate on, the reason.
     pub(crate) skips: Vec<(String, String)>,
     /// What failed tests printed, and their panics.
     pub(crate) failures: Vec<(String, Vec<String>)>,

@@ -148,8 +148,8 @@ fn tail(ran: &Ran) -> String {
     format!("{}\n{}", last(&ran.out), last(&ran.err))
 }
 
-/// What a process that ran all tests of a program says of them. The tests that it says nothing of are missing: it
-/// has not come to them, or it was in them when it ended.
+/// What a process that ran all tests of a program says of them. The tests that it says nothing of
+/// are missing: it has not come to them, or it was in them when it ended.
 pub(crate) fn of_whole(program: &str, ran: &Ran) -> Vec<Result> {
     let report = Report::read(&ran.out);
     let result = |(test, said): &(String, Said)| {

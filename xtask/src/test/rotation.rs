@@ -1,11 +1,14 @@
-//! Which tests run in which guest: those that a kernel is most likely to break in each, the others in turn.
+//! Which tests run in which guest: those that a kernel is most likely to break in each, the others
+//! in turn.
 //!
 //! An emulated CPU takes hours for all tests on each kernel. A run takes, for each kernel,
 //!
 //! 1. the tests of the `each` rows of [`super::places`];
-//! 2. a twelfth of the others, so that twelve commits in a row run every test on every kernel. The seed decides which:
-//!    it is the number of the commit (`DTRACE_SEED` repeats another one's choice);
-//! 3. those that have not run there for longest, by their recorded times, as long as the budget lasts.
+//! 2. a twelfth of the others, so that twelve commits in a row run every test on every kernel. The
+//!    seed decides which: it is the number of the commit (`DTRACE_SEED` repeats another one's
+//!    choice);
+//! 3. those that have not run there for longest, by their recorded times, as long as the budget
+//!    lasts.
 
 use super::places::Places;
 use super::record::Record;
@@ -57,7 +60,8 @@ impl Choice<'_> {
     }
 }
 
-/// A number of a test (FNV-1a, then mixed): of its name alone, so that a test that is added moves no other one.
+/// A number of a test (FNV-1a, then mixed): of its name alone, so that a test that is added moves
+/// no other one.
 fn hash(seed: u64, name: &Name) -> u64 {
     let bytes = name.program.bytes().chain([b' ']).chain(name.test.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325 ^ seed, |hash, byte| {

@@ -7,9 +7,10 @@
 //!  ~order::rows_wait: ticks                    timing decides: the test may also run
 //! ```
 //!
-//! A guest has the list of its kernel. The machine of the developer has the list with the same missing facilities, if there
-//! is one. The skips of any other machine are derived from what it lacks: `testing/skips/any` has the reasons, each with the
-//! facilities of which one must be missing.
+//! A guest has the list of its kernel. The machine of the developer has the list with the same
+//! missing facilities, if there is one. The skips of any other machine are derived from what it
+//! lacks: `testing/skips/any` has the reasons, each with the facilities of which one must be
+//! missing.
 //!
 //! ```text
 //!  kprobe_multi fentry: does not list its functions      permitted where one of the two is missing
@@ -18,8 +19,9 @@
 //!
 //! "this kernel has no FACILITY" needs no line: it is permitted where the facility is missing.
 //!
-//! A skip that no line expects fails the run: a test that skips itself by mistake passes for ever. So does a test that has run
-//! where a line expects its skip. Judged is what ran: in a guest, that is what its turn was ([`super::rotation`]).
+//! A skip that no line expects fails the run: a test that skips itself by mistake passes for ever.
+//! So does a test that has run where a line expects its skip. Judged is what ran: in a guest, that
+//! is what its turn was ([`super::rotation`]).
 
 use std::fs;
 use std::path::PathBuf;
@@ -43,7 +45,8 @@ struct Line {
 }
 
 impl Line {
-    /// Whether it is about a test: its name in its program, with the crate or the test target before it.
+    /// Whether it is about a test: its name in its program, with the crate or the test target
+    /// before it.
     fn is_of(&self, name: &Name) -> bool {
         let is_end =
             |path: &str| path.strip_suffix(&self.test).is_some_and(|p| p.is_empty() || p.ends_with("::"));
@@ -141,7 +144,8 @@ impl Expected {
         breaches
     }
 
-    /// Writes the list anew from what ran. Lines of tests that did not run stay, as do those whose skip depends on timing.
+    /// Writes the list anew from what ran. Lines of tests that did not run stay, as do those whose
+    /// skip depends on timing.
     pub(crate) fn update(name: &str, results: &[Result], lacks: Option<&[String]>) -> Fallible<()> {
         let path = path(name);
         let old = fs::read_to_string(&path).unwrap_or_default();
@@ -170,7 +174,8 @@ impl Expected {
 /// Which skips a machine may make that has no list.
 #[derive(Debug, Default)]
 pub(crate) struct Permitted {
-    /// Facilities, none for a reason that has nothing to do with the kernel, and a part of the reason.
+    /// Facilities, none for a reason that has nothing to do with the kernel, and a part of the
+    /// reason.
     lines: Vec<(Vec<String>, String)>,
 }
 

@@ -7,9 +7,10 @@
 //!         └─ QEMU
 //! ```
 //!
-//! Whatever a process does to leave its test, it is still below the supervisor (`PR_SET_CHILD_SUBREAPER`). Orphans have to be
-//! reaped at once, as by any init: tests wait for processes to be gone. The run itself cannot do that, since it waits for
-//! children of its own. No PID namespace: it would put every test on the path that translates process ids.
+//! Whatever a process does to leave its test, it is still below the supervisor
+//! (`PR_SET_CHILD_SUBREAPER`). Orphans have to be reaped at once, as by any init: tests wait for
+//! processes to be gone. The run itself cannot do that, since it waits for children of its own. No
+//! PID namespace: it would put every test on the path that translates process ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -61,8 +62,9 @@ pub(crate) fn supervise() -> Result<Option<u8>, String> {
     Ok(Some(status))
 }
 
-/// Ends every process below this one, and removes what is left in the directories of the run's tests. Returns what was found. What
-/// others of this machine have mounted or attached meanwhile is theirs.
+/// Ends every process below this one, and removes what is left in the directories of the run's
+/// tests. Returns what was found. What others of this machine have mounted or attached meanwhile is
+/// theirs.
 fn sweep(run: u32) -> Vec<String> {
     let mut found = end_descendants();
     found.extend(process::remove_directories_of(run));
@@ -114,7 +116,8 @@ fn descendants(of: u32) -> BTreeSet<u32> {
 /// How long a program that tests compiled is kept after it was made.
 const COMPILED_FOR: Duration = Duration::from_secs(30 * 86_400);
 
-/// Removes what earlier runs have left: directories of tests whose run is gone, and compiled programs that are old.
+/// Removes what earlier runs have left: directories of tests whose run is gone, and compiled
+/// programs that are old.
 pub(crate) fn prune(target: &Path) {
     let all = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
     for entry in all(&process::scratch()) {

@@ -1,9 +1,9 @@
 //! Runs units: the tests that one process runs. The same code runs on this machine and in a guest.
 //!
-//! A unit is one test, run alone by its name, or the quick tests of a program that takes several names,
-//! where a process for each would cost more than the tests. When such a program fails as a whole (it
-//! hangs, it dies), its tests that have no outcome are run one by one: what is to blame is found, and
-//! the others are not lost.
+//! A unit is one test, run alone by its name, or the quick tests of a program that takes several
+//! names, where a process for each would cost more than the tests. When such a program fails as a
+//! whole (it hangs, it dies), its tests that have no outcome are run one by one: what is to blame
+//! is found, and the others are not lost.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -142,7 +142,8 @@ pub(crate) trait Watcher: Sync {
     fn ended(&self, unit: &Unit, results: &[Result]);
 }
 
-/// Runs units, so many at once, those that are expected to take longest first. Returns the results in no order.
+/// Runs units, so many at once, those that are expected to take longest first. Returns the results
+/// in no order.
 pub(crate) fn run_all(mut units: Vec<Unit>, at_once: usize, watcher: &dyn Watcher) -> Vec<Result> {
     // The last is taken first.
     units.sort_by(|a, b| a.expected.total_cmp(&b.expected));
@@ -222,7 +223,8 @@ pub(crate) fn retries() -> bool {
     std::env::var_os("DTRACE_RETRY").is_none_or(|value| value != "0")
 }
 
-/// Runs the tests that have failed again, once, one after the other, when nothing else runs. Those that pass are flaky.
+/// Runs the tests that have failed again, once, one after the other, when nothing else runs. Those
+/// that pass are flaky.
 pub(crate) fn retry(units: &[Unit], results: &mut [Result], watcher: &dyn Watcher) {
     let unit_of = |name: &Name| {
         if name.test == WHOLE {

@@ -1,5 +1,5 @@
-//! The machine is passed, never asked for: what compiles a program asks a `System`. Only the crate `system`, and what runs programs on
-//! the running machine, reach for its state.
+//! The machine is passed, never asked for: what compiles a program asks a `System`. Only the crate
+//! `system`, and what runs programs on the running machine, reach for its state.
 
 /// How state of the running machine is reached.
 const WORDS: [&str; 12] = [

@@ -1,5 +1,6 @@
-//! Facts of a machine stand in folders `arch`, one folder or file a machine. Other files that assume x86-64 are exceptions: each has the comment
-//! [`MARK`] at its head and is in the list of the book's internals, of which no more than [`MOST`] may be there. A file that names something
+//! Facts of a machine stand in folders `arch`, one folder or file a machine. Other files that
+//! assume x86-64 are exceptions: each has the comment [`MARK`] at its head and is in the list of
+//! the book's internals, of which no more than [`MOST`] may be there. A file that names something
 //! of x86 in its code is found if it is neither.
 
 use std::collections::BTreeSet;

@@ -1,8 +1,9 @@
 //! Promises that no stock kernel is asked about: an error, unless the row says why.
 //!
-//! A row of SPECIFICATION.md names its tests by file. Tests of the crates that ask nothing of a kernel (the head of the
-//! document names the others) are no matter of this rule. A row whose other tests all are in `here` lines of
-//! `testing/places` needs the words *on this machine only*, with the reason.
+//! A row of SPECIFICATION.md names its tests by file. Tests of the crates that ask nothing of a
+//! kernel (the head of the document names the others) are no matter of this rule. A row whose other
+//! tests all are in `here` lines of `testing/places` needs the words *on this machine only*, with
+//! the reason.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Names of providers stand only in the crate `providers`. What differs between providers elsewhere is a fact that a provider
-//! states about itself.
+//! Names of providers stand only in the crate `providers`. What differs between providers elsewhere
+//! is a fact that a provider states about itself.
 
 /// The names, as string literals.
 const NAMES: [&str; 8] =

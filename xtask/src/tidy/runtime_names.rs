@@ -1,5 +1,5 @@
-//! Language runtimes are known only where their rows are. What follows their frames, stores their names and shows them knows "frames of a
-//! runtime".
+//! Language runtimes are known only where their rows are. What follows their frames, stores their
+//! names and shows them knows "frames of a runtime".
 
 /// What a runtime or its language is called, in lower case.
 const WORDS: [&str; 1] = ["python"];

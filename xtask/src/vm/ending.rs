@@ -18,7 +18,8 @@ const EMULATOR: &str = "Oops: int3";
 /// What a kernel writes to its console when it dies.
 const DEATH: [&str; 2] = ["Kernel panic", "Oops"];
 
-/// How a guest ended, from its status, the limit that it exceeded, its console, and its kernel's log.
+/// How a guest ended, from its status, the limit that it exceeded, its console, and its kernel's
+/// log.
 pub(super) fn ending(status: Option<u8>, limit: Option<&str>, console: &str, log: &str) -> Ended {
     let dead = status.is_none() && DEATH.iter().any(|word| console.contains(word));
     if dead || console.contains(EMULATOR) || log.contains(EMULATOR) {

@@ -71,7 +71,8 @@ fn make(tree: &Path, modules: &Path) -> Result<PathBuf, String> {
     if status.success() { Ok(packed) } else { Err("vm: initrd: cpio failed".into()) }
 }
 
-/// The files of [`MODULES`] and of what they need, in the order of loading, from the text of `modules.dep`.
+/// The files of [`MODULES`] and of what they need, in the order of loading, from the text of
+/// `modules.dep`.
 fn load_order(deps: &str) -> Vec<&str> {
     let mut order: Vec<&str> = Vec::new();
     for name in MODULES {

@@ -1,7 +1,8 @@
 //! arm64.
 //!
-//! Sources: `struct pt_regs` in arch/arm64/include/asm/ptrace.h, `syscall_get_arguments` in arch/arm64/include/asm/syscall.h, the procedure call
-//! standard (AAPCS64), `abi-internal.md` of the compiler of Go.
+//! Sources: `struct pt_regs` in arch/arm64/include/asm/ptrace.h, `syscall_get_arguments` in
+//! arch/arm64/include/asm/syscall.h, the procedure call standard (AAPCS64), `abi-internal.md` of
+//! the compiler of Go.
 //!
 //! Stacks are not walked by tables here.
 

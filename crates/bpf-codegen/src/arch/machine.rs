@@ -37,8 +37,8 @@ pub struct Machine {
     pub call_bits: i32,
     /// The number of the system call `mmap`.
     pub mmap: i32,
-    /// The registers of `uregs[]` that an entry into the kernel saves, by index, each with its bytes. The indexes behind them are registers
-    /// that the thread structure holds.
+    /// The registers of `uregs[]` that an entry into the kernel saves, by index, each with its
+    /// bytes. The indexes behind them are registers that the thread structure holds.
     pub uregs: &'static [(i16, u8)],
     /// The arguments of a 64-bit system call.
     pub call_args: [i16; 6],
@@ -46,7 +46,8 @@ pub struct Machine {
     pub narrow_call_args: [i16; 6],
     /// The arguments of a kernel or user function.
     pub args: &'static [i16],
-    /// Bytes from the stack pointer to the first argument on the stack, at the first instruction of a function.
+    /// Bytes from the stack pointer to the first argument on the stack, at the first instruction of
+    /// a function.
     pub stack_args: i64,
     /// The integers that a function of Go is passed and returns (its ABIInternal).
     pub go_args: &'static [i16],
@@ -56,10 +57,12 @@ pub struct Machine {
     pub user: Mark,
     /// Code of 32 bits ran.
     pub narrow: Mark,
-    /// The bits of `thread_info.status` of a task in a 32-bit system call, where the kernel has that member.
+    /// The bits of `thread_info.status` of a task in a 32-bit system call, where the kernel has
+    /// that member.
     pub narrow_status: i32,
     /// See [`FastEntry`]. `None`: there is no such way.
     pub fast_entry: Option<FastEntry>,
-    /// Stacks are walked by tables, those of processes and the kernel's. On others the kernel's helper walks them, by frame pointers.
+    /// Stacks are walked by tables, those of processes and the kernel's. On others the kernel's
+    /// helper walks them, by frame pointers.
     pub walks: bool,
 }

@@ -1,7 +1,9 @@
-//! Machines, as the code generator knows them: where their registers are saved, and how functions and system calls get their arguments.
+//! Machines, as the code generator knows them: where their registers are saved, and how functions
+//! and system calls get their arguments.
 //!
-//! A [`Machine`] is a table, one file each. Code is generated for the one of the [`crate::target::Target`], which need not be that which
-//! runs this: golden files show the code for each.
+//! A [`Machine`] is a table, one file each. Code is generated for the one of the
+//! [`crate::target::Target`], which need not be that which runs this: golden files show the code
+//! for each.
 //!
 //! ```text
 //!  Machine          offsets in `struct pt_regs`                 x86_64, aarch64

@@ -1,6 +1,7 @@
 //! x86-64.
 //!
-//! Sources: `struct pt_regs` in arch/x86/include/asm/ptrace.h, `syscall_get_arguments` in arch/x86/include/asm/syscall.h.
+//! Sources: `struct pt_regs` in arch/x86/include/asm/ptrace.h, `syscall_get_arguments` in
+//! arch/x86/include/asm/syscall.h.
 
 use super::machine::{FastEntry, Machine, Mark};
 
@@ -40,7 +41,8 @@ const X32_BIT: i32 = 0x4000_0000;
 pub const USER_CS: i32 = 0x33;
 /// Code segment of 32-bit user code (`__USER32_CS`).
 pub const USER32_CS: i32 = 0x23;
-/// Bytes of a code or stack segment: on kernels with FRED, the word has other members in its upper bits.
+/// Bytes of a code or stack segment: on kernels with FRED, the word has other members in its upper
+/// bits.
 const SEGMENT: u8 = 2;
 
 /// x86-64.

@@ -76,8 +76,8 @@ impl Builder {
 
     /// Appends an instruction.
     ///
-    /// Not inlined, and neither is what the functions below have in common: they are called in thousands of places, and
-    /// were a tenth of the program.
+    /// Not inlined, and neither is what the functions below have in common: they are called in
+    /// thousands of places, and were a tenth of the program.
     #[inline(never)]
     pub fn push(&mut self, inst: Inst) {
         self.func.insts.push((inst, self.span));
@@ -520,8 +520,8 @@ impl Builder {
         }
     }
 
-    /// Emits a loop: a jump to the label that `body` is given begins the next turn, and the end of its code leaves the loop. The verifier
-    /// must see that it ends.
+    /// Emits a loop: a jump to the label that `body` is given begins the next turn, and the end of
+    /// its code leaves the loop. The verifier must see that it ends.
     pub fn loop_(&mut self, body: impl FnOnce(&mut Builder, Label)) {
         let again = self.label();
         self.bind(again);

@@ -145,7 +145,8 @@ pub enum MapRef {
     KernelRows,
     /// An empty program array: see `must_avoid_private_stack` in `bpf-runtime`.
     EmptyProgArray,
-    /// The address spaces whose stacks can be walked: see [`plane::unwind`]; one element, reached by address.
+    /// The address spaces whose stacks can be walked: see [`plane::unwind`]; one element, reached
+    /// by address.
     UnwindDirectory,
     /// A chunk of the tables of files, which [`MapRef::UnwindChunks`] begins with.
     UnwindChunk,
@@ -159,7 +160,8 @@ pub enum MapRef {
     UnwindFound,
     /// The BPF ring buffer of one page in which programs ask for tables.
     UnwindRequests,
-    /// Where code objects of language runtimes are in the store of names, by their content: see [`plane::calls`].
+    /// Where code objects of language runtimes are in the store of names, by their content: see
+    /// [`plane::calls`].
     RuntimeCodes,
     /// The frames of language runtimes that each CPU remembers.
     RuntimeFound,

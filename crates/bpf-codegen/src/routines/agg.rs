@@ -5,7 +5,8 @@
 //! probing, claiming and comparing. The subprogram returns an offset and not an address, so that
 //! the caller's bounds check covers both paths.
 //!
-//! ARCH(x86-64): counting a claim is an atomic addition without fetch, which BPF leaves unordered on weaker machines.
+//! ARCH(x86-64): counting a claim is an atomic addition without fetch, which BPF leaves unordered
+//! on weaker machines.
 
 use plane::control::{DropKind, EPOCH};
 use plane::table::{

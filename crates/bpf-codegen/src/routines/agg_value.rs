@@ -4,7 +4,8 @@
 //! average, the halves of a square sum) are consistent once no program uses the table. The consumer
 //! reads the table only then.
 //!
-//! ARCH(x86-64): adding to a value is an atomic addition without fetch, which BPF leaves unordered on weaker machines.
+//! ARCH(x86-64): adding to a value is an atomic addition without fetch, which BPF leaves unordered
+//! on weaker machines.
 
 use plane::desc::{AggFunc, QUANTIZE_BUCKETS, QUANTIZE_ZERO};
 use plane::table::llquantize_steps;

@@ -7,9 +7,9 @@ use crate::routines::words::{each_word, zero};
 
 const LOW7: i64 = 0x7f7f_7f7f_7f7f_7f7f;
 
-/// Writes the bytes between two addresses of the process to the string of `strsize` bytes at `to`, with each
-/// NUL but the last replaced by a space and zeros behind the end. Returns 0, or another value when
-/// they cannot be read.
+/// Writes the bytes between two addresses of the process to the string of `strsize` bytes at `to`,
+/// with each NUL but the last replaced by a space and zeros behind the end. Returns 0, or another
+/// value when they cannot be read.
 pub(crate) fn args(b: &mut Builder, to: V, strsize: u32, start: V, end: V) -> V {
     let room = string_room(strsize);
     let takes = [Arg::Memory(to, room), Arg::Word(start), Arg::Word(end)];

@@ -156,8 +156,8 @@ pub fn assoc_load_int(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId,
     })
 }
 
-/// Loads an element's bytes to `to` (in a scratch slot): an object, or a string as it is stored. Zeros when
-/// there is no element, or (with a counted dynamic drop) when the element is busy.
+/// Loads an element's bytes to `to` (in a scratch slot): an object, or a string as it is stored.
+/// Zeros when there is no element, or (with a counted dynamic drop) when the element is busy.
 pub fn assoc_load_bytes(b: &mut Builder, plan: &Plan, firing: &Firing, var: VarId, key: Key<'_>, to: V) {
     let Some(a) = Access::new(plan, firing, var, key) else { return };
     let bytes = a.of.data;
@@ -196,8 +196,8 @@ pub fn assoc_store_int(
     });
 }
 
-/// Adds to an element's integer under its lock. Returns the sum, or 0 with a counted dynamic drop when
-/// memory is exhausted or the element is busy.
+/// Adds to an element's integer under its lock. Returns the sum, or 0 with a counted dynamic drop
+/// when memory is exhausted or the element is busy.
 pub fn assoc_add(
     b: &mut Builder,
     plan: &Plan,
@@ -233,10 +233,10 @@ pub fn assoc_add(
     })
 }
 
-/// Stores an element's bytes from `from` (zero-padded): an object, or a `string`, of which zeros are
-/// stored for NULL, so that no element and one that could not be deleted read as NULL. `image` is space
-/// in a scratch slot for a whole map value, [`value_size`]. When memory is exhausted or the
-/// element is busy, a dynamic drop is counted.
+/// Stores an element's bytes from `from` (zero-padded): an object, or a `string`, of which zeros
+/// are stored for NULL, so that no element and one that could not be deleted read as NULL. `image`
+/// is space in a scratch slot for a whole map value, [`value_size`]. When memory is exhausted or
+/// the element is busy, a dynamic drop is counted.
 pub fn assoc_store_bytes(
     b: &mut Builder,
     plan: &Plan,
@@ -343,8 +343,8 @@ fn lock(b: &mut Builder, element: V, word: V, bits: u64, retry: Label) {
 }
 
 /// Reads an element under its sequence word. Jumps to `done` when `take` has read a consistent
-/// value, to `missing` when there is no element. Falls through when the element stayed busy: what is
-/// longer than a word is not read while it is LOCKED, which is in `busy` then.
+/// value, to `missing` when there is no element. Falls through when the element stayed busy: what
+/// is longer than a word is not read while it is LOCKED, which is in `busy` then.
 fn read(
     b: &mut Builder,
     a: &Access<'_>,
@@ -369,8 +369,8 @@ fn read(
     });
 }
 
-/// Stores: in place under the lock, or by inserting a complete element. Tells `put` whether the element
-/// is new. Emits `stored` where that has succeeded, and falls through.
+/// Stores: in place under the lock, or by inserting a complete element. Tells `put` whether the
+/// element is new. Emits `stored` where that has succeeded, and falls through.
 fn store(
     b: &mut Builder,
     a: &Access<'_>,

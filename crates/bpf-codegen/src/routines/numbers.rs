@@ -1,9 +1,11 @@
 //! The numbers of processes and threads in the tracer's pid namespace.
 //!
-//! A task has a number in its own pid namespace and in each one above, up to the initial one; its `struct pid` has them in the order
-//! of these levels. In the initial namespace the number is in the task. In another one it is read at the tracer's level: the
-//! kernel's helper (`bpf_get_ns_current_pid_tgid`) gives numbers only to tasks whose own namespace is the tracer's, and none to those of a
-//! container below it. The helper serves where the kernel's types do not say where the numbers are.
+//! A task has a number in its own pid namespace and in each one above, up to the initial one; its
+//! `struct pid` has them in the order of these levels. In the initial namespace the number is in
+//! the task. In another one it is read at the tracer's level: the kernel's helper
+//! (`bpf_get_ns_current_pid_tgid`) gives numbers only to tasks whose own namespace is the tracer's,
+//! and none to those of a container below it. The helper serves where the kernel's types do not say
+//! where the numbers are.
 
 use super::words::read_kernel;
 use crate::mir::{Builder, Helper, Jmp, Label, Size, V};
@@ -42,8 +44,8 @@ pub fn current_number(b: &mut Builder, target: &Target, of: Numbered) -> V {
     }
 }
 
-/// The number of a task in the namespace that has this inode; 0 if it has none there. `typed`: the kernel knows what
-/// the address is of, so members are loaded directly.
+/// The number of a task in the namespace that has this inode; 0 if it has none there. `typed`: the
+/// kernel knows what the address is of, so members are loaded directly.
 pub fn number_of(b: &mut Builder, (task, typed): (V, bool), of: Numbered, ino: u64, at: PidOffsets) -> V {
     let (number, none) = (b.copy(0), b.label());
     let member = |b: &mut Builder, of: V, offset, size| match typed {

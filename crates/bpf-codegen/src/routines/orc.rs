@@ -1,11 +1,13 @@
 //! Walks the kernel's stack by the tables by which the kernel walks it itself (ORC).
 //!
-//! The kernel has a row for every address of its code: where the frame of the caller is (`sp` or `bp` and an offset), where
-//! the caller's `bp` is, and whether a call or an interrupt has led there. The rows are sorted, and those of the kernel itself do
-//! not change while it runs. They are read where the kernel has them, by direct loads, so there is nothing to copy and nothing to wait
-//! for. What was found is remembered for all CPUs in one table of [`KERNEL_ROWS`] words: a word has a row and which address
-//! it is of, so it is stored and loaded as a whole, and needs no lock. A frame then costs a few nanoseconds; a search
-//! takes as many steps as the number of rows has bits. The kernel's own walk takes over a microsecond to begin.
+//! The kernel has a row for every address of its code: where the frame of the caller is (`sp` or
+//! `bp` and an offset), where the caller's `bp` is, and whether a call or an interrupt has led
+//! there. The rows are sorted, and those of the kernel itself do not change while it runs. They are
+//! read where the kernel has them, by direct loads, so there is nothing to copy and nothing to wait
+//! for. What was found is remembered for all CPUs in one table of [`KERNEL_ROWS`] words: a word has
+//! a row and which address it is of, so it is stored and loaded as a whole, and needs no lock. A
+//! frame then costs a few nanoseconds; a search takes as many steps as the number of rows has bits.
+//! The kernel's own walk takes over a microsecond to begin.
 //!
 //! ```text
 //!  word   bits 0-15   offset from sp or bp to the frame of the caller
@@ -20,16 +22,17 @@
 //!         +32  number of frames, status; what a search leaves; r10
 //! ```
 //!
-//! The hash has as many different values as there are addresses in the two gigabytes in which the kernel's code is, so a
-//! word that has the right bits is that of the address.
+//! The hash has as many different values as there are addresses in the two gigabytes in which the
+//! kernel's code is, so a word that has the right bits is that of the address.
 //!
-//! A module has rows of its own, which are found as the kernel finds them: in a tree whose copy that is not being changed is read, and
-//! that says how often it was changed. Rows of modules are remembered until a module comes or goes; from then on they are searched
-//! each time, because another module may be where one was.
+//! A module has rows of its own, which are found as the kernel finds them: in a tree whose copy
+//! that is not being changed is read, and that says how often it was changed. Rows of modules are
+//! remembered until a module comes or goes; from then on they are searched each time, because
+//! another module may be where one was.
 //!
-//! What cannot be walked exactly is not walked: an address without a row (code of BPF, trampolines), a return
-//! address that the kernel has replaced, a rule that is not one of the usual. The walk then fails, and the caller takes
-//! the whole stack from the kernel.
+//! What cannot be walked exactly is not walked: an address without a row (code of BPF,
+//! trampolines), a return address that the kernel has replaced, a rule that is not one of the
+//! usual. The walk then fails, and the caller takes the whole stack from the kernel.
 //!
 //! ARCH(x86-64): the tables, their rows and registers.
 //!
@@ -40,7 +43,8 @@ use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Size, V};
 use crate::target::{DirectLoad, KernelTables, ModuleTables};
 use plane::unwind::INCOMPLETE;
 
-/// Words of [`MapRef::KernelRows`]: the rows, and how often modules had come or gone when the first row of one was remembered.
+/// Words of [`MapRef::KernelRows`]: the rows, and how often modules had come or gone when the first
+/// row of one was remembered.
 pub const KERNEL_ROWS: u32 = (1 << ROWS_BITS) + 1;
 /// Offset of that number, plus 1.
 const CHANGES: u32 = 8 << ROWS_BITS;
@@ -84,14 +88,16 @@ const CALL: i64 = 2;
 const REGS: i64 = 3;
 const REGS_PARTIAL: i64 = 4;
 
-/// The bits of a word from [`BASE_SHIFT`] on where a call has led to code whose frame is found by sp, or by bp.
+/// The bits of a word from [`BASE_SHIFT`] on where a call has led to code whose frame is found by
+/// sp, or by bp.
 const CALL_BY_SP: i64 = REG_SP | CALL << (TYPE_SHIFT - BASE_SHIFT);
 const CALL_BY_BP: i64 = REG_BP | CALL << (TYPE_SHIFT - BASE_SHIFT);
 const BP_BITS: i64 = 3 << (BP_SHIFT - BASE_SHIFT);
 
 /// A frame is smaller than this: the largest stack of a thread.
 const FRAME_MAX: i64 = 1 << 15;
-/// Among the last addresses, which differ only in so many bits, is the vsyscall page, whose direct load older kernels do not survive.
+/// Among the last addresses, which differ only in so many bits, is the vsyscall page, whose direct
+/// load older kernels do not survive.
 const LAST_BITS: i64 = 24;
 /// The kernel's code, its modules and what else it runs are in the last two gigabytes.
 const CODE_BITS: i64 = 31;
@@ -105,8 +111,8 @@ pub(super) const COUNT: u32 = 32;
 const STATUS: u32 = 40;
 /// A word that the walk does not use.
 pub(super) const SPARE: u32 = 48;
-/// The register r10 of the frame, if it was interrupted: functions that align their stack count their frame from it at their
-/// beginning and end. It is 0 where it is not known.
+/// The register r10 of the frame, if it was interrupted: functions that align their stack count
+/// their frame from it at their beginning and end. It is 0 where it is not known.
 const R10: u32 = 56;
 /// Bytes of the state.
 pub(super) const STATE: u32 = 64;
@@ -150,13 +156,14 @@ fn word_at(b: &mut Builder, how: DirectLoad, base: V, offset: i64) -> V {
     direct(b, how, Size::B8, at)
 }
 
-/// Begins at the caller of the program, at which the state comes to be. With `trampoline`, at the caller of its caller,
-/// which has a frame pointer.
+/// Begins at the caller of the program, at which the state comes to be. With `trampoline`, at the
+/// caller of its caller, which has a frame pointer.
 pub(super) fn begin_at_caller(b: &mut Builder, frames: &Frames<'_>, trampoline: bool) {
     let (load, at) = (frames.tables.load, |offset| frames.at(offset));
     let (own, place) = (at(SP), frames.place);
-    // The program's frame may be in memory of its own, which says nothing of the stack. A function with a small frame has it on the
-    // stack; there its frame pointer leads to the program's. As soon as the function has returned, others use that memory.
+    // The program's frame may be in memory of its own, which says nothing of the stack. A function
+    // with a small frame has it on the stack; there its frame pointer leads to the program's. As
+    // soon as the function has returned, others use that memory.
     b.call_sub("dt_frame", &[place], |b| {
         let place = b.param(0);
         let pointer = b.frame_pointer();
@@ -178,7 +185,8 @@ pub(super) fn begin_at_caller(b: &mut Builder, frames: &Frames<'_>, trampoline: 
     b.store(Size::B8, place, at(BACK), 1);
 }
 
-/// Begins at the registers that `ctx` has. Goes to `other` where the kernel has not saved all of them.
+/// Begins at the registers that `ctx` has. Goes to `other` where the kernel has not saved all of
+/// them.
 pub(super) fn begin_at_registers(b: &mut Builder, frames: &Frames<'_>, ctx: V, other: Label) {
     // There, the bit is not set.
     let flags = b.load(Size::B8, ctx, regs::FLAGS);
@@ -191,8 +199,8 @@ pub(super) fn begin_at_registers(b: &mut Builder, frames: &Frames<'_>, ctx: V, o
     b.store(Size::B8, frames.place, frames.at(BACK), 0);
 }
 
-/// Walks from the state on. Falls through with the number of frames in the state; jumps to `failed`, if that is given,
-/// where the walk has met what it cannot walk.
+/// Walks from the state on. Falls through with the number of frames in the state; jumps to
+/// `failed`, if that is given, where the walk has met what it cannot walk.
 pub(super) fn walk(b: &mut Builder, frames: &Frames<'_>, failed: Option<Label>) {
     let given = b.stack(8);
     b.slot_store(Size::B8, given, 0, frames.place);
@@ -461,7 +469,8 @@ fn any_row(b: &mut Builder, frames: &Frames<'_>, row: V, (end, failed): (Label, 
     next(b, frames, caller, failed);
 }
 
-/// The row of an address in the form of [`MapRef::KernelRows`], without the hash; 0 if there is none.
+/// The row of an address in the form of [`MapRef::KernelRows`], without the hash; 0 if there is
+/// none.
 fn find_row(b: &mut Builder, tables: &KernelTables) {
     let address = b.param(0);
     let load = tables.load;
@@ -570,8 +579,9 @@ fn read_row(b: &mut Builder, tables: &KernelTables, (rows, number): (V, V), none
     found
 }
 
-/// The address of the module that an address is in, as the kernel finds it. Sets `sequence` to one more than the number of changes of
-/// the tree. Jumps to `none` if there is no such module, or its tables are not ready.
+/// The address of the module that an address is in, as the kernel finds it. Sets `sequence` to one
+/// more than the number of changes of the tree. Jumps to `none` if there is no such module, or its
+/// tables are not ready.
 fn find_module(
     b: &mut Builder,
     load: DirectLoad,
@@ -626,8 +636,8 @@ fn number_of_changes(b: &mut Builder, load: DirectLoad, modules: &ModuleTables) 
     direct(b, load, Size::B4, at)
 }
 
-/// Jumps to `none` if the tree of modules was changed while a row was found in it. Marks a row that must not be remembered.
-/// `sequence` is 0 for a row of the kernel itself.
+/// Jumps to `none` if the tree of modules was changed while a row was found in it. Marks a row that
+/// must not be remembered. `sequence` is 0 for a row of the kernel itself.
 fn must_be_unchanged(
     b: &mut Builder,
     load: DirectLoad,

@@ -1,8 +1,8 @@
 //! Reserving in a ring that is overwritten, and releasing its segments. [`plane::overwrite`]
 //! describes the algorithm and its reasons.
 //!
-//! ARCH(x86-64): releasing a segment is an atomic addition without fetch, which BPF leaves unordered on
-//! weaker machines.
+//! ARCH(x86-64): releasing a segment is an atomic addition without fetch, which BPF leaves
+//! unordered on weaker machines.
 
 use plane::control::RESERVE;
 use plane::overwrite::{COUNT_BITS, COUNT_MAX, POSITION, SEGMENTS};
@@ -28,8 +28,8 @@ pub fn held(plan: &Plan, firing: &Firing) -> Option<WriterCount> {
     (plan.policy == Policy::Ring).then_some(WriterCount { percpu: firing.percpu, segment })
 }
 
-/// Sets `at` to the position of a count in the word: that of the segment of `position`. Positions are
-/// in units of 8 bytes here.
+/// Sets `at` to the position of a count in the word: that of the segment of `position`. Positions
+/// are in units of 8 bytes here.
 fn count_at(b: &mut Builder, at: V, position: V, segment: u32) {
     b.set(at, position);
     b.update(Alu::Rsh, at, i64::from((segment / 8).trailing_zeros()));
@@ -44,8 +44,8 @@ fn check(b: &mut Builder, word: V, at: V, most: u32, drop: Label) {
     b.br(Jmp::Gt, count, most, drop);
 }
 
-/// Reserves `length` bytes, zeroes the data if the length is a constant, and writes the header. Jumps
-/// to `drop` where the record would overwrite one that is being written.
+/// Reserves `length` bytes, zeroes the data if the length is a constant, and writes the header.
+/// Jumps to `drop` where the record would overwrite one that is being written.
 pub(super) fn reserve(
     b: &mut Builder,
     plan: &Plan,

@@ -23,9 +23,9 @@ use crate::target::{Frags, LinearMap, PacketOffsets, PageOffsets};
 
 /// Words of the copy's state, on the stack.
 const BUFFER: i16 = 0;
-/// Bytes that were copied, and those of the element. Both are counted from the number `ORIGIN`, which the
-/// verifier does not know. It would follow a known number through every step. That of 6.1 would even
-/// take it for the number of all steps, and remove the code that it then cannot reach.
+/// Bytes that were copied, and those of the element. Both are counted from the number `ORIGIN`,
+/// which the verifier does not know. It would follow a known number through every step. That of 6.1
+/// would even take it for the number of all steps, and remove the code that it then cannot reach.
 const COPIED: i16 = 8;
 const WITHIN: i16 = 16;
 const ORIGIN: i16 = 24;

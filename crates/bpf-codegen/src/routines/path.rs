@@ -46,9 +46,9 @@ const TOP_MOUNT: i16 = 64;
 const STATE: u32 = 72;
 
 /// Writes the path of the `struct path` at `path` to `buffer`, which has the room of a
-/// string of `strsize` bytes and [`NAME`] bytes more: the string, zero behind the path. With `mount`, the address of a `struct vfsmount`,
-/// `path` is the address of a dentry in this mount. Returns 0, or another value when an address
-/// cannot be read.
+/// string of `strsize` bytes and [`NAME`] bytes more: the string, zero behind the path. With
+/// `mount`, the address of a `struct vfsmount`, `path` is the address of a dentry in this mount.
+/// Returns 0, or another value when an address cannot be read.
 pub(crate) fn path(
     b: &mut Builder,
     o: &PathOffsets,
@@ -119,8 +119,8 @@ pub(crate) fn path(
     })
 }
 
-/// Ends the string at `buffer` where it is longer than a string: clears its room from the last byte that a
-/// string has on.
+/// Ends the string at `buffer` where it is longer than a string: clears its room from the last byte
+/// that a string has on.
 fn end(b: &mut Builder, buffer: V, strsize: u32) {
     let longest = strsize.saturating_sub(1);
     let at = longest / 8 * 8;
@@ -235,12 +235,12 @@ fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
                 let left = b.sub(whole, length);
                 let left = b.sub(left, 1);
                 b.store(Size::B8, state, LENGTH, left);
-                // Computed again. The verifier would transfer its knowledge of a copy to the stored value,
-                // and the loop would not converge.
+                // Computed again. The verifier would transfer its knowledge of a copy to the stored
+                // value, and the loop would not converge.
                 let at = b.add(length, 1);
                 let at = b.sub(whole, at);
-                // A name that does not fit is left out. So is one whose offset became negative because of a
-                // rename.
+                // A name that does not fit is left out. So is one whose offset became negative
+                // because of a rename.
                 b.if_(Jmp::Lt, at, room, |b| {
                     let buffer = b.load(Size::B8, state, BUFFER);
                     let dst = b.add(buffer, at);

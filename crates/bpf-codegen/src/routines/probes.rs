@@ -10,7 +10,8 @@ pub fn probe_row(b: &mut Builder, row: V, none: Label) -> V {
     in_chunk(b, MapRef::Probes, CHUNK_ROWS, row, none)
 }
 
-/// The address of the text of an interned string. Jumps to `none` where the table has no such string.
+/// The address of the text of an interned string. Jumps to `none` where the table has no such
+/// string.
 pub(crate) fn name_text(b: &mut Builder, room: u32, number: V, none: Label) -> V {
     in_chunk(b, MapRef::Names, chunk_strings(room), number, none)
 }
@@ -37,16 +38,16 @@ fn in_chunk(b: &mut Builder, map: MapRef, each: u32, number: V, none: Label) -> 
 pub fn probe_of_cookie(b: &mut Builder, cookie: V, gone: Label) -> (V, V) {
     let row = b.low32(cookie);
     let at = probe_row(b, row, gone);
-    // Everything else in the row is loaded after the generation, which was stored last. (arm64: this
-    // must be a load with acquire order.)
+    // Everything else in the row is loaded after the generation, which was stored last. (arm64:
+    // this must be a load with acquire order.)
     let generation = b.load(Size::B4, at, GENERATION as i16);
     let wanted = b.shr(cookie, 32);
     b.br(Jmp::Ne, generation, wanted, gone);
     (row, at)
 }
 
-/// Jumps to `out` unless one of these clauses of the program is enabled at the site. The clauses are
-/// given by their positions in the program.
+/// Jumps to `out` unless one of these clauses of the program is enabled at the site. The clauses
+/// are given by their positions in the program.
 pub fn row_has_clause(b: &mut Builder, at: V, clauses: impl Iterator<Item = u32>, out: Label) {
     let mut masks = [0u64; 3];
     for n in clauses {
@@ -73,8 +74,8 @@ pub(crate) fn row_epid(b: &mut Builder, at: V) -> V {
     b.load(Size::B4, at, EPID as i16)
 }
 
-/// A fact about the probe of a row: column 0 is the id, columns 1 to 4 are the interned parts of the
-/// name, column 5 is the process of the provider.
+/// A fact about the probe of a row: column 0 is the id, columns 1 to 4 are the interned parts of
+/// the name, column 5 is the process of the provider.
 pub(crate) fn row_fact(b: &mut Builder, at: V, column: usize) -> V {
     let offset = match column {
         0 => ID,

@@ -44,8 +44,9 @@ fn start(b: &mut Builder, at: ProcessOffsets, task: V) -> V {
     b.load(Size::B8, leader, at.start)
 }
 
-/// The typed program for `sched_process_fork(parent, child)`: puts the child in the sets of its parent, now or (without
-/// `now`) when it executes a program. It runs before the child does. Without a `plan` it counts no loss.
+/// The typed program for `sched_process_fork(parent, child)`: puts the child in the sets of its
+/// parent, now or (without `now`) when it executes a program. It runs before the child does.
+/// Without a `plan` it counts no loss.
 pub fn inherit(b: &mut Builder, plan: Option<&Plan>, at: ProcessOffsets, now: bool) {
     let ctx = b.param(0);
     let (out, full) = (b.label(), b.label());
@@ -82,8 +83,8 @@ pub fn inherit(b: &mut Builder, plan: Option<&Plan>, at: ProcessOffsets, now: bo
     });
 }
 
-/// The typed program for `sched_process_exec(task)`: puts a process that was forked in the sets that it was to come to. It runs
-/// before the new program does.
+/// The typed program for `sched_process_exec(task)`: puts a process that was forked in the sets
+/// that it was to come to. It runs before the new program does.
 pub fn enter(b: &mut Builder, at: ProcessOffsets) {
     let (ctx, out) = (b.param(0), b.label());
     let task = b.load(Size::B8, ctx, 0);

@@ -272,7 +272,8 @@ pub(super) fn reserve_in(
     RecordRef { header, stamp, time: Some(time), held: None }
 }
 
-/// Binds `lost`, where an exchange was lost to another context: another try from `again`, or a drop.
+/// Binds `lost`, where an exchange was lost to another context: another try from `again`, or a
+/// drop.
 pub(super) fn retry(b: &mut Builder, lost: Label, tries: V, again: Label, drop: Label) {
     b.out_of_line(|b| {
         b.bind(lost);
@@ -282,7 +283,8 @@ pub(super) fn retry(b: &mut Builder, lost: Label, tries: V, again: Label, drop: 
     });
 }
 
-/// Writes a pad of so many words at its address. Its stamp has the position, shifted by so many bits.
+/// Writes a pad of so many words at its address. Its stamp has the position, shifted by so many
+/// bits.
 pub(super) fn write_pad(b: &mut Builder, address: V, position: V, shift: i64, words: V) {
     let high = b.shl(position, shift);
     let stamp = b.or(high, words);
@@ -323,9 +325,9 @@ pub fn discard(b: &mut Builder, record: &RecordRef) {
 }
 
 /// Writes a fault record. `head` is [`ring::Fault::head`] (a constant), `value` the address or
-/// offending value. `slot` is the number of the slot with the firing's clock, if the firing publishes that:
-/// then the fault has the time of the firing's other records. Else the clock was not read before, or no other
-/// record has its time.
+/// offending value. `slot` is the number of the slot with the firing's clock, if the firing
+/// publishes that: then the fault has the time of the firing's other records. Else the clock was
+/// not read before, or no other record has its time.
 pub fn fault_record(
     b: &mut Builder,
     plan: &Plan,

@@ -1,7 +1,9 @@
-//! The frames of a language runtime in the stack of a process ([`plane::calls`] has what is stored of them).
+//! The frames of a language runtime in the stack of a process ([`plane::calls`] has what is stored
+//! of them).
 //!
-//! They are followed behind a walk by tables, which knows the runtime of the process by its number. A runtime has a walker:
-//! the part of the program that knows its memory, whose layout is in the crate `runtimes`.
+//! They are followed behind a walk by tables, which knows the runtime of the process by its number.
+//! A runtime has a walker: the part of the program that knows its memory, whose layout is in the
+//! crate `runtimes`.
 //!
 //! ```text
 //!  area      what a walker is given                names   what frames are called: the words that a CPU remembers, the store
@@ -24,8 +26,8 @@ use crate::plan::Plan;
 struct Walker {
     /// Bytes that it needs in the state.
     state: u32,
-    /// Follows the frames of the current thread, and stores them. The runtime has its state at the address. The stack has been walked
-    /// into the area at the place, with the ends of its frames.
+    /// Follows the frames of the current thread, and stores them. The runtime has its state at the
+    /// address. The stack has been walked into the area at the place, with the ends of its frames.
     walk: fn(b: &mut Builder, plan: &Plan, place: V, area: CallArea, state: V, of: &Process),
 }
 

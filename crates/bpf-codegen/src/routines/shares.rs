@@ -1,4 +1,5 @@
-//! Takes a share of a table that all processes fill: [`plane::shares`] has the rule and the counters.
+//! Takes a share of a table that all processes fill: [`plane::shares`] has the rule and the
+//! counters.
 
 use plane::shares::{
     COUNTERS, COUNTERS_SHIFT, OTHERS, PROCESS_SHIFT, PROCESSES, SUBORDINATE, SUBORDINATE_AT,
@@ -18,8 +19,8 @@ pub(super) struct Table {
     pub(super) key: Key,
 }
 
-/// Takes so much for the process that runs. Returns the number by which it is given back. Jumps to `full` if the process, or its user,
-/// has as much as it leaves.
+/// Takes so much for the process that runs. Returns the number by which it is given back. Jumps to
+/// `full` if the process, or its user, has as much as it leaves.
 pub(super) fn take(b: &mut Builder, table: Table, amount: V, full: Label) -> V {
     let taken = b.copy(0);
     let both = b.call(Helper::GET_CURRENT_UID_GID, &[]);
@@ -80,7 +81,8 @@ fn counter(b: &mut Builder, counters: V, number: V) -> V {
     b.add(counters, offset)
 }
 
-/// The number of a counter: two users, or two processes, have the same one as often as the number of counters says, whoever they are.
+/// The number of a counter: two users, or two processes, have the same one as often as the number
+/// of counters says, whoever they are.
 fn hash(b: &mut Builder, key: Key, id: V) -> V {
     let factor = b.imm((key[1] | 1) as i64);
     let mixed = b.mul(id, factor);

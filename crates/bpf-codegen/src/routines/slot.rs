@@ -1,6 +1,7 @@
 //! Scratch slots. [`plane::scratch`] describes them.
 //!
-//! ARCH(x86-64): releasing a slot is an atomic operation without fetch, which BPF leaves unordered on weaker machines.
+//! ARCH(x86-64): releasing a slot is an atomic operation without fetch, which BPF leaves unordered
+//! on weaker machines.
 
 use plane::control::{DropKind, SLOTS_TAKEN};
 use plane::scratch::{BIT_MULTIPLIER, BIT_SHIFT, PUBLISHES, SLOTS, TRIES};

@@ -1,9 +1,10 @@
-//! The store of stacks: a stack that [`super::walk`] has walked into the scratch slot is hashed, and stored once.
-//! [`plane::stacks`] describes the store.
+//! The store of stacks: a stack that [`super::walk`] has walked into the scratch slot is hashed,
+//! and stored once. [`plane::stacks`] describes the store.
 //!
-//! An entry of the store has two words before its frames. They are written over the two words before
-//! the first frame of the stack, which are own frames or unused. An entry with frames of a language runtime
-//! ([`super::runtimes`]) is made apart: other values of the firing need the frames that these would be behind.
+//! An entry of the store has two words before its frames. They are written over the two words
+//! before the first frame of the stack, which are own frames or unused. An entry with frames of a
+//! language runtime ([`super::runtimes`]) is made apart: other values of the firing need the frames
+//! that these would be behind.
 
 use plane::control::DropKind;
 use plane::stacks::{
@@ -17,9 +18,9 @@ use super::{count_drop, near, ring_doorbell};
 use crate::mir::{Alu, Arg, Builder, Helper, Jmp, Label, MapRef, Operand, Size, V};
 use crate::plan::Plan;
 
-/// Stores the first `frames` frames of the stack at `place`. Returns their id, or 0 when there is no
-/// stack. When the store is full, counts a stack drop and returns 0. `process`: the process (in the
-/// tracer's namespace) and its [`generation`] for user stacks, zeros for kernel stacks.
+/// Stores the first `frames` frames of the stack at `place`. Returns their id, or 0 when there is
+/// no stack. When the store is full, counts a stack drop and returns 0. `process`: the process (in
+/// the tracer's namespace) and its [`generation`] for user stacks, zeros for kernel stacks.
 pub fn keep_stack(b: &mut Builder, plan: &Plan, place: V, frames: u32, process: (Operand, Operand)) -> V {
     let frames = frames.clamp(1, plan.stack_frames.clamp(1, FRAMES_MAX));
     let (none, fewer, id) = (b.label(), b.label(), b.copy(0));

@@ -1,9 +1,10 @@
 //! Walks the stack of a process by tables ([`plane::unwind`] has their layout).
 //!
-//! The walk is one `bpf_loop`. A turn stores the address of a frame and finds that of its caller; between
-//! two turns everything is in the scratch slot, behind the frames, so the verifier checks one turn. The rule
-//! of an address is mostly among those that the CPU remembers; otherwise it is looked up in the tables. An address that no range
-//! has is looked up in the mappings of the process ([`mappings`]).
+//! The walk is one `bpf_loop`. A turn stores the address of a frame and finds that of its caller;
+//! between two turns everything is in the scratch slot, behind the frames, so the verifier checks
+//! one turn. The rule of an address is mostly among those that the CPU remembers; otherwise it is
+//! looked up in the tables. An address that no range has is looked up in the mappings of the
+//! process ([`mappings`]).
 //!
 //! Memory of the process is read by a window ([`super::window`]).
 //!
@@ -16,11 +17,12 @@
 //!                      that is probed, a page
 //! ```
 //!
-//! Where the return of a function is probed by the kernel (`uretprobe`), its return address is that of a
-//! trampoline. The kernel has a list of the true ones, innermost first, with the places on the stack where
-//! they were; the walk follows the list as it meets them.
+//! Where the return of a function is probed by the kernel (`uretprobe`), its return address is that
+//! of a trampoline. The kernel has a list of the true ones, innermost first, with the places on the
+//! stack where they were; the walk follows the list as it meets them.
 //!
-//! ARCH(x86-64): a return address is below the canonical frame address; the registers of signal frames.
+//! ARCH(x86-64): a return address is below the canonical frame address; the registers of signal
+//! frames.
 
 mod mappings;
 mod returns;
@@ -49,8 +51,8 @@ use slots::{find_slot, key, want};
 const PC: u32 = 0;
 const SP: u32 = 8;
 const BP: u32 = 16;
-/// What is subtracted from the program counter to find its rule: 1 for return addresses and behind `syscall`,
-/// because the call may be the last instruction of its function.
+/// What is subtracted from the program counter to find its rule: 1 for return addresses and behind
+/// `syscall`, because the call may be the last instruction of its function.
 const BACK: u32 = 24;
 const STATUS: u32 = 32;
 const START: u32 = 40;
@@ -59,17 +61,20 @@ const TABLE: u32 = 56;
 const DELTA: u32 = 64;
 const FIRST: u32 = 72;
 const COUNT: u32 = 80;
-/// 1 at the first instruction of a function, which has not made its frame yet; in programs that run there.
+/// 1 at the first instruction of a function, which has not made its frame yet; in programs that run
+/// there.
 const ENTRY: u32 = 88;
 /// The address to which functions return whose return is probed.
 const TRAMPOLINE: u32 = 96;
 /// What makes the tags of this address space, as it is now, different from all others.
 const SPACE: u32 = 104;
-/// The language runtime of the process and the address of its state, 0 if it has none that is known.
+/// The language runtime of the process and the address of its state, 0 if it has none that is
+/// known.
 const RUNTIME: u32 = 112;
 /// Bytes of an address of the process: 8, or 4.
 const WORD: u32 = 120;
-/// How often the kernel may still be asked for a mapping: one stack of many objects must not cost too much.
+/// How often the kernel may still be asked for a mapping: one stack of many objects must not cost
+/// too much.
 const ASKS: u32 = 128;
 /// How often a table had been removed when the walk began.
 const REMOVED: u32 = 136;
@@ -110,7 +115,8 @@ pub(super) struct Frames {
     pub(super) most: u32,
     /// The process is at the first instruction of a function.
     pub(super) entry: bool,
-    /// The process runs code of 32 bits. The turns are generated for both, because each frame would pay for the difference.
+    /// The process runs code of 32 bits. The turns are generated for both, because each frame would
+    /// pay for the difference.
     pub(super) narrow: bool,
     /// Where the kernel has the members that a walk needs.
     pub(super) offsets: UnwindOffsets,
@@ -142,8 +148,9 @@ impl Frames {
     }
 }
 
-/// Walks the stack of the current process. Falls through with the frames and their number stored; the last
-/// frame is [`INCOMPLETE`] where others are missing. Jumps to `other` if the process runs neither 64-bit code nor 32-bit code.
+/// Walks the stack of the current process. Falls through with the frames and their number stored;
+/// the last frame is [`INCOMPLETE`] where others are missing. Jumps to `other` if the process runs
+/// neither 64-bit code nor 32-bit code.
 pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Plan, other: Label) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let (place, offsets) = (frames.place, frames.offsets);
@@ -177,7 +184,8 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     let (elsewhere, behind) = (b.label(), b.load(Size::B8, saved, regs::CX));
     let pc = b.load(Size::B8, place, at(PC));
     b.br(Jmp::Ne, behind, pc, elsewhere);
-    // A call through that register looks alike, but there the process was interrupted, and has no number of a system call.
+    // A call through that register looks alike, but there the process was interrupted, and has no
+    // number of a system call.
     let call = b.load(Size::B8, saved, regs::ORIG_AX);
     let interrupted = b.shr(call, 63);
     let back = b.xor(interrupted, 1);
@@ -201,7 +209,8 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
         if offsets.mappings.is_some() {
             let process = current_number(b, target, Numbered::Process);
             b.call_global("dt_unwind_want", &[Arg::Word(key), Arg::Word(process)], want);
-            // What a process has mapped without a slot may be something else in its next walk: rows are those of this walk.
+            // What a process has mapped without a slot may be something else in its next walk: rows
+            // are those of this walk.
             let now = b.call(Helper::KTIME_GET_NS, &[]);
             b.set(space, now);
         } else {
@@ -290,7 +299,8 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     b.bind(done);
 }
 
-/// What tells the program that a process runs from others: its address space, its number and when it began.
+/// What tells the program that a process runs from others: its address space, its number and when
+/// it began.
 fn program(b: &mut Builder, key: V, task: V, target: &Target) -> V {
     let both = b.call(Helper::GET_CURRENT_PID_TGID, &[]);
     let process = b.shr(both, 32);
@@ -302,7 +312,8 @@ fn program(b: &mut Builder, key: V, task: V, target: &Target) -> V {
     b.xor(mixed, start)
 }
 
-/// Notes where a frame ends, if that is needed. `frame`: the area plus the offset of the frame among the frames.
+/// Notes where a frame ends, if that is needed. `frame`: the area plus the offset of the frame
+/// among the frames.
 fn ends_at(b: &mut Builder, frames: &Frames, frame: V, end: impl Into<Operand>) {
     if let Some(area) = frames.calls {
         b.store(Size::B8, frame, area.ends() as i16, end);
@@ -348,7 +359,8 @@ fn turns(b: &mut Builder, frames: &Frames, none: Label) {
     b.call(Helper::LOOP, &[turns, step, given, flags]);
 }
 
-/// One turn: stores a frame and finds its caller. `remembered`: the rows that this CPU has found before.
+/// One turn: stores a frame and finds its caller. `remembered`: the rows that this CPU has found
+/// before.
 fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let place = frames.place;
@@ -381,7 +393,8 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let mark = b.load(Size::B8, memory, 0);
     let mark = b.xor(mark, row);
     b.br(Jmp::Eq, mark, tag, has_row);
-    // What called nothing has pushed its return address. No code is there, so this is never remembered.
+    // What called nothing has pushed its return address. No code is there, so this is never
+    // remembered.
     b.br(Jmp::Lt, target, LOWEST, called);
 
     let start = b.load(Size::B8, place, at(START));
@@ -564,7 +577,8 @@ fn address(b: &mut Builder, frames: &Frames, at: V, moves: bool, broken: Label) 
     frames.address(b, value)
 }
 
-/// The stack pointer and the frame pointer. What the kernel has saved of a 32-bit process may have more bits.
+/// The stack pointer and the frame pointer. What the kernel has saved of a 32-bit process may have
+/// more bits.
 fn stack_pointers(b: &mut Builder, frames: &Frames) -> (V, V) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let sp = b.load(Size::B8, frames.place, at(SP));
@@ -610,7 +624,8 @@ fn look_up_range(b: &mut Builder, frames: &Frames, target: V, none: Label) {
     }
 }
 
-/// Ends a turn: the caller's stack pointer is known, and where its frame pointer is (0: in its register).
+/// Ends a turn: the caller's stack pointer is known, and where its frame pointer is (0: in its
+/// register).
 fn next(
     b: &mut Builder,
     frames: &Frames,
@@ -642,8 +657,8 @@ fn next(
     b.exit(0);
 }
 
-/// Replaces the return address `pc`, which is at `there`, if it is the trampoline of returns that are
-/// probed. It remains where the kernel does not know the true one.
+/// Replaces the return address `pc`, which is at `there`, if it is the trampoline of returns that
+/// are probed. It remains where the kernel does not know the true one.
 fn true_address(b: &mut Builder, frames: &Frames, offsets: ReturnOffsets, pc: V, there: V) {
     let (probed, done) = (b.label(), b.label());
     let trampoline = b.load(Size::B8, frames.place, (frames.state + TRAMPOLINE) as i16);
@@ -661,8 +676,8 @@ fn true_address(b: &mut Builder, frames: &Frames, offsets: ReturnOffsets, pc: V,
     });
 }
 
-/// Ends a turn at the frame of a signal handler: the interrupted stack pointer is at `saved`, the frame
-/// pointer and the program counter around it.
+/// Ends a turn at the frame of a signal handler: the interrupted stack pointer is at `saved`, the
+/// frame pointer and the program counter around it.
 fn signal_frame(b: &mut Builder, frames: &Frames, frame: V, saved: V, broken: Label) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let place = frames.place;

@@ -27,9 +27,9 @@ fn raw(b: &mut Builder, account: V) -> V {
     let since = b.load(Size::B8, account, SINCE as i16);
     let (sum, done) = (b.copy(total), b.label());
     b.if_(Jmp::Eq, since, 0, |b| {
-        // The start of this stay on the CPU was not observed, so the stay begins now. If a switch is in
-        // progress and the stay is already over, the next switch finds a stay without an end, and
-        // counts no more of it than was shown.
+        // The start of this stay on the CPU was not observed, so the stay begins now. If a switch
+        // is in progress and the stay is already over, the next switch finds a stay without an end,
+        // and counts no more of it than was shown.
         b.store(Size::B8, account, SINCE as i16, now);
         b.jmp(done);
     });
@@ -122,8 +122,8 @@ pub fn vtime_frozen(b: &mut Builder) -> V {
     value
 }
 
-/// Sets `value` to that of an account in this state: the frozen one, or while it is being frozen the
-/// last one that was shown. Binds `done`.
+/// Sets `value` to that of an account in this state: the frozen one, or while it is being frozen
+/// the last one that was shown. Binds `done`.
 fn take_frozen(b: &mut Builder, account: V, state: V, value: V, done: Label) {
     b.if_(Jmp::Gt, state, BEGINS, |b| {
         let net = b.sub(state, FROZEN);

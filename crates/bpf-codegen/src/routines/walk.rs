@@ -1,9 +1,10 @@
 //! Walks a stack, once a firing, into the scratch slot.
 //!
-//! A walk by the kernel's helper costs far more than everything else (see `benches`): about a microsecond to
-//! begin, and a tenth for each frame. So all values of a firing that need a stack share one walk,
-//! which has no more frames than they need, and the tracer's own frames are part of it. The stack of the kernel is walked
-//! by the program itself where it can ([`super::orc`]), at an eighth of that cost.
+//! A walk by the kernel's helper costs far more than everything else (see `benches`): about a
+//! microsecond to begin, and a tenth for each frame. So all values of a firing that need a stack
+//! share one walk, which has no more frames than they need, and the tracer's own frames are part of
+//! it. The stack of the kernel is walked by the program itself where it can ([`super::orc`]), at an
+//! eighth of that cost.
 //!
 //! ```text
 //!  area   +0   count    frames of the stack; NOT_WALKED before the first use, where there are several
@@ -131,11 +132,12 @@ fn walk_kernel(b: &mut Builder, place: V, what: &Walk<'_>) {
     b.bind(done);
 }
 
-/// Walks the kernel's stack by the program's own walk. Goes to `other` where that cannot be, and to `none` where there is no
-/// stack of the kernel.
+/// Walks the kernel's stack by the program's own walk. Goes to `other` where that cannot be, and to
+/// `none` where there is no stack of the kernel.
 fn own_walk(b: &mut Builder, place: V, what: &Walk<'_>, own: &KernelWalk, (other, none): (Label, Label)) {
     let start = what.context.stack_start();
-    // The program is the first frame of the helper's walk, but not of this one. Behind a trampoline, this one begins two frames later.
+    // The program is the first frame of the helper's walk, but not of this one. Behind a
+    // trampoline, this one begins two frames later.
     let (first, skipped) = match start {
         StackStart::Caller if searches(what) => (1, Skipped::Search),
         StackStart::Caller => (1, Skipped::Frames(what.context.tracer_frames())),
@@ -223,7 +225,8 @@ fn skip_own(b: &mut Builder, place: V, what: &Walk<'_>, count: V, (skipped, none
     b.store(Size::B8, place, OWN, bytes);
 }
 
-/// Goes to `none` where a process was interrupted, which has no stack in the kernel, and to `other` where perhaps a guest was.
+/// Goes to `none` where a process was interrupted, which has no stack in the kernel, and to `other`
+/// where perhaps a guest was.
 fn require_kernel(b: &mut Builder, place: V, what: &Walk<'_>, ctx: V, (other, none): (Label, Label)) {
     b.store(Size::B8, place, OWN, 0);
     b.store(Size::B8, place, 0, 0);
@@ -263,8 +266,8 @@ fn name_guest(b: &mut Builder, place: V, what: &Walk<'_>, flags: i16, done: Labe
     b.store(Size::B8, place, 0, 1);
 }
 
-/// Lets the helper walk the same stack, whose frames remain. Behind them is a mark if the others differ, or could not be
-/// walked to the end.
+/// Lets the helper walk the same stack, whose frames remain. Behind them is a mark if the others
+/// differ, or could not be walked to the end.
 fn compare(b: &mut Builder, place: V, what: &Walk<'_>, frames: &orc::Frames<'_>) {
     let (same, incomplete) = (b.label(), b.label());
     let spare = (frames.state + orc::SPARE) as i16;
@@ -307,7 +310,8 @@ fn frames_hash(b: &mut Builder, place: V, what: &Walk<'_>) -> V {
     })
 }
 
-/// Walks the stack by what the kernel has: its own tables for its own stack, frame pointers for processes.
+/// Walks the stack by what the kernel has: its own tables for its own stack, frame pointers for
+/// processes.
 fn walk_by_kernel(b: &mut Builder, place: V, what: &Walk<'_>) {
     const USER_STACK: i64 = 1 << 8;
     let search = searches(what);
@@ -351,9 +355,9 @@ fn walk_by_kernel(b: &mut Builder, place: V, what: &Walk<'_>) {
     b.store(Size::B8, place, 0, count);
 }
 
-/// At the entry of a function the walk by frame pointers goes from the function to its caller's caller, because the
-/// function has not made its frame yet. So the caller is put between them, unless the kernel has done it. The frames are
-/// one word behind their usual place.
+/// At the entry of a function the walk by frame pointers goes from the function to its caller's
+/// caller, because the function has not made its frame yet. So the caller is put between them,
+/// unless the kernel has done it. The frames are one word behind their usual place.
 fn add_caller(b: &mut Builder, place: V, frames: V, address: V, most: u32) {
     let (missing, done) = (b.label(), b.label());
     let to = b.stack(8);

@@ -1,6 +1,7 @@
-//! Reads memory of a process in parts, each in one page: a window that begins near the stack pointer, has
-//! a quarter of a page, and moves to each return address outside of it, then up to the end of the page. A page
-//! is mapped as a whole or not at all, so no read fails because the stack ends there.
+//! Reads memory of a process in parts, each in one page: a window that begins near the stack
+//! pointer, has a quarter of a page, and moves to each return address outside of it, then up to the
+//! end of the page. A page is mapped as a whole or not at all, so no read fails because the stack
+//! ends there.
 
 use plane::unwind::PAGE;
 
@@ -13,13 +14,15 @@ pub(super) const WORDS_END: i16 = 8;
 pub(super) const VALUE: i16 = 16;
 pub(super) const RETURNS: i16 = 24;
 pub(super) const BYTES: i16 = 32;
-/// Bytes of the window. A word begins at the last byte of its page at most, as far as the verifier knows.
+/// Bytes of the window. A word begins at the last byte of its page at most, as far as the verifier
+/// knows.
 pub(super) const WINDOW_SIZE: u32 = BYTES as u32 + PAGE as u32 + 8;
-/// Bytes that the first window of a walk has, and to which each begins, a power of two: to copy a page costs
-/// more than most stacks need of it.
+/// Bytes that the first window of a walk has, and to which each begins, a power of two: to copy a
+/// page costs more than most stacks need of it.
 const FIRST_WINDOW: u64 = 1024;
 
-/// A word of the process. With `moves`, the window, which is at an offset from `place`, moves to it.
+/// A word of the process. With `moves`, the window, which is at an offset from `place`, moves to
+/// it.
 pub(super) fn read(b: &mut Builder, (place, window): (V, u32), addr: V, moves: bool, broken: Label) -> V {
     let (value, slow, done) = (b.var(), b.label(), b.label());
     let begin = b.load(Size::B8, place, window as i16 + AT);

@@ -16,7 +16,8 @@ const INLINE: u32 = 64;
 /// Above this number of bytes, a loop of runs of this size is used.
 pub(crate) const RUN: u32 = 1024;
 
-/// Reads a number at `base + off` of the kernel's memory, by a word of the stack. Jumps to `bad` where it cannot be read.
+/// Reads a number at `base + off` of the kernel's memory, by a word of the stack. Jumps to `bad`
+/// where it cannot be read.
 pub(super) fn read_kernel(
     b: &mut Builder,
     (slot, at): (StackSlot, i16),
@@ -125,8 +126,8 @@ pub(crate) fn compare(b: &mut Builder, p: V, q: V, bytes: u32) -> V {
     })
 }
 
-/// Exchanges NULL and the empty string at `base + off`: between their forms as values and as stored in
-/// variables of which zeros are what was never assigned.
+/// Exchanges NULL and the empty string at `base + off`: between their forms as values and as stored
+/// in variables of which zeros are what was never assigned.
 pub(crate) fn exchange_null(b: &mut Builder, base: V, off: i16) {
     let first = b.load(Size::B1, base, off);
     b.if_(Jmp::Eq, first, 0, |b| {

@@ -1,4 +1,5 @@
-//! The blocks of a clause: their parameters, their instructions in order, the branches between them.
+//! The blocks of a clause: their parameters, their instructions in order, the branches between
+//! them.
 
 use std::ops::Range;
 

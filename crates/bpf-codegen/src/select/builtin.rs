@@ -114,8 +114,9 @@ impl Clause<'_, '_> {
                 let both = self.b.call(Helper::GET_CURRENT_UID_GID, &[]);
                 self.b.shr(both, 32)
             }
-            // A value of its own for the verifier. What it learns of a sum of a copy (`cpu + 1 == x`) it applies to the
-            // others, and 6.12's forgets their bounds then: that of the index which finds this CPU's ring.
+            // A value of its own for the verifier. What it learns of a sum of a copy
+            // (`cpu + 1 == x`) it applies to the others, and 6.12's forgets their bounds then: that
+            // of the index which finds this CPU's ring.
             IntBuiltin::Cpu => self.b.and(self.firing.cpu.cpu, i32::MAX),
             IntBuiltin::Timestamp => self.firing.clock.read(self.b, &self.firing.cpu),
             IntBuiltin::Walltimestamp => {

@@ -75,7 +75,8 @@ pub struct Firing<'e> {
     pub vtime: Option<V>,
     /// True for ERROR's clauses. A fault there is not reported again.
     pub in_error: bool,
-    /// True in END and in what a fault of END fires: `exit()` gives another status to a session that has ended.
+    /// True in END and in what a fault of END fires: `exit()` gives another status to a session
+    /// that has ended.
     pub at_end: bool,
 }
 

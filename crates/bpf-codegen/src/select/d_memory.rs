@@ -21,8 +21,9 @@ use dif::memory::{SCRATCH, SCRATCH_BITS};
 use crate::mir::{Builder, Size, V};
 use crate::routines::{SlotRef, near};
 
-/// Begins the scratch memory of a firing, in the slot with this number: nothing is kept, and its address has a
-/// serial number: no firing has that of an earlier one in this slot for 2^26 firings, and those of other slots are far away.
+/// Begins the scratch memory of a firing, in the slot with this number: nothing is kept, and its
+/// address has a serial number: no firing has that of an earlier one in this slot for 2^26 firings,
+/// and those of other slots are far away.
 pub fn begin_scratch(b: &mut Builder, memory: &DMemory, slot: SlotRef) {
     let Some(frame) = memory.frame else { return };
     let (words, at) = near(b, slot.address, frame, FRAME_BYTES);
@@ -40,8 +41,8 @@ pub fn begin_scratch(b: &mut Builder, memory: &DMemory, slot: SlotRef) {
     b.store(Size::B8, words, at + FRAME_KEPT as i16, 0);
 }
 
-/// The number of bytes that the clauses so far keep. ERROR's clauses keep theirs for each other only: [`keep_scratch`] gives the
-/// firing its own number back.
+/// The number of bytes that the clauses so far keep. ERROR's clauses keep theirs for each other
+/// only: [`keep_scratch`] gives the firing its own number back.
 pub fn kept_scratch(b: &mut Builder, memory: &DMemory, slot: V) -> Option<V> {
     let (words, at) = near(b, slot, memory.frame? + FRAME_KEPT, 8);
     let kept = b.load(Size::B8, words, at);
@@ -71,7 +72,8 @@ pub struct DMemory {
     pub cap: u32,
     /// Bytes of scratch memory that a clause may take.
     pub each: u32,
-    /// Bytes up to which clauses may keep scratch memory: behind them there is space for one that takes all it may.
+    /// Bytes up to which clauses may keep scratch memory: behind them there is space for one that
+    /// takes all it may.
     pub kept: u32,
     /// The words of [`FRAME_SERIAL`] and those after it, if a clause keeps scratch memory.
     pub frame: Option<u32>,

@@ -572,8 +572,8 @@ impl Clause<'_, '_> {
                 let slot = image.slot.address;
                 let s = self.string(v);
                 let from = match s {
-                    // The routine copies the room of a string. A comm has fewer, so it is written to the
-                    // data's place first.
+                    // The routine copies the room of a string. A comm has fewer, so it is written
+                    // to the data's place first.
                     Str::Comm(..) => {
                         let (base, at) = near(self.b, slot, image.offset + plane::assoc::DATA, plan.room);
                         self.write_string(s, base, at, plan.room, false);

@@ -1,11 +1,13 @@
-//! Memory access: loads and stores through pointers, objects. [`super::scratch`] takes scratch memory.
+//! Memory access: loads and stores through pointers, objects. [`super::scratch`] takes scratch
+//! memory.
 //!
 //! Where the code shows which variable contains an address ([`Val::Place`]), an access is a load or
 //! store at the variable's storage, behind one comparison when the offset is computed. An access to
 //! scratch memory takes two comparisons. Any other address is classified at run time: a negative
 //! number is kernel memory, and a function looks up all others ([`crate::routines::resolve`]).
 //!
-//! ARCH(x86-64): the vsyscall page is among the last addresses. The kernel's compiler of programs lets no load reach memory of a process.
+//! ARCH(x86-64): the vsyscall page is among the last addresses. The kernel's compiler of programs
+//! lets no load reach memory of a process.
 
 use dif::ir::{FaultKind, InstData, Scope, Space, Ty, Value, VarId};
 use dif::memory::{SCRATCH, address};
@@ -18,8 +20,8 @@ use crate::plan::VarPlan;
 use crate::routines::{self, AddressSpace, InSlot, LookupState, Object, ObjectLocation, ThreadStorage};
 use crate::select::d_memory::FRAME_ADDRESS;
 
-/// In the last addresses, which differ only in so many bits, there are no objects of the kernel, but the
-/// vsyscall page, whose direct load older kernels do not survive.
+/// In the last addresses, which differ only in so many bits, there are no objects of the kernel,
+/// but the vsyscall page, whose direct load older kernels do not survive.
 const LAST_BITS: i32 = 24;
 
 /// The source of a read: an address for the kernel's helpers, and which helper.
@@ -367,13 +369,14 @@ impl Clause<'_, '_> {
     /// Reads a number.
     ///
     /// Where programs can load from kernel memory directly, they do, and use the helper only where
-    /// that gives 0: 0 is also what such a load gives for memory that cannot be read. The helper takes
-    /// many times the time of the load.
+    /// that gives 0: 0 is also what such a load gives for memory that cannot be read. The helper
+    /// takes many times the time of the load.
     fn read_number(&mut self, w: Size, source: &Source, bad: Label) -> V {
         let raw = self.b.var();
         let done = self.b.label();
         if let Some(direct) = self.env.target.direct_load.filter(|_| !source.user) {
-            // 0 instead of an address among the last, without a branch: each makes the verifier's work more.
+            // 0 instead of an address among the last, without a branch: each makes the verifier's
+            // work more.
             let end = self.b.sar(source.at, LAST_BITS);
             let end = self.b.add(end, 1);
             let negative = self.b.neg(end);
@@ -384,8 +387,9 @@ impl Clause<'_, '_> {
             let pointer = self.b.kfunc(direct.cast, &[at, number]);
             let loaded = self.b.load(w, pointer, 0);
             self.b.set(raw, loaded);
-            // The helper is not out of line: so the verifier first follows the path on which it knows
-            // less of the number, and need not follow the other one to the end of the program.
+            // The helper is not out of line: so the verifier first follows the path on which it
+            // knows less of the number, and need not follow the other one to the end of the
+            // program.
             self.b.br(Jmp::Ne, raw, 0, done);
         }
         let buffer = self.b.stack(8);
@@ -485,7 +489,8 @@ impl Clause<'_, '_> {
         };
         let at = match self.int(v) {
             Operand::Imm(address) => (address as u64).wrapping_sub(SCRATCH) as u32,
-            // Behind what other clauses keep, or the value was defined in another segment of the clause.
+            // Behind what other clauses keep, or the value was defined in another segment of the
+            // clause.
             Operand::V(_) => self.f.instructions().find_map(|(_, i)| made(i)).unwrap_or(0),
         };
         self.fixed_place(at)

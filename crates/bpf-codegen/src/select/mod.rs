@@ -6,8 +6,8 @@
 //! representations (`strings`). A value is materialized where an operation needs its bits.
 //!
 //! The state of a firing (which probe, which CPU, arguments) comes from the program around the
-//! clause ([`Firing`]) and from the provider through [`Context`](crate::context::Context). A clause fetches each builtin
-//! once, in a block that dominates all its uses (`builtin`).
+//! clause ([`Firing`]) and from the provider through [`Context`](crate::context::Context). A clause
+//! fetches each builtin once, in a block that dominates all its uses (`builtin`).
 //!
 //! ```text
 //!  facts    of values: uses, NULL, representation       fetch     where builtins are fetched

@@ -1,7 +1,8 @@
 //! Takes scratch memory: of a size that is known, for copies, and by `alloca()`.
 //!
-//! It lives as long as the firing, where a clause may leave an address of it in a variable. Then words of the slot say how
-//! much the clauses so far keep, and at which address: see [`super::d_memory`] and [`dif::memory`].
+//! It lives as long as the firing, where a clause may leave an address of it in a variable. Then
+//! words of the slot say how much the clauses so far keep, and at which address: see
+//! [`super::d_memory`] and [`dif::memory`].
 
 use dif::ir::{FaultKind, InstData, Value};
 
@@ -11,8 +12,8 @@ use crate::mir::{Jmp, Operand, Size, V};
 use crate::routines::near;
 
 impl Clause<'_, '_> {
-    /// Initializes scratch memory at the start of the clause, or of a later segment of it: only the fixed-size copies
-    /// have space, behind what earlier clauses of the firing keep.
+    /// Initializes scratch memory at the start of the clause, or of a later segment of it: only the
+    /// fixed-size copies have space, behind what earlier clauses of the firing keep.
     pub(crate) fn start_scratch(&mut self, later: bool) {
         let fixed = self.env.module.fixed_scratch(self.f);
         if let Some(frame) = self.env.layout.d_memory.frame

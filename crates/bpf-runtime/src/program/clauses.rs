@@ -34,8 +34,8 @@ pub(super) fn clauses(
     Ok(())
 }
 
-/// The gate behind a clause that may have ended the session, which jumps to `stopped`: the clauses behind it do not run, as in the
-/// original. END and ERROR run to their end.
+/// The gate behind a clause that may have ended the session, which jumps to `stopped`: the clauses
+/// behind it do not run, as in the original. END and ERROR run to their end.
 pub(super) fn gate_behind(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,

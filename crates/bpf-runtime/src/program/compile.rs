@@ -85,8 +85,8 @@ pub fn compile(session: &Session<'_>, spec: &ProgramSpec<'_>) -> Result<Compiled
     })
 }
 
-/// A firing: takes what the clauses need, runs them, and releases it. Jumps to `out` where there is no
-/// slot, or falls through to it.
+/// A firing: takes what the clauses need, runs them, and releases it. Jumps to `out` where there is
+/// no slot, or falls through to it.
 fn firing(
     session: &Session<'_>,
     spec: &ProgramSpec<'_>,

@@ -65,8 +65,8 @@ impl Table {
     }
 }
 
-/// Jumps to `out` unless the process is in one of the sets of processes that the program serves. Where processes cannot be found
-/// in the kernel no program has such a set.
+/// Jumps to `out` unless the process is in one of the sets of processes that the program serves.
+/// Where processes cannot be found in the kernel no program has such a set.
 pub(super) fn member_test(
     b: &mut Builder,
     spec: &ProgramSpec<'_>,
@@ -80,7 +80,8 @@ pub(super) fn member_test(
     }
 }
 
-/// Jumps to `out` where the process has no number in the tracer's namespace, if the kernel runs the program in all processes.
+/// Jumps to `out` where the process has no number in the tracer's namespace, if the kernel runs the
+/// program in all processes.
 pub(super) fn number_test(b: &mut Builder, spec: &ProgramSpec<'_>, target: &Target, out: Label) {
     if spec.context.is_of_any_process() && target.pid_namespace.is_some() {
         let number = routines::current_number(b, target, Numbered::Process);

@@ -14,10 +14,12 @@
 //! Big programs have their clauses in functions: see `parts`.
 //!
 //! The decision that shapes programs: providers differ in three questions (which probe, which
-//! argument, which error), which they answer through [`bpf_codegen::context::Context`] at code generation. So a provider
-//! emits three loads and knows nothing of records, and this crate knows nothing of providers.
+//! argument, which error), which they answer through [`bpf_codegen::context::Context`] at code
+//! generation. So a provider emits three loads and knows nothing of records, and this crate knows
+//! nothing of providers.
 //!
-//! The result names its maps ([`bpf_codegen::mir::MapRef`]). [`Compiled::image`] replaces them by descriptors.
+//! The result names its maps ([`bpf_codegen::mir::MapRef`]). [`Compiled::image`] replaces them by
+//! descriptors.
 
 mod clauses;
 mod clock;

@@ -3,11 +3,11 @@
 //! A jump reaches 32,767 instructions, a frame has 512 bytes, and the time of register allocation
 //! grows faster than the length. So a big program is divided (see [`Division`] for the sizes).
 //! Neighbouring clauses form a part, and a long clause forms several segments
-//! ([`split`](bpf_codegen::select::split)). Each part is a global function, which knows of its parameters
-//! only that they are numbers. The decision that shapes the division: the state of the firing is
-//! passed through the scratch slot, and the function's parameters are the slot's number and the
-//! index of the probe. The function determines the CPU again, which is cheaper than passing it.
-//! `this->` variables are in the slot.
+//! ([`split`](bpf_codegen::select::split)). Each part is a global function, which knows of its
+//! parameters only that they are numbers. The decision that shapes the division: the state of the
+//! firing is passed through the scratch slot, and the function's parameters are the slot's number
+//! and the index of the probe. The function determines the CPU again, which is cheaper than passing
+//! it. `this->` variables are in the slot.
 //!
 //! ```text
 //!  main       arg0..arg9 that parts use, errno  ──>  state in the slot

@@ -38,8 +38,8 @@ pub struct Stretch {
 /// position, and says which probes need it.
 ///
 /// A program for probes that come later needs no clauses: it finds in the row of its probe which
-/// clauses are enabled. It may still read the row after it has slept, when the row is already that of
-/// another probe. Then it faults in a page in vain, or not at all.
+/// clauses are enabled. It may still read the row after it has slept, when the row is already that
+/// of another probe. Then it faults in a page in vain, or not at all.
 pub fn prefault(
     spec: &ProgramSpec<'_>,
     stretches: &[Stretch],

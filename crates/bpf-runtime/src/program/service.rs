@@ -24,16 +24,17 @@ pub fn vtime_switch(btf_id: u32) -> Result<Compiled> {
     program(("vtime", ProgKind::Tracing, AttachType::TraceRawTp, btf_id), routines::vtime_switch)
 }
 
-/// The typed program for `sched_process_fork` (`btf_id` is that of `btf_trace_sched_process_fork`) that puts children in
-/// the sets of their parents (see [`plane::processes`]), or without `now` lets them come there when they execute a program. Without a `plan`
-/// it counts no loss.
+/// The typed program for `sched_process_fork` (`btf_id` is that of `btf_trace_sched_process_fork`)
+/// that puts children in the sets of their parents (see [`plane::processes`]), or without `now`
+/// lets them come there when they execute a program. Without a `plan` it counts no loss.
 pub fn inherit(btf_id: u32, plan: Option<&Plan>, at: ProcessOffsets, now: bool) -> Result<Compiled> {
     program(("follow_fork", ProgKind::Tracing, AttachType::TraceRawTp, btf_id), |b| {
         routines::inherit(b, plan, at, now);
     })
 }
 
-/// The typed program for `sched_process_exec` that puts processes in the sets to which they were to come.
+/// The typed program for `sched_process_exec` that puts processes in the sets to which they were to
+/// come.
 pub fn enter(btf_id: u32, at: ProcessOffsets) -> Result<Compiled> {
     program(("follow_exec", ProgKind::Tracing, AttachType::TraceRawTp, btf_id), |b| routines::enter(b, at))
 }

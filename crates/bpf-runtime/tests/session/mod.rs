@@ -275,8 +275,8 @@ pub fn compile_setup(
     )
 }
 
-/// The seeds of a test: `SEED=n` is one seed, `ROUNDS=n` their number, from `START=n`. A run of `cargo xtask test` takes others for
-/// each commit (`DTRACE_SEED`).
+/// The seeds of a test: `SEED=n` is one seed, `ROUNDS=n` their number, from `START=n`. A run of
+/// `cargo xtask test` takes others for each commit (`DTRACE_SEED`).
 pub fn rounds(default: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
     if let Some(seed) = number("SEED") {

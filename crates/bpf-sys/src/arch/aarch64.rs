@@ -5,7 +5,8 @@ pub(crate) const NOP5: &[u8] = &[];
 /// The same.
 pub(crate) const NOP10: &[u8] = &[];
 
-/// The code of a function that counts what a probe at a nop changes. `None`: this machine has no such nops.
+/// The code of a function that counts what a probe at a nop changes. `None`: this machine has no
+/// such nops.
 pub(crate) fn red_zone(_nop: &[u8]) -> Option<(Vec<u8>, u64)> {
     None
 }

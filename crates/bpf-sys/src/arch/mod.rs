@@ -1,4 +1,5 @@
-//! What a machine's instructions are needed for, a file for each: a system call of a child that shares memory, and a function with a nop.
+//! What a machine's instructions are needed for, a file for each: a system call of a child that
+//! shares memory, and a function with a nop.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

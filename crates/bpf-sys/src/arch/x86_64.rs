@@ -5,8 +5,8 @@ pub(crate) const NOP5: &[u8] = &[0x0f, 0x1f, 0x44, 0, 0];
 /// The same.
 pub(crate) const NOP10: &[u8] = &[0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
 
-/// The code of a function that fills its red zone, comes to a nop and counts the words that are not as they were, and where the nop is in it.
-/// `None`: this machine has no such nops.
+/// The code of a function that fills its red zone, comes to a nop and counts the words that are not
+/// as they were, and where the nop is in it. `None`: this machine has no such nops.
 pub(crate) fn red_zone(nop: &[u8]) -> Option<(Vec<u8>, u64)> {
     const FILL: [u8; 26] = [
         0x48, 0xb8, 0x5a, 0x5a, 0x96, 0x69, 0xc3, 0x3c, 0xa5, 0xa5, // mov $pattern,%rax

@@ -93,7 +93,8 @@ facilities! {
     UprobePerf uprobe_perf uprobe_perf;
     /// One link for many offsets of a file.
     UprobeMulti uprobe_multi uprobe_multi;
-    /// Such a link for a process is for all of its threads, and not for the one thread that has its number.
+    /// Such a link for a process is for all of its threads, and not for the one thread that has its
+    /// number.
     UprobeProcess uprobe_process uprobe_process;
     /// A probe at a nop of five bytes leaves the red zone of the program alone.
     UprobeNop5 uprobe_nop5 uprobe_nop5;
@@ -144,7 +145,8 @@ pub struct Answers {
     pub release: String,
     /// Its lockdown level.
     pub lockdown: crate::Lockdown,
-    /// Each facility by its name, with the reason where it is missing. One that is not named is missing.
+    /// Each facility by its name, with the reason where it is missing. One that is not named is
+    /// missing.
     pub facilities: Vec<(String, Result<(), String>)>,
     /// Bytes of the greatest value that an array map may have.
     pub array_value: u32,
@@ -161,8 +163,8 @@ impl Default for Answers {
     }
 }
 
-/// A kernel's facilities: those of the running kernel, each tried at its first use, or those that somebody says that a
-/// kernel has, of which none is tried.
+/// A kernel's facilities: those of the running kernel, each tried at its first use, or those that
+/// somebody says that a kernel has, of which none is tried.
 #[derive(Debug, Default)]
 pub struct Features {
     cells: [OnceLock<Result<(), String>>; Facility::ALL.len()],

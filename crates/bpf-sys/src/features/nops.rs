@@ -1,8 +1,9 @@
 //! What a probe at a nop does to the program that has it.
 //!
-//! Some kernels replace a nop of several bytes by a call, and one of them overwrites what is below the stack pointer. A function may
-//! have values there (the red zone, 128 bytes). No version number tells which kernel does what, so a function of our own tells it: it
-//! fills its red zone, comes to the nop, and counts the words that are not as they were.
+//! Some kernels replace a nop of several bytes by a call, and one of them overwrites what is below
+//! the stack pointer. A function may have values there (the red zone, 128 bytes). No version number
+//! tells which kernel does what, so a function of our own tells it: it fills its red zone, comes to
+//! the nop, and counts the words that are not as they were.
 
 use std::fs::File;
 use std::io::Write;
@@ -74,8 +75,9 @@ impl Mapped {
     }
 
     fn call(&self) -> u32 {
-        // SAFETY: the mapping is executable and has a function of this type: see `red_zone`. It writes below the stack pointer only, in
-        // its red zone, and only registers that a function may change.
+        // SAFETY: the mapping is executable and has a function of this type: see `red_zone`. It
+        // writes below the stack pointer only, in its red zone, and only registers that a function
+        // may change.
         let function: extern "C" fn() -> u32 = unsafe { std::mem::transmute(self.memory) };
         function()
     }

@@ -144,8 +144,8 @@ fn attach_uprobe_multi(path: &OsStr, offset: u64, pid: Option<u32>) -> Result<Li
     Link::uprobe_multi(&prog, &target)
 }
 
-/// Asks for a link to a directory, which a kernel that makes such links refuses as no file. One to a file would take it two
-/// grace periods, 30 ms.
+/// Asks for a link to a directory, which a kernel that makes such links refuses as no file. One to
+/// a file would take it two grace periods, 30 ms.
 pub(super) fn uprobe_multi() -> Outcome {
     match attach_uprobe_multi(OsStr::new("/"), 0, None) {
         Ok(_) => Err("the kernel attaches to a directory".into()),
@@ -154,7 +154,8 @@ pub(super) fn uprobe_multi() -> Outcome {
     }
 }
 
-/// A kernel that takes processes knows none with the number of a thread; one that takes threads (6.6 to 6.9) does.
+/// A kernel that takes processes knows none with the number of a thread; one that takes threads
+/// (6.6 to 6.9) does.
 pub(super) fn uprobe_process() -> Outcome {
     let (path, offset) = never_called_place()?;
     let thread = std::thread::Builder::new().spawn(move || {
@@ -418,8 +419,8 @@ fn on_stack() -> Vec<Insn> {
     ]
 }
 
-/// The BTF ids of the function that makes any number a pointer to a struct, which programs then load
-/// from, and of a struct that begins with a number of 64 bits.
+/// The BTF ids of the function that makes any number a pointer to a struct, which programs then
+/// load from, and of a struct that begins with a number of 64 bits.
 pub fn direct_load_ids(btf: &types::btf::Btf) -> Option<(u32, u32)> {
     Some((btf.find(&[BtfKind::Func], "bpf_rdonly_cast")?, btf.find(&[BtfKind::Struct], "timespec64")?))
 }

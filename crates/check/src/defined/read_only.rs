@@ -1,7 +1,7 @@
 //! What a definition may say: types, and expressions that read.
 //!
-//! The whole tree is looked at, with the expressions in types, and what is not listed here as harmless is an error. So a function or a
-//! variable that D gets later is not one of definitions.
+//! The whole tree is looked at, with the expressions in types, and what is not listed here as
+//! harmless is an error. So a function or a variable that D gets later is not one of definitions.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,8 @@ use syntax::ast::{
     TypeSpecKind, UnaryOp,
 };
 
-/// Functions without an effect, whose value depends on nothing but their arguments and the memory of the process.
+/// Functions without an effect, whose value depends on nothing but their arguments and the memory
+/// of the process.
 const FUNCTIONS: [&str; 30] = [
     "basename",
     "cleanpath",

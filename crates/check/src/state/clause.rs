@@ -40,11 +40,13 @@ pub(crate) struct ArgsContext {
     pub(crate) family: bool,
     /// Indexes of the arguments used.
     pub(crate) used: Vec<usize>,
-    /// Numbers of the `argN` used, if definitions pass arguments of the clause's probes on in another order.
+    /// Numbers of the `argN` used, if definitions pass arguments of the clause's probes on in
+    /// another order.
     pub(crate) raw: Vec<u8>,
     /// Whether they do so, once it is known.
     pub(crate) reordered: Option<bool>,
-    /// The files of the clause's processes that names are scoped to, and whether the name of a variable is.
+    /// The files of the clause's processes that names are scoped to, and whether the name of a
+    /// variable is.
     pub(crate) objects: Vec<(String, bool)>,
     /// Of a clause of a derived probe: that probe, whose native arguments are the clause's.
     pub(crate) firing: Option<DerivedProbe>,

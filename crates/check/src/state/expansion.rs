@@ -1,11 +1,12 @@
-//! Stored trees that are checked where they are used: values of inlines and of translators' members.
+//! Stored trees that are checked where they are used: values of inlines and of translators'
+//! members.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::program::Expr;
 
-/// Maximum number of uses of inlines and of members of translators in one use. More is an error: some
-/// that double each other at each step.
+/// Maximum number of uses of inlines and of members of translators in one use. More is an error:
+/// some that double each other at each step.
 pub(crate) const MAX_NESTED: u32 = 1 << 14;
 
 /// The same in one session. Each definition that doubles another takes time before it is an error.

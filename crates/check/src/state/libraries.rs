@@ -29,8 +29,8 @@ impl<'a> UnusedItems<'a> {
     pub(crate) fn new(libraries: &'a [Library]) -> Self {
         let mut out = Self::default();
         let all = libraries.iter().flat_map(|l| {
-            // Variables of the clauses of a provider are declared with these clauses, and are not those of
-            // programs.
+            // Variables of the clauses of a provider are declared with these clauses, and are not
+            // those of programs.
             let derives = l.program.items.iter().any(|item| matches!(item, Item::Provider(_)));
             let shared = l.program.items.iter().filter(move |item| !(derives && local(item).is_some()));
             shared.map(|item| (item, l.always))

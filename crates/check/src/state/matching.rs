@@ -28,8 +28,8 @@ impl<'a> Matching<'a> {
         Matching { number: 0, visibility, record, matched: HashMap::new() }
     }
 
-    /// What a description of a program matches, if that is known without the catalog: of one that is checked again, and
-    /// of one for probes that came later.
+    /// What a description of a program matches, if that is known without the catalog: of one that
+    /// is checked again, and of one for probes that came later.
     pub(crate) fn known(&self, program: usize, pattern: &Pattern) -> Option<Arc<[ProbeInfo]>> {
         if !self.visibility.is_running(program) {
             return self.visibility.came(program, pattern).map(Arc::from);

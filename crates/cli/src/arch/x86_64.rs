@@ -1,18 +1,22 @@
-//! `memcpy`, `memmove` and `memcmp` of the static program: those of musl cost more than half of its processor time.
+//! `memcpy`, `memmove` and `memcmp` of the static program: those of musl cost more than half of its
+//! processor time.
 //!
-//! musl copies with `rep movsq`, which needs some thirty cycles to begin, and compares byte by byte. What flows here is short: a
-//! name, a number, a member of a row. So up to 128 bytes are copied without a loop, by loads that overlap and then stores that overlap;
-//! more by 64 bytes at a time, and long blocks as musl does. Nothing is used that not every x86-64 has.
+//! musl copies with `rep movsq`, which needs some thirty cycles to begin, and compares byte by
+//! byte. What flows here is short: a name, a number, a member of a row. So up to 128 bytes are
+//! copied without a loop, by loads that overlap and then stores that overlap; more by 64 bytes at a
+//! time, and long blocks as musl does. Nothing is used that not every x86-64 has.
 //!
 //! ```text
 //!  n bytes, 16 < n <= 32      load a, load b; store a, store b        |a a a a a a|
 //!                                                                        |b b b b b b|
 //! ```
 //!
-//! It is assembly, because a compiler that finds a loop that copies calls `memcpy` instead. The functions have names of their own, by
-//! which tests call them on any C library; where it is musl, they are the C library's names too, and the linker takes them
-//! before those of its archive. `memmove` is defined with `memcpy` because musl's is a part of musl's `memcpy`. The interface is that
-//! of C and the System V ABI: rdi, rsi, rdx; the result in rax; rcx, rsi, rdi, r8 to r11 and xmm are the caller's.
+//! It is assembly, because a compiler that finds a loop that copies calls `memcpy` instead. The
+//! functions have names of their own, by which tests call them on any C library; where it is musl,
+//! they are the C library's names too, and the linker takes them before those of its archive.
+//! `memmove` is defined with `memcpy` because musl's is a part of musl's `memcpy`. The interface is
+//! that of C and the System V ABI: rdi, rsi, rdx; the result in rax; rcx, rsi, rdi, r8 to r11 and
+//! xmm are the caller's.
 
 use std::arch::global_asm;
 

@@ -243,7 +243,8 @@ fn actions_that_linux_lacks_are_rejected_by_name() -> Verdict {
 fn jstack_prints_a_user_stack_with_its_own_defaults() -> Verdict {
     let run = |options: &[&str], clause: &str| {
         let program = format!("syscall::getppid:entry /pid == $target && !n++/ {{ {clause} }}");
-        // Its frames are its own: whether a library's frame pointer points to one is a matter of luck.
+        // Its frames are its own: whether a library's frame pointer points to one is a matter of
+        // luck.
         let work = workload("stacks", 1);
         let mut words = vec!["-q", BY_POINTERS];
         words.extend(options);

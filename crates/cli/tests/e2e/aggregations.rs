@@ -85,8 +85,8 @@ fn clearing_while_tracing_loses_no_count() -> Verdict {
     ])
     .code(0);
     let sum: i64 = o.out.lines().filter_map(|l| l.strip_prefix("n ")?.trim().parse::<i64>().ok()).sum();
-    // A busy machine may hold back firings of the tick, and a kernel that preempts the program of the
-    // system call suppresses firings of that.
+    // A busy machine may hold back firings of the tick, and a kernel that preempts the program of
+    // the system call suppresses firings of that.
     let missed = suppressed_of(&o, "syscall:vmlinux:getppid:entry");
     assert!(sum <= 400_000 && sum + missed >= 400_000, "{sum} and {missed}: {o:?}");
     let known = ["of tick-20ms on CPU", "of syscall:vmlinux:getppid:entry suppressed"];

@@ -447,7 +447,8 @@ fn end_has_space_for_all_its_records_whatever_bufsize_says() -> Verdict {
     Pass
 }
 
-/// As in the original: what is enabled must fit the buffer that was asked for, not the larger one that there is.
+/// As in the original: what is enabled must fit the buffer that was asked for, not the larger one
+/// that there is.
 fn a_buffer_that_holds_no_record_is_refused() -> Verdict {
     for (size, script) in [
         ("0", "BEGIN { exit(0); }"),

@@ -71,8 +71,8 @@ fn caller_is_the_second_frame_of_the_stack() -> Verdict {
     ])
     .code(0);
     let words: Vec<&str> = o.out.split_whitespace().collect();
-    // The C library keeps no frame pointers, so the user's second frame may have the address 0, which ends
-    // a stack.
+    // The C library keeps no frame pointers, so the user's second frame may have the address 0,
+    // which ends a stack.
     let (second, caller, user, ucaller) = match words[..] {
         [_, second, caller, _, user, ucaller] => (second, caller, user, ucaller),
         [_, second, caller, _, ucaller] => (second, caller, "0x0", ucaller),
@@ -102,7 +102,8 @@ fn stackdepth_is_the_number_of_printed_frames() -> Verdict {
         lines.next().unwrap_or("").split_whitespace().map(|w| w.parse().unwrap()).collect();
     let count = |text: &str| text.lines().filter(|l| l.starts_with("   ")).count();
     assert_eq!(first[0], count(kernel), "{o:?}");
-    // The last frame may have the address 0, where a program keeps no frame pointers, and is not printed.
+    // The last frame may have the address 0, where a program keeps no frame pointers, and is not
+    // printed.
     assert!(first[1] == count(user) || first[1] == count(user) + 1, "{o:?}");
     assert!(first[0] > 1 && first[1] > 0, "{o:?}");
     Pass

@@ -140,7 +140,8 @@ fn terminal() -> Option<(File, OwnedFd)> {
     (made == 0).then(|| unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) })
 }
 
-/// What each shell completes in the same way: a beginning, and the line that it leads to. `@` is a process of this test.
+/// What each shell completes in the same way: a beginning, and the line that it leads to. `@` is a
+/// process of this test.
 const COMPLETED: &[(&str, &str)] = &[
     ("dtrace -n syscall::getppi", "dtrace -n syscall::getppid:"),
     ("dtrace -n 'syscall::getppid:e", "dtrace -n 'syscall::getppid:entry' "),

@@ -28,8 +28,8 @@ int main(void)
 }
 "#;
 
-/// The program in the container: `hidden` is named in a file of debug information only, and is called by code that only a perf map
-/// names.
+/// The program in the container: `hidden` is named in a file of debug information only, and is
+/// called by code that only a perf map names.
 const INSIDE: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>

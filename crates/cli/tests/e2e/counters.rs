@@ -108,10 +108,12 @@ fn faults(count: usize) -> Option<()> {
     Some(())
 }
 
-/// Writes to the pages with what the C library knows of the thread. The kernel writes the number of the CPU there (rseq(2)) when
-/// the thread was preempted: of a process that has forked, that would be one fault more.
+/// Writes to the pages with what the C library knows of the thread. The kernel writes the number of
+/// the CPU there (rseq(2)) when the thread was preempted: of a process that has forked, that would
+/// be one fault more.
 fn write_what_the_kernel_writes() {
-    // SAFETY: the thread's own descriptor, of which each byte is read and written as it is; nothing else runs in this process.
+    // SAFETY: the thread's own descriptor, of which each byte is read and written as it is; nothing
+    // else runs in this process.
     unsafe {
         let descriptor = libc::pthread_self() as *mut u8;
         for at in [0, 0x9a0] {
@@ -447,7 +449,8 @@ fn file_operations(dir: &str) -> Option<()> {
     let at: *mut libc::c_void = bytes.as_mut_ptr().cast();
     let two_parts = [libc::iovec { iov_base: at, iov_len: 5 }, libc::iovec { iov_base: at, iov_len: 6 }];
     let mut listed = 0;
-    // SAFETY: strings that are terminated, buffers as long as is said, structs that the kernel fills.
+    // SAFETY: strings that are terminated, buffers as long as is said, structs that the kernel
+    // fills.
     part(1, || unsafe {
         let mut status: libc::stat = std::mem::zeroed();
         let fd = libc::open(one.as_ptr(), libc::O_RDWR | libc::O_CREAT, 0o600);

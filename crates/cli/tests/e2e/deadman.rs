@@ -47,8 +47,9 @@ fn tracer(out: &Path, options: &[&str]) -> Child {
     child
 }
 
-/// Stops the tracer for six times the limit, so that it gives no sign of life. The machine's clocks continue. On some
-/// hosts a clock runs only on a busy CPU, so this process keeps its CPU busy, for some heartbeats at least.
+/// Stops the tracer for six times the limit, so that it gives no sign of life. The machine's clocks
+/// continue. On some hosts a clock runs only on a busy CPU, so this process keeps its CPU busy, for
+/// some heartbeats at least.
 fn without_time(child: &Child) {
     signal(child, libc::SIGSTOP);
     let (begun, busy) = (Instant::now(), cpu_time(std::process::id()));

@@ -121,7 +121,8 @@ fn types_lines_and_inlined_functions_of_split_debug_information_are_read() -> Ve
     Pass
 }
 
-/// A server that answers each request for a debug file with these bytes, and sends what was asked for.
+/// A server that answers each request for a debug file with these bytes, and sends what was asked
+/// for.
 fn server(file: Vec<u8>) -> (String, std::sync::mpsc::Receiver<String>) {
     answering(move |_| {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", file.len());

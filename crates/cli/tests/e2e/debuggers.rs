@@ -62,7 +62,8 @@ pub(crate) fn debugger(pid: u32) -> Option<Vec<String>> {
     Some(text.split("Stack level ").skip(1).filter_map(frame).collect())
 }
 
-/// The frames at the next of these system calls of a process's first thread, and those that a debugger shows.
+/// The frames at the next of these system calls of a process's first thread, and those that a
+/// debugger shows.
 fn compared(running: &Running, probes: &str, least: usize) -> Verdict {
     let pid = running.0.id().to_string();
     let script = format!("{probes} /tid == $target/ {{ ustack(127); exit(0); }}");
@@ -76,8 +77,8 @@ fn compared(running: &Running, probes: &str, least: usize) -> Verdict {
     Pass
 }
 
-/// Waits until a program has slept in one of these system calls a few times, because it may call otherwise what it
-/// has called often. False when it has ended.
+/// Waits until a program has slept in one of these system calls a few times, because it may call
+/// otherwise what it has called often. False when it has ended.
 #[track_caller]
 fn settled(running: &mut Running, calls: &[i64]) -> bool {
     const SLEEPS: usize = 5;
@@ -193,7 +194,8 @@ fn stacks_of_programs_of_c_are_those_of_a_debugger() -> Verdict {
     Pass
 }
 
-/// `box DIRECTORY PROGRAM`: executes a copy of the program, with copies of its libraries, in a root of its own.
+/// `box DIRECTORY PROGRAM`: executes a copy of the program, with copies of its libraries, in a root
+/// of its own.
 const BOX: &str = r#"
 mount -t tmpfs none $1 && cp --parents -L $2 $(ldd $2 | grep -o '/[^ ]*') $1 || exit 77
 exec chroot $1 $2
@@ -411,15 +413,15 @@ fn stacks_in_the_code_of_the_kernel_go_to_the_start() -> Verdict {
     Pass
 }
 
-/// Runs a program that waits for its byte as the process with this number, which no other process has. The status
-/// of its end.
+/// Runs a program that waits for its byte as the process with this number, which no other process
+/// has. The status of its end.
 fn run_as(pid: u32, path: &str) -> std::io::Result<i32> {
     let path = std::ffi::CString::new(path).unwrap();
     let (read, mut write) = std::io::pipe()?;
     write.write_all(b"x")?;
     let (numbers, arguments) = ([pid as libc::pid_t], [path.as_ptr(), std::ptr::null()]);
-    // SAFETY: all zero is a valid value. What it points to lives across the call, which makes a copy of this process;
-    // the copy makes system calls only.
+    // SAFETY: all zero is a valid value. What it points to lives across the call, which makes a
+    // copy of this process; the copy makes system calls only.
     unsafe {
         let mut how: libc::clone_args = std::mem::zeroed();
         how.exit_signal = libc::SIGCHLD as u64;
@@ -440,7 +442,8 @@ fn run_as(pid: u32, path: &str) -> std::io::Result<i32> {
     }
 }
 
-/// Two programs that have the same addresses, and different names for them, run one after the other with the same pid.
+/// Two programs that have the same addresses, and different names for them, run one after the other
+/// with the same pid.
 fn a_pid_that_is_used_again_has_stacks_of_its_own() -> Verdict {
     if let Some(skip) = lacks(Facility::SideBand) {
         return skip;

@@ -1,4 +1,5 @@
-//! `-h` and `-G`: headers and objects of provider definitions, as build systems ask for them, and programs that are built with them.
+//! `-h` and `-G`: headers and objects of provider definitions, as build systems ask for them, and
+//! programs that are built with them.
 
 use std::process::Command;
 
@@ -170,8 +171,9 @@ fn a_provider_of_the_system_is_no_provider_of_a_program() -> Verdict {
     Pass
 }
 
-/// In the style of the definitions of PostgreSQL, Python, GLib and libvirt: provider blocks, with types that nothing declares, and headers of the
-/// system, whose functions are no variables of a definition.
+/// In the style of the definitions of PostgreSQL, Python, GLib and libvirt: provider blocks, with
+/// types that nothing declares, and headers of the system, whose functions are no variables of a
+/// definition.
 fn definitions_of_well_known_programs_are_accepted() -> Verdict {
     for (words, text) in [
         (

@@ -1,7 +1,7 @@
 //! The examples of the documentation. Every `dtrace` command in the README, the one-liners and the
-//! chapters of the book compiles, or fails where the block says `fails`. Every quoted file equals the
-//! file. The tests named in SPECIFICATION.md and in the table of what all processes share exist, and the
-//! numbers of the promises are unique.
+//! chapters of the book compiles, or fails where the block says `fails`. Every quoted file equals
+//! the file. The tests named in SPECIFICATION.md and in the table of what all processes share
+//! exist, and the numbers of the promises are unique.
 //!
 //! The commands are only compiled (`-e`), because their output depends on the machine. `cargo xtask
 //! docs` runs them and inserts their output.

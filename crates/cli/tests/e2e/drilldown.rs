@@ -1,5 +1,5 @@
-//! The drill-down of the book (`tutorial/module-to-file.md`): from the busiest kernel module to the file. Each question uses
-//! the previous answer.
+//! The drill-down of the book (`tutorial/module-to-file.md`): from the busiest kernel module to the
+//! file. Each question uses the previous answer.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::fbt::root_is_of_a_module;

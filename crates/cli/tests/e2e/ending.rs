@@ -27,7 +27,8 @@ fn overflow(last: &str) -> String {
     format!("{} {clause} {{ {last} }}", format!("{clause} {{ trace(1); }} ").repeat(200))
 }
 
-/// The consumer executes a command of BEGIN while the target fires, so it reads nothing of the firing meanwhile.
+/// The consumer executes a command of BEGIN while the target fires, so it reads nothing of the
+/// firing meanwhile.
 fn exit_is_not_lost_in_a_full_buffer() -> Verdict {
     for (last, ends, code) in [("printf(\"leaving\"); exit(3);", true, 3), ("printf(\"staying\");", false, 0)]
     {
@@ -77,7 +78,8 @@ fn exits_on_all_cpus_end_a_flood() -> Verdict {
     assert!(
         *end == "end\n" && (1..=std::thread::available_parallelism().unwrap().get()).contains(&exits.len())
     );
-    // The status is that of the first exit(). Of two CPUs that are in one at the same time, either may be first.
+    // The status is that of the first exit(). Of two CPUs that are in one at the same time, either
+    // may be first.
     let is_of = |cpu: &&str| o.code == cpu.parse::<i32>().ok().map(|cpu| cpu + 10);
     assert!(exits.iter().any(is_of), "{exits:?} {:?} {}", o.code, o.err);
     Pass
@@ -120,7 +122,8 @@ fn the_status_is_that_of_the_first_exit_or_of_end_and_never_that_of_the_target()
     Pass
 }
 
-/// Sends a signal, and gives what the run left. How long the end takes is a figure of the benchmarks.
+/// Sends a signal, and gives what the run left. How long the end takes is a figure of the
+/// benchmarks.
 #[track_caller]
 fn ended_by(child: Child, number: i32) -> Output {
     signal(&child, number);

@@ -116,8 +116,8 @@ fn a_read_of_an_invalid_kernel_address_faults() -> Verdict {
     Pass
 }
 
-/// Of NULL, of a process, of no page tables (not canonical), of the linear map where there is no memory, of the vsyscall
-/// page, and the last one.
+/// Of NULL, of a process, of no page tables (not canonical), of the linear map where there is no
+/// memory, of the vsyscall page, and the last one.
 const UNREADABLE: [&str; 8] = [
     "0x0",
     "0x7fffffffe000",

@@ -23,9 +23,10 @@ tests! {
     a_target_of_a_set_is_followed_where_it_executes
 }
 
-/// Does what its arguments say, one after the other: `i` waits for the end of its input, `cN` calls `add` N times, `w` calls it until the
-/// process is told by a signal that this was seen, `o` opens a library, whose function is `add` from then on, `f` forks a child that does what
-/// comes until `e`, and waits for it, `x` executes the program of the next argument with those until `.`.
+/// Does what its arguments say, one after the other: `i` waits for the end of its input, `cN` calls
+/// `add` N times, `w` calls it until the process is told by a signal that this was seen, `o` opens
+/// a library, whose function is `add` from then on, `f` forks a child that does what comes until
+/// `e`, and waits for it, `x` executes the program of the next argument with those until `.`.
 const PROGRAM: &str = r#"
 #include <dlfcn.h>
 #include <signal.h>
@@ -113,7 +114,8 @@ fn programs_that_followed_processes_execute_have_their_probes() -> Verdict {
                    pid$target:program:add:entry /arg0 >= 0/ { @n[\"calls\"] = count(); } \
                    pid$target:program:main:entry { @n[\"runs\"] = count(); } \
                    END { printa(\"%s %@d\\n\", @n); }";
-    // The first run is found when it has begun, and later ones have the probes from the first instruction on.
+    // The first run is found when it has begun, and later ones have the probes from the first
+    // instruction on.
     let waits = script(dir.path(), &program, &["w c3", "c3", "c3"]);
     for follow in ["follow=exec", "follow=all"] {
         let o = dtrace(&["-x", "exithold=no", "-x", follow, "-wZqc", &waits, "-n", clauses]).code(0);
@@ -182,7 +184,8 @@ fn forks_are_followed_with_or_without_their_programs() -> Verdict {
     if let Some(skip) = lacks(Facility::TpBtf) {
         return skip;
     }
-    // 5 calls of its own, 50 in a child, 500 in a program that a child executes, 5000 in a child of that one.
+    // 5 calls of its own, 50 in a child, 500 in a program that a child executes, 5000 in a child of
+    // that one.
     let command = format!("{program} f c50 e f x {program} c500 f c5000 e . e c5");
     let clauses = "pid$target:a.out:add:entry { @ = count(); } END { printa(\"calls %@d\\n\", @); }";
     for (follow, calls) in [("none", 5), ("fork", 5555), ("exec", 505), ("all", 5555)] {

@@ -16,8 +16,9 @@ tests! {
 /// Calls of each process.
 const CALLS: u64 = 7;
 
-/// Makes children as its first argument says, so many as the second one says, that execute this program to do what the third one says, or does
-/// that itself. A call of `add` is one of the C library, too.
+/// Makes children as its first argument says, so many as the second one says, that execute this
+/// program to do what the third one says, or does that itself. A call of `add` is one of the C
+/// library, too.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -435,7 +435,8 @@ fn the_line_of_a_tagged_error_is_the_originals() -> Verdict {
         ("BEGIN\n/curthread->comm[0/\n{\n}\n", "D_SYNTAX] line 3: closing ] expected in predicate before /"),
         ("BEGIN { x =\n+\n; }\n", "D_SYNTAX] line 3: syntax error near \";\""),
         ("BEGIN { x = \"a\n\"; }\n", "D_STR_NL] line 2: newline encountered in string literal"),
-        // An element is known at its bracket, a call at its parenthesis, an operator when the token behind it is.
+        // An element is known at its bracket, a call at its parenthesis, an operator when the token
+        // behind it is.
         ("BEGIN { x = curthread[\n1,\n2\n] +\n1; }\n", "] line 4: "),
         ("BEGIN { exit(1,\n2\n)\n; }\n", "D_PROTO_LEN] line 3: "),
         ("BEGIN\n/\"a\" && \"b\"/\n{\n}\n", "D_OP_SCALAR] line 3: "),

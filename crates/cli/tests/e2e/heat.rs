@@ -34,7 +34,8 @@ fn a_heat_map_has_the_numbers_that_are_printed() -> Verdict {
     let dir = testing::dir::Dir::new("heat-numbers");
     let file = |name: &str| dir.join(name).into_os_string().into_string().unwrap();
     let words = workload("stacks-slowly", 60);
-    // What is printed is not cleared; what is drawn is not affected by an aggregation beside it that is.
+    // What is printed is not cleared; what is drawn is not affected by an aggregation beside it
+    // that is.
     let script = "syscall:::entry /pid == $target/ { @spread[probefunc] = quantize(arg1 % 1000); @other = lquantize(arg2 % 50, 0, 40, 5); } \
                   tick-20ms { clear(@other); }";
     let (html, svg) = (file("x.html"), file("x.svg"));

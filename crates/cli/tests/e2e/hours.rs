@@ -1,8 +1,8 @@
-//! Sessions that run for long: what is printed and cleared again and again adds up to what fired, and
-//! the memory does not grow.
+//! Sessions that run for long: what is printed and cleared again and again adds up to what fired,
+//! and the memory does not grow.
 //!
-//! The time is some seconds. `DTRACE_HOURS_SECONDS=3600` makes it an hour, with the figures on standard
-//! output.
+//! The time is some seconds. `DTRACE_HOURS_SECONDS=3600` makes it an hour, with the figures on
+//! standard output.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -30,8 +30,8 @@ fn seconds() -> u64 {
 /// Ticks of [`SCRIPT`] in a second.
 const TICKS: u64 = 50;
 
-/// The most memory of its own of a process in kilobytes (pages of files come as they are touched): until so many
-/// ticks were printed, and from then on until its end.
+/// The most memory of its own of a process in kilobytes (pages of files come as they are touched):
+/// until so many ticks were printed, and from then on until its end.
 fn memory(child: &Child, printed: Arc<AtomicU64>, early_ticks: u64) -> JoinHandle<(u64, u64)> {
     let status = format!("/proc/{}/status", child.id());
     std::thread::spawn(move || {
@@ -56,8 +56,8 @@ pub(crate) fn drops(o: &Output, kind: &str) -> u64 {
     lines.filter_map(number).sum()
 }
 
-/// All calls are counted by aggregations of every kind of use: printed and cleared, with keys that come
-/// and go and are truncated, with a `self->` variable and an array, and normalized.
+/// All calls are counted by aggregations of every kind of use: printed and cleared, with keys that
+/// come and go and are truncated, with a `self->` variable and an array, and normalized.
 const SCRIPT: &str = r#"
 syscall::getppid:entry /pid == $target/ { @count = count(); @sum = sum(1); @spread = quantize(arg0); self->n = arg0; }
 syscall::getppid:entry /pid == $target/ { seen[tid, arg0] = 1; @keys[arg0] = count(); }
@@ -120,9 +120,8 @@ fn printing_and_clearing_for_long_loses_no_count_and_takes_no_more_memory() -> V
     Pass
 }
 
-/// The sums of the last words of the lines, by the first word, read as they come: an hour's lines would
-/// not fit in memory.
-/// `ticks` counts the lines that say `tick`.
+/// The sums of the last words of the lines, by the first word, read as they come: an hour's lines
+/// would not fit in memory. `ticks` counts the lines that say `tick`.
 fn summed(child: &mut Child, ticks: Arc<AtomicU64>) -> JoinHandle<HashMap<String, u64>> {
     let out = child.stdout.take().unwrap();
     std::thread::spawn(move || {

@@ -32,7 +32,8 @@ fn rows(list: &str) -> Vec<(String, [&str; 4])> {
         .collect()
 }
 
-/// The probes of a list that are the same in the next session. Those that processes describe come and go.
+/// The probes of a list that are the same in the next session. Those that processes describe come
+/// and go.
 fn lasting(list: &str) -> Vec<(String, [&str; 4])> {
     let mut rows = rows(list);
     rows.retain(|(_, names)| !names[0].ends_with(|c: char| c.is_ascii_digit()));

@@ -1,7 +1,8 @@
-//! `dtrace` in a container of its own, which has the capabilities and mounts of the book and no others: it traces the host.
+//! `dtrace` in a container of its own, which has the capabilities and mounts of the book and no
+//! others: it traces the host.
 //!
-//! Debian's `crun` runs it, from a root with no file but the program. Everything else is as Docker gives it: a read-only `/sys`,
-//! what it hides of `/proc`, and a filter of system calls.
+//! Debian's `crun` runs it, from a root with no file but the program. Everything else is as Docker
+//! gives it: a read-only `/sys`, what it hides of `/proc`, and a filter of system calls.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -80,7 +81,8 @@ fn mount(text: &str) -> (String, String, bool) {
     (parts[0].into(), parts[1].into(), parts.get(2) != Some(&"ro"))
 }
 
-/// The file that interprets a program and the libraries that it is linked with; nothing for a static one.
+/// The file that interprets a program and the libraries that it is linked with; nothing for a
+/// static one.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let Ok(o) = Command::new("ldd").arg(program).output() else { return Vec::new() };
     let text = String::from_utf8_lossy(&o.stdout).into_owned();
@@ -116,8 +118,9 @@ impl Bundle {
         self.dir.file_name().unwrap().to_string_lossy().into_owned()
     }
 
-    /// Control groups of the developer's machine are its own affair, and `crun` refuses those of the first version, which such a
-    /// machine may have: it gets mounts of its own, and leaves the groups alone.
+    /// Control groups of the developer's machine are its own affair, and `crun` refuses those of
+    /// the first version, which such a machine may have: it gets mounts of its own, and leaves the
+    /// groups alone.
     fn crun(&self) -> Command {
         const OWN: &str = "mount -t cgroup2 none /sys/fs/cgroup && \
                            { [ -e /sys/kernel/tracing/events ] || mount -t tracefs none /sys/kernel/tracing; } && \
@@ -199,7 +202,8 @@ const MASKED: [&str; 7] = [
 /// What it lets be read only.
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// Calls that its filter refuses to a container with the book's capabilities, as far as this machine's library knows them.
+/// Calls that its filter refuses to a container with the book's capabilities, as far as this
+/// machine's library knows them.
 const REFUSED: [&str; 22] = [
     "acct",
     "add_key",

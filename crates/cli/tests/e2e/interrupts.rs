@@ -28,7 +28,8 @@ tests! {
     a_session_that_takes_most_of_the_time_says_so_early
 }
 
-/// Sends a signal, and gives what the run left. How long the end takes is a figure of the benchmarks.
+/// Sends a signal, and gives what the run left. How long the end takes is a figure of the
+/// benchmarks.
 #[track_caller]
 fn end(child: Child, number: i32) -> Output {
     signal(&child, number);
@@ -67,8 +68,9 @@ impl Helper {
     }
 }
 
-/// Waits until the helper processes of a tracer that has ended have ended too. Which of them are its
-/// own is not to be seen, because each is a session of its own; so all that there are now must end.
+/// Waits until the helper processes of a tracer that has ended have ended too. Which of them are
+/// its own is not to be seen, because each is a session of its own; so all that there are now must
+/// end.
 #[track_caller]
 fn helpers_end() {
     let mut left = Helper::all();
@@ -109,7 +111,8 @@ fn attached(child: &mut Child, links: usize) {
     });
 }
 
-/// Fails unless a run whose script prints `begun` ended as one does that a single signal found so far.
+/// Fails unless a run whose script prints `begun` ended as one does that a single signal found so
+/// far.
 #[track_caller]
 fn ended_as_far_as_it_was(o: &Output) {
     match o.code {
@@ -155,7 +158,8 @@ fn a_signal_before_anything_is_attached_is_death_by_it() -> Verdict {
         // SAFETY: a string that lives across the call.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         let child = start(&["-s", path.to_str().unwrap()]);
-        // It reads the script, which nobody writes: the file can be opened for writing once it reads.
+        // It reads the script, which nobody writes: the file can be opened for writing once it
+        // reads.
         let script = eventually("a reader of the script", LIMIT, || {
             File::options().write(true).custom_flags(libc::O_NONBLOCK).open(&path)
         });
@@ -215,8 +219,8 @@ fn an_interrupt_ends_a_trace_of_every_tracepoint_soon() -> Verdict {
     Pass
 }
 
-/// Interrupts a tracer that has more to print than its pipe takes, twice: as long as nobody reads, the end that
-/// the first signal begins does not end. Gives what the run left.
+/// Interrupts a tracer that has more to print than its pipe takes, twice: as long as nobody reads,
+/// the end that the first signal begins does not end. Gives what the run left.
 #[track_caller]
 fn interrupted_twice(script: &str) -> Output {
     let mut child = start(&["-q", "-Zn", script]);

@@ -1,7 +1,8 @@
-//! Stacks of the kernel that programs walk by the kernel's own tables are those that the kernel's helper finds.
+//! Stacks of the kernel that programs walk by the kernel's own tables are those that the kernel's
+//! helper finds.
 //!
-//! With `-x kstackwalk=check` both walk each stack, in one firing; a stack whose frames differ ends in `[differs]`, one that the program
-//! could not walk to its end in `[incomplete]`.
+//! With `-x kstackwalk=check` both walk each stack, in one firing; a stack whose frames differ ends
+//! in `[differs]`, one that the program could not walk to its end in `[incomplete]`.
 
 use bpf_sys::features::Facility;
 

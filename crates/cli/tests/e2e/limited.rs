@@ -19,7 +19,8 @@ tests! {
 /// The functions of the program.
 const FUNCTIONS: usize = 200_000;
 
-/// What a session may have for its list of them. They took 1,500 bytes each, and now take less than 400.
+/// What a session may have for its list of them. They took 1,500 bytes each, and now take less than
+/// 400.
 const MOST: u64 = 176 << 20;
 
 /// An ELF program that waits for a signal, with functions of four bytes.
@@ -101,7 +102,8 @@ fn a_program_with_very_many_functions_takes_little_memory() -> Verdict {
     };
     let pid = child.0.id();
     let mut listing = start(&["-ln", &format!("pid{pid}:a.out::entry")]);
-    // The whole list is known before its first line is printed, and the pipe takes a small part of it.
+    // The whole list is known before its first line is printed, and the pipe takes a small part of
+    // it.
     printed(&mut listing);
     let peak = peak(listing.id());
     let o = finish(listing).code(0);
@@ -158,7 +160,8 @@ fn what_a_session_needs_is_said_where_its_cgroup_allows_less() -> Verdict {
     is_said(&["sh", "-c", &enter], "64", "/")
 }
 
-/// A session with large arrays, whose tables the kernel makes with buckets, in a group that has so much memory.
+/// A session with large arrays, whose tables the kernel makes with buckets, in a group that has so
+/// much memory.
 fn with_arrays(most: &str) -> Option<Output> {
     let group = Memory::limited(most)?;
     let enter = format!("echo $$ >{}/cgroup.procs; exec \"$0\" \"$@\"", group.0.display());

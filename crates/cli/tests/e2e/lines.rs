@@ -1,4 +1,5 @@
-//! Functions that were put inline, and source lines: of the test's own program, so every line is known.
+//! Functions that were put inline, and source lines: of the test's own program, so every line is
+//! known.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -62,9 +63,9 @@ impl Dir {
         std::fs::create_dir(&dir).unwrap();
         std::fs::write(dir.join("p.c"), PROGRAM).unwrap();
         let dir = Dir(dir);
-        // Static: the debug information of a library, where it is installed, would take an unoptimized reader seconds.
-        // The option changes nothing, but it names the directory: what was compiled in another one is no use here (`xtask` keeps
-        // what tests compile).
+        // Static: the debug information of a library, where it is installed, would take an
+        // unoptimized reader seconds. The option changes nothing, but it names the directory: what
+        // was compiled in another one is no use here (`xtask` keeps what tests compile).
         let here = format!("-fdebug-prefix-map={0}={0}", dir.0.display());
         dir.run(&[&["cc", "-O2", "-static", "-o", "program", "p.c", &here], words].concat())?;
         Ok(dir)

@@ -1,5 +1,5 @@
-//! Workloads of the kernel's own objects: its locks, that are waited for and acquired so many times;
-//! memory; a virtual machine.
+//! Workloads of the kernel's own objects: its locks, that are waited for and acquired so many
+//! times; memory; a virtual machine.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -220,8 +220,8 @@ fn waits_for_terminal(count: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A thread reads a directory into memory that this process provides late, and holds the lock of the
-/// directory meanwhile. Another is to make a directory there.
+/// A thread reads a directory into memory that this process provides late, and holds the lock of
+/// the directory meanwhile. Another is to make a directory there.
 fn waits_for_directory(count: u32) -> std::io::Result<()> {
     let dir = std::env::temp_dir().join(format!("dt-locks-{}", std::process::id()));
     std::fs::create_dir(&dir)?;

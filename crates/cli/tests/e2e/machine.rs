@@ -83,8 +83,9 @@ fn unreadable(path: &Path) -> Option<String> {
     }
 }
 
-/// Whether a test is to attach to all functions: on one kernel of the guests, because it takes half a minute on an emulated CPU, and
-/// for a while the next tests are slow. Other tests do it on the others.
+/// Whether a test is to attach to all functions: on one kernel of the guests, because it takes half
+/// a minute on an emulated CPU, and for a while the next tests are slow. Other tests do it on the
+/// others.
 pub(crate) fn attaches_to_all_functions(version: &str) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let is_version =

@@ -1,8 +1,8 @@
 //! End-to-end tests: the real binary on the running kernel, against workloads of known size.
 //!
 //! A test target with the runner of [`testing`], because the tests must also run inside a guest
-//! without cargo. `DTRACE_BIN` names another binary, as that of `cargo xtask test --static`. With `--workload NAME COUNT` the
-//! program is itself the workload that a test traces.
+//! without cargo. `DTRACE_BIN` names another binary, as that of `cargo xtask test --static`. With
+//! `--workload NAME COUNT` the program is itself the workload that a test traces.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

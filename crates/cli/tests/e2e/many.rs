@@ -24,8 +24,8 @@ tests! {
     what_no_process_runs_is_named
 }
 
-/// Calls `add` when its input ends: so often as the first argument says, in so many children as the second says, all of which
-/// live at the same time, and then itself.
+/// Calls `add` when its input ends: so often as the first argument says, in so many children as the
+/// second says, all of which live at the same time, and then itself.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -184,7 +184,8 @@ fn programs_that_run_meanwhile_fire_nothing() -> Verdict {
     testing::eventually("its C library", testing::HANG_LIMIT, || {
         std::fs::read_to_string(format!("/proc/{pid}/maps")).is_ok_and(|maps| maps.contains("libc.so"))
     });
-    // Where places are attached to one by one, the kernel takes minutes to detach from all, and the next session waits for it.
+    // Where places are attached to one by one, the kernel takes minutes to detach from all, and the
+    // next session waits for it.
     let functions = if has(Facility::UprobeMulti) { "" } else { "ex*" };
     let script = format!(
         "pid$target:libc:{functions}:entry {{ @[pid] = count(); @all[\"functions\", probefunc] = count(); }}"

@@ -83,7 +83,8 @@ fn structs_are_elements_of_associative_arrays() -> Verdict {
          }",
     );
     assert_eq!(o.out, "5 -3 113 114\n50 50 6\n0 0 0\n\n", "{o:?}");
-    // Assigning 0 frees a thread-local one too, of any size; one that has memory anyway cannot be freed.
+    // Assigning 0 frees a thread-local one too, of any size; one that has memory anyway cannot be
+    // freed.
     let o = begin(
         "struct odd { int x; char s[11]; }; self struct odd t; self struct odd u; struct odd g;
          BEGIN { self->t.x = 4; self->t.s[10] = 'q'; self->u = self->t; self->t = 0; }
@@ -221,7 +222,8 @@ fn scratch_memory_in_a_variable_lives_as_long_as_the_firing() -> Verdict {
         format!("{} BEGIN {{ exit(0); }}", "BEGIN { trace(*(int *)alloca(4000) * 0); } ".repeat(100));
     let o = begin(&script);
     assert_eq!((o.out.matches('0').count(), &*o.err), (100, ""), "{o:?}");
-    // Beyond what there is space for, the last clauses fault, and nothing that is kept is overwritten.
+    // Beyond what there is space for, the last clauses fault, and nothing that is kept is
+    // overwritten.
     let more = "BEGIN { this->q = (long *)alloca(64); *this->q = 1; trace(e[1].x); } ".repeat(9);
     let script = format!(
         "struct s {{ long x; }}; struct s e[int]; BEGIN {{ this->p = (long *)alloca(64); *this->p = 7; trace(e[1].x); }}

@@ -1,4 +1,5 @@
-//! Processes of pid namespaces below the tracer's. The tracer is in the initial namespace, or in another one.
+//! Processes of pid namespaces below the tracer's. The tracer is in the initial namespace, or in
+//! another one.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -19,7 +20,8 @@ tests! {
     processes_that_another_proc_shows_are_no_targets
 }
 
-/// Begins the program in a namespace below, and finds its number here: `below CALLS CHILDREN FILE` sets `$t`.
+/// Begins the program in a namespace below, and finds its number here: `below CALLS CHILDREN FILE`
+/// sets `$t`.
 const BELOW: &str = "
 below() {
     unshare --pid --fork $program $* >/dev/null &
@@ -31,12 +33,14 @@ below() {
 }
 ";
 
-/// Facts of each firing that hold where all numbers are those of one namespace, and how often they do.
+/// Facts of each firing that hold where all numbers are those of one namespace, and how often they
+/// do.
 const FACTS: &str = "pid > 0 && tid == pid, ppid > 0, probeprov == strjoin(\"pid\", lltostr(pid)), progenyof($target), \
     curpsinfo->pr_pid == pid, curpsinfo->pr_ppid == ppid, curlwpsinfo->pr_lwpid == tid";
 const HOLD: [&str; 7] = ["1"; 7];
 
-/// Runs a script of the shell here and in a pid namespace, with `dtrace` in `$0`. `Err`: the test is skipped.
+/// Runs a script of the shell here and in a pid namespace, with `dtrace` in `$0`. `Err`: the test
+/// is skipped.
 fn in_both(dir: &Path, script: &str) -> Result<[Output; 2], Verdict> {
     let (place, go) = (dir.display(), dir.join("go"));
     let script = format!("program={place}/program go={}\n{BELOW}{script}", go.display());

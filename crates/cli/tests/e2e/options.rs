@@ -75,7 +75,8 @@ fn jstackstrsize_cuts_no_name() -> Verdict {
 }
 
 fn drops_are_reported_at_statusrate() -> Verdict {
-    // On one CPU, because each has a report of its own. What the tracer writes to its standard error are the reports.
+    // On one CPU, because each has a report of its own. What the tracer writes to its standard
+    // error are the reports.
     let clauses = "tick-50ms { trace(1); } ".repeat(200);
     let reports = |rate: &str, last: &str| {
         let script = format!(

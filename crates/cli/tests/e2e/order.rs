@@ -17,8 +17,8 @@ tests! {
     rows_of_begin_are_printed_before_a_target_runs
 }
 
-/// Calls of each of four processes, together more than 200,000; a quarter in a guest, which has more
-/// than one interrupt in the same number of calls.
+/// Calls of each of four processes, together more than 200,000; a quarter in a guest, which has
+/// more than one interrupt in the same number of calls.
 fn calls() -> u32 {
     if is_guest() { 13_000 } else { 52_000 }
 }
@@ -127,10 +127,10 @@ fn rows_of_error_are_in_the_order_of_timestamp() -> Verdict {
     Pass
 }
 
-/// A call that is held up after it has read its clock, and the machine's clocks meanwhile. The call goes on when a
-/// condition holds, or when `chill()` may hold a CPU no longer; then it is held up again in another run. In the condition, `t` is
-/// the call's time, `later` the number of rows that were recorded at a later time, and `shown` the time in what the tracer has
-/// written last.
+/// A call that is held up after it has read its clock, and the machine's clocks meanwhile. The call
+/// goes on when a condition holds, or when `chill()` may hold a CPU no longer; then it is held up
+/// again in another run. In the condition, `t` is the call's time, `later` the number of rows that
+/// were recorded at a later time, and `shown` the time in what the tracer has written last.
 #[track_caller]
 fn held_up(ordertimeout: &str, until: &str) -> Output {
     let call = "syscall::getppid:entry /pid == $target";

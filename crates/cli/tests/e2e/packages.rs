@@ -1,7 +1,8 @@
-//! USDT of the packages of the distribution: interpreters, a virtual machine and a database, as they are installed.
+//! USDT of the packages of the distribution: interpreters, a virtual machine and a database, as
+//! they are installed.
 //!
-//! Each test runs a program of known size in the language of the package. A package that is not installed, or was built without
-//! probes, is a skip with its name.
+//! Each test runs a program of known size in the language of the package. A package that is not
+//! installed, or was built without probes, is a skip with its name.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::chown;
@@ -74,7 +75,8 @@ public class Main {
 }
 ";
 
-/// The first of these files that exists and describes probes of a provider. `Err`: the test is skipped.
+/// The first of these files that exists and describes probes of a provider. `Err`: the test is
+/// skipped.
 fn with_probes(package: &str, files: &[&str], provider: &str) -> Result<PathBuf, Verdict> {
     if let Some(skip) = lacks(Facility::UprobePerf) {
         return Err(skip);
@@ -117,7 +119,8 @@ fn rows(o: &Output) -> Vec<String> {
     rows
 }
 
-/// Python 3.11 has lost `function-entry` for most functions (cpython issue 98894). All return through one place.
+/// Python 3.11 has lost `function-entry` for most functions (cpython issue 98894). All return
+/// through one place.
 fn functions_of_python_have_their_file_and_line() -> Verdict {
     let python = has_probes!("python3", &["/usr/bin/python3"], "python");
     let dir = Dir::new("python");
@@ -295,7 +298,8 @@ fn queries_of_postgresql_have_their_text() -> Verdict {
     Pass
 }
 
-/// The source of a package of Debian as its authors have published it, unpacked in a directory. `Err`: there is none.
+/// The source of a package of Debian as its authors have published it, unpacked in a directory.
+/// `Err`: there is none.
 fn source(package: &str, dir: &Path) -> Result<PathBuf, String> {
     let lists =
         std::fs::read_to_string("/etc/apt/sources.list.d/debian.sources").map_err(|e| e.to_string())?;

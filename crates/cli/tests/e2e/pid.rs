@@ -176,7 +176,8 @@ impl Programs {
         }
     }
 
-    /// Compiles a shared library, of a language whose compiler has compiled the program. Returns its path.
+    /// Compiles a shared library, of a language whose compiler has compiled the program. Returns
+    /// its path.
     pub(crate) fn library(&self, name: &str, (compiler, text): (&str, &str), words: &[&str]) -> String {
         let file = format!("{name}.{}", if compiler == "c++" { "cc" } else { "c" });
         std::fs::write(self.0.join(&file), text).unwrap();
@@ -357,7 +358,8 @@ fn a_file_that_no_path_leads_to_is_traced() -> Verdict {
     let inside = Command::new("unshare").args(words).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
     let Ok(mut inside) = inside else { return Skip("no unshare".into()) };
     let exe = format!("/proc/{}/exe", inside.id());
-    // The root of this machine may be that of a `chroot`, and this path is from the root of the namespace.
+    // The root of this machine may be that of a `chroot`, and this path is from the root of the
+    // namespace.
     let ended = eventually("the program inside", LIMIT, || {
         let ended = inside.try_wait().unwrap();
         let is_there = std::fs::read_link(&exe).is_ok_and(|exe| exe.ends_with("inner/program"));
@@ -473,7 +475,8 @@ fn panics_sometimes(n: u32) -> u32 {
     if std::hint::black_box(n).is_multiple_of(3) { panic!("{n}") } else { n }
 }
 
-/// Calls it with so many numbers, and says how many panics were caught and the sum of the other numbers.
+/// Calls it with so many numbers, and says how many panics were caught and the sum of the other
+/// numbers.
 pub(crate) fn catch_panics(count: u32) {
     std::panic::set_hook(Box::new(|_| {}));
     let results: Vec<_> = (0..count).map(|n| std::panic::catch_unwind(|| panics_sometimes(n))).collect();
@@ -485,7 +488,8 @@ fn panics_pass_through_traced_functions() -> Verdict {
     if let Some(skip) = lacks(Facility::UprobeMulti) {
         return skip;
     }
-    // All of this program, which is great, takes long to decode. These are the functions that a panic leaves, and the unwinder's.
+    // All of this program, which is great, takes long to decode. These are the functions that a
+    // panic leaves, and the unwinder's.
     let all = ["a.out:*panic*", "libgcc_s:"];
     let all = all.map(|of| format!("pid$target:{of}:entry, pid$target:{of}:return {{ @all = count(); }}"));
     let own = "pid$target:a.out:*panics_sometimes";
@@ -519,7 +523,8 @@ fn a_target_that_dies_ends_tracing() -> Verdict {
     Pass
 }
 
-// row tag.D_PROC_ALIGN, tag.D_PROC_CREATEFAIL, tag.D_PROC_FUNC, tag.D_PROC_GRAB, tag.D_PROC_LIB, tag.D_PROC_NAME, tag.D_PROC_OFF
+// row tag.D_PROC_ALIGN, tag.D_PROC_CREATEFAIL, tag.D_PROC_FUNC, tag.D_PROC_GRAB, tag.D_PROC_LIB,
+// tag.D_PROC_NAME, tag.D_PROC_OFF
 fn what_is_not_there_is_named_with_its_tag() -> Verdict {
     let (_dir, program) = compiled!(Programs::c("tags"));
     for (description, tag, says) in [

@@ -1,4 +1,5 @@
-//! Places of processes that no symbol tells: the implementation that was chosen of an indirect function, and addresses.
+//! Places of processes that no symbol tells: the implementation that was chosen of an indirect
+//! function, and addresses.
 //!
 //! ARCH(x86-64): the instructions of [`PLACES`].
 
@@ -18,7 +19,8 @@ tests! {
     addresses_of_a_stripped_program_are_found_by_its_unwind_tables
 }
 
-/// Calls the function of its argument so often as the second says, by the address that the dynamic linker gives, with nothing else after `main`.
+/// Calls the function of its argument so often as the second says, by the address that the dynamic
+/// linker gives, with nothing else after `main`.
 const CALLER: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -50,7 +52,8 @@ int main(int argc, char **argv)
 fn indirect_functions_fire_where_their_implementations_are_called() -> Verdict {
     let (_programs, program) =
         compiled!(Programs::new("chosen", ("cc", CALLER), &["-O1", "-fno-builtin", "-Wl,-z,now", "-ldl"]));
-    // The first ones have a record in libc, because it calls them. Of the others the resolver is executed.
+    // The first ones have a record in libc, because it calls them. Of the others the resolver is
+    // executed.
     for (n, function) in
         ["memcpy", "memchr", "memrchr", "__memcpy_chk", "__mempcpy_chk", "wmemset", "wmemcmp"]
             .iter()
@@ -190,7 +193,8 @@ fn a_resolver_that_cannot_be_known_is_said() -> Verdict {
     Pass
 }
 
-/// Two functions that differ in that one has call frame information. Prints their addresses in the file, and calls them.
+/// Two functions that differ in that one has call frame information. Prints their addresses in the
+/// file, and calls them.
 const PLACES: &str = r#"
 #include <stdio.h>
 long add(long, long), bare(long, long);

@@ -1,4 +1,5 @@
-//! Functions of Go: where they are entered, their arguments and results, and the stacks of goroutines.
+//! Functions of Go: where they are entered, their arguments and results, and the stacks of
+//! goroutines.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -94,7 +95,8 @@ func main() {
 }
 "#;
 
-/// What is read of [`VALUES`]: what does not change, and the sum of what does. Of `unnamed` the parameters with names.
+/// What is read of [`VALUES`]: what does not change, and the sum of what does. Of `unnamed` the
+/// parameters with names.
 const READ: &str = r#"
 pid$target:a.out:main.square.area:entry { @["area", args[0].side, 0, 0, 0] = sum(args[1]); }
 pid$target:a.out:main.square.area:return { @["area:", 0, 0, 0, 0] = sum(args[1]); }

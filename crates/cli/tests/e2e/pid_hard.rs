@@ -1,4 +1,5 @@
-//! Functions of processes that make it hard: other languages, many functions, signals, stops and sudden ends.
+//! Functions of processes that make it hard: other languages, many functions, signals, stops and
+//! sudden ends.
 
 use std::fmt::Write;
 use std::io::{BufRead, BufReader};

@@ -26,8 +26,9 @@ __attribute__((noinline, noclone)) long FUNCTION(long n) { __asm__ volatile("");
 __attribute__((constructor)) static void begin(void) { FUNCTION(100); }
 "#;
 
-/// Opens the libraries of its arguments in turns, calls the function of each ten times, and closes it. In the first round it waits until
-/// it is told, by a signal, that the first call was seen. Before the last rounds it goes on until its input ends.
+/// Opens the libraries of its arguments in turns, calls the function of each ten times, and closes
+/// it. In the first round it waits until it is told, by a signal, that the first call was seen.
+/// Before the last rounds it goes on until its input ends.
 const OPENS: &str = r#"
 #include <dlfcn.h>
 #include <poll.h>
@@ -121,7 +122,8 @@ fn a_target_that_is_held_has_probes_in_constructors() -> Verdict {
     Pass
 }
 
-/// Nothing of the session shows a stack before the library is loaded, and the target ends right after it was.
+/// Nothing of the session shows a stack before the library is loaded, and the target ends right
+/// after it was.
 fn stacks_of_a_clause_whose_probes_come_later_have_names() -> Verdict {
     let (_dir, program, libraries) = compiled!(opens("stacks", &["libone.so"]));
     let command = format!("{program} 1 runs {}", libraries.join(" "));
@@ -150,7 +152,8 @@ fn a_program_that_is_executed_has_its_probes() -> Verdict {
     let expected =
         ["libc.so.6 dlopen entry 2", "libone.so f entry 22", "program main entry 1", "program main return 1"];
     assert_eq!(lines, expected, "{o:?}");
-    // What the first program was asked for and the second one does not have is gone, without a word.
+    // What the first program was asked for and the second one does not have is gone, without a
+    // word.
     let script =
         "pid$target::*main:entry /probemod == \"program\" && probefunc == \"main\"/ { @ = count(); }";
     assert_eq!(dtrace(&["-qc", &command, "-n", script]).code(0).last_number(), 1);
@@ -184,7 +187,8 @@ fn a_target_goes_on_when_its_tracer_is_killed() -> Verdict {
     Pass
 }
 
-/// A program in C, without code that unwinds, that opens a library in C++. That one throws through a function of the program.
+/// A program in C, without code that unwinds, that opens a library in C++. That one throws through
+/// a function of the program.
 const PLAIN: &str = r#"
 #include <dlfcn.h>
 #include <signal.h>

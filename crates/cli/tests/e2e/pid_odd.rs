@@ -1,4 +1,5 @@
-//! Probes of processes that are found in unusual circumstances: without a first thread, in namespaces, on file systems that do not answer.
+//! Probes of processes that are found in unusual circumstances: without a first thread, in
+//! namespaces, on file systems that do not answer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -25,8 +26,8 @@ tests! {
     what_has_no_names_or_does_not_run_is_said
 }
 
-/// The first thread ends. Another one calls `add` when a byte comes, and then waits for the end of its input; or after its argument's
-/// milliseconds.
+/// The first thread ends. Another one calls `add` when a byte comes, and then waits for the end of
+/// its input; or after its argument's milliseconds.
 const WITHOUT_FIRST: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
@@ -56,7 +57,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Waits for a byte, or for the file of its third argument, and then calls `add` so often as its argument says, in itself and in as many children as its second argument says.
+/// Waits for a byte, or for the file of its third argument, and then calls `add` so often as its
+/// argument says, in itself and in as many children as its second argument says.
 pub(crate) const CHILDREN: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +89,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Maps the file of its argument as code, and waits; or shows addresses: of variables with and without a value at the start, and of memory that is no variable.
+/// Maps the file of its argument as code, and waits; or shows addresses: of variables with and
+/// without a value at the start, and of memory that is no variable.
 const VARIABLES: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -121,7 +124,8 @@ fn waiting(command: &mut Command) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Traces a process that waits, lets it go when the script prints, and ends when it says that it is done.
+/// Traces a process that waits, lets it go when the script prints, and ends when it says that it is
+/// done.
 fn traced(child: &mut Child, words: &[&str]) -> Output {
     let mut tracer = start(words);
     printed(&mut tracer);
@@ -179,8 +183,9 @@ fn a_first_thread_that_ends_takes_no_probes_with_it() -> Verdict {
     }
     let (_dir, program) = compiled!(Programs::new("ends", ("cc", WITHOUT_FIRST), &["-O2", "-pthread"]));
     let script = "pid$target:a.out:add:entry, pid$target:a.out:add:return { @[probename] = count(); }";
-    // `pthread_exit` loads an unwinder, for which returns move to instructions: where the process is held before the thread ends, else when it perhaps
-    // has ended. A kernel that attaches to places one by one detaches all of them then.
+    // `pthread_exit` loads an unwinder, for which returns move to instructions: where the process
+    // is held before the thread ends, else when it perhaps has ended. A kernel that attaches to
+    // places one by one detaches all of them then.
     for (option, value) in [("pidreturn", "ret"), ("pidreturn", "auto"), ("exithold", "no")] {
         let option = format!("{option}={value}");
         let o = dtrace(&["-x", &option, "-qc", &format!("{program} 1500"), "-n", script]).code(0);
@@ -336,7 +341,8 @@ fn what_has_no_names_or_does_not_run_is_said() -> Verdict {
     Pass
 }
 
-/// Maps a file with a long path so often that the list of its mappings has 21 MB, and calls `getppid` when a byte comes.
+/// Maps a file with a long path so often that the list of its mappings has 21 MB, and calls
+/// `getppid` when a byte comes.
 const LONG_MAP: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
@@ -380,7 +386,8 @@ fn a_library_behind_twenty_megabytes_of_map_is_found() -> Verdict {
     assert_eq!(line, "mapped\n");
     let script = "BEGIN { printf(\"on\\n\"); } pid$target:libc:getppid:entry { @ = count(); }";
     let id = child.id().to_string();
-    // The library describes probes of its own, where it was made so. A glob is asked of every process.
+    // The library describes probes of its own, where it was made so. A glob is asked of every
+    // process.
     let described = |pid: u32| dtrace(&["-ln", &format!("libc{pid}*:::")]);
     let is_described = described(std::process::id()).code == Some(0);
     if is_described {

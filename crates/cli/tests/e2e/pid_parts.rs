@@ -1,4 +1,5 @@
-//! Functions of which a compiler has moved a part elsewhere, because it is rarely executed: each is one function.
+//! Functions of which a compiler has moved a part elsewhere, because it is rarely executed: each is
+//! one function.
 
 use crate::Verdict::{self, Pass};
 use crate::pid::{Programs, compiled};
@@ -167,7 +168,8 @@ const EXPORTS: [&str; 10] =
 
 fn a_part_of_a_stripped_file_is_known_by_who_reaches_it() -> Verdict {
     let whole = format!("{LIBRARY}{CALLS}");
-    // A library is moved when it is loaded, so that addresses in data are relocations; a program that is not has them as they are.
+    // A library is moved when it is loaded, so that addresses in data are relocations; a program
+    // that is not has them as they are.
     for words in
         [&["-O2", "-s", "-rdynamic", "-fPIE", "-pie"][..], &["-O2", "-s", "-rdynamic", "-fno-pie", "-no-pie"]]
     {
@@ -195,7 +197,8 @@ fn a_part_of_a_stripped_file_is_known_by_who_reaches_it() -> Verdict {
     Pass
 }
 
-/// As LLVM does it where it outlines cold code: what is outlined has the name of a part, and is called.
+/// As LLVM does it where it outlines cold code: what is outlined has the name of a part, and is
+/// called.
 const OUTLINED: &str = r#"
 int outlined(int n) __asm__("work.cold.1");
 volatile int sink;
@@ -237,7 +240,8 @@ fn a_site_in_a_part_is_in_its_function() -> Verdict {
     Pass
 }
 
-/// The part of `caught` has what catches, and returns by itself: nothing jumps there, but the table of exceptions leads to it.
+/// The part of `caught` has what catches, and returns by itself: nothing jumps there, but the table
+/// of exceptions leads to it.
 const PADS: &str = r##"
 volatile int sink;
 extern "C" __attribute__((noinline)) int thrower(int n) { if (n % 3 == 0) throw n; sink += n; return n; }

@@ -1,7 +1,8 @@
 //! The last records of a session in the core file of its target.
 //!
-//! A workload makes a known number of calls and dies of a signal. The core file is what this kernel makes by itself, so the machine's `core_pattern` must be
-//! a plain file name; it is not changed, except in a guest, which is ours.
+//! A workload makes a known number of calls and dies of a signal. The core file is what this kernel
+//! makes by itself, so the machine's `core_pattern` must be a plain file name; it is not changed,
+//! except in a guest, which is ours.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -257,7 +258,8 @@ fn nothing_is_done_to_a_process_that_runs_already() -> Verdict {
     Pass
 }
 
-/// A filter makes each mmap of the process wait for a supervisor that never answers, kills it, or sends it a signal.
+/// A filter makes each mmap of the process wait for a supervisor that never answers, kills it, or
+/// sends it a signal.
 const FILTERS: &str = r#"
 #define _GNU_SOURCE
 #include <linux/filter.h>
@@ -330,8 +332,9 @@ fn child_of(pid: u32) -> Option<u32> {
         .next()
 }
 
-/// dtrace is killed at another moment each time, most often while its target maps the memory. A target that has not begun ends
-/// with it; one that has begun runs to its end, and has the mask of signals that it was started with.
+/// dtrace is killed at another moment each time, most often while its target maps the memory. A
+/// target that has not begun ends with it; one that has begun runs to its end, and has the mask of
+/// signals that it was started with.
 fn no_target_is_harmed_by_the_death_of_dtrace_while_it_makes_the_memory() -> Verdict {
     use std::time::{Duration, Instant};
     let rounds: u32 = std::env::var("DTRACE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(150);

@@ -47,7 +47,8 @@ pub(crate) fn descriptors() {
     }
     let mut two = [-1; 2];
     let zero = [0u64; 16];
-    // SAFETY: strings, arrays and structs that live across their calls; all zero is a valid signal set.
+    // SAFETY: strings, arrays and structs that live across their calls; all zero is a valid signal
+    // set.
     unsafe {
         let file = open(c"a file", libc::O_RDWR | libc::O_CREAT);
         libc::write(file, c"hello".as_ptr().cast(), 5);
@@ -135,7 +136,8 @@ fn descriptors_of_every_kind_are_described() -> Verdict {
     Pass
 }
 
-/// Has a class, a nice value, one CPU and a child that ended; prints what `/proc` says, and makes a call.
+/// Has a class, a nice value, one CPU and a child that ended; prints what `/proc` says, and makes a
+/// call.
 pub(crate) fn status() {
     let _ = std::process::Command::new("/bin/true").status();
     // SAFETY: structs that live across the calls; all zero is a valid set of CPUs.
@@ -198,7 +200,8 @@ fn curpsinfo_and_curlwpsinfo_are_what_proc_says() -> Verdict {
     let start = numbers("start ");
     let difference = start[0] * 100 + start[1] / 10_000_000 - (boot * 100 + field(22));
     assert!((-100..=100).contains(&difference), "{difference} ticks: {o:?}");
-    // Milliseconds beside ticks of ten, of which /proc gives those of the process and those of the kernel.
+    // Milliseconds beside ticks of ten, of which /proc gives those of the process and those of the
+    // kernel.
     let (used, children) = (numbers("cpu ")[0], numbers("children ")[0]);
     assert!((-20..1000).contains(&(used - 10 * (field(14) + field(15)))), "{o:?}");
     assert!((0..=20).contains(&(children - 10 * (field(16) + field(17)))), "{o:?}");

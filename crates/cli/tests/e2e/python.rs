@@ -1,4 +1,5 @@
-//! `jstack()`: the functions of Python in the stack of a process. The interpreter itself says what they are.
+//! `jstack()`: the functions of Python in the stack of a process. The interpreter itself says what
+//! they are.
 
 use std::path::Path;
 
@@ -179,7 +180,8 @@ fn traced(python: &str, file: &str, script: &str) -> Output {
 
 const CLAUSE: &str = "syscall::getpgid:entry /progenyof($target) && execname == \"python3.11\" && arg0 == 0/ { jstack(127); } ";
 
-/// Asks for the tables of a program that waits for them (`known()`), and tells it when they are there.
+/// Asks for the tables of a program that waits for them (`known()`), and tells it when they are
+/// there.
 const KNOWN: &str = "syscall::getpgid:entry /progenyof($target) && arg0 == 1/ { @asked[jstack(2)] = count(); } \
     syscall::getpgid:entry /progenyof($target) && arg0 == 1 && ustackdepth > 5/ { raise(10); } END { trunc(@asked); }";
 
@@ -284,7 +286,8 @@ waits()
     Pass
 }
 
-/// Functions of which one is at the address of another, in processes of one address space and in one process. Each tells its number.
+/// Functions of which one is at the address of another, in processes of one address space and in
+/// one process. Each tells its number.
 const REPLACED: &str = "
 import gc, os
 def run(name, n):
@@ -375,7 +378,8 @@ fn stacks_with_functions_of_python_are_keys() -> Verdict {
                   END { printa(\"all %@d\\n\", @n); printa(@); printf(\"plain\\n\"); printa(@plain); }";
     let o = traced(python, &file, script);
     let (named, plain) = o.out.split_once("plain\n").unwrap();
-    // The interpreter calls from other places when it knows a function better, so there are several stacks of each.
+    // The interpreter calls from other places when it knows a function better, so there are several
+    // stacks of each.
     let counts = |text: &str, with: &str| {
         let stacks = text.split("\n\n").filter(|stack| stack.contains(with));
         stacks.filter_map(|stack| stack.lines().last()?.trim().parse::<u32>().ok()).sum::<u32>()
@@ -471,7 +475,8 @@ fn what_has_no_space_for_names_is_counted() -> Verdict {
     Pass
 }
 
-/// A process that makes names without end takes its share: those of root and of another user have theirs.
+/// A process that makes names without end takes its share: those of root and of another user have
+/// theirs.
 fn a_process_with_many_names_hides_those_of_no_other_user() -> Verdict {
     let python = compiled!(python());
     // Each has names of nearly four thousand bytes, of which the store holds a thousand.
@@ -485,7 +490,8 @@ fn a_process_with_many_names_hides_those_of_no_other_user() -> Verdict {
     let run = |user: u32, kind: &str, count: u32| {
         format!("setpriv --reuid={user} --clear-groups {python} -S {file} {kind} {count}\n")
     };
-    // One in some hundred has a counter in common with who has its share. Of five nearly never three.
+    // One in some hundred has a counter in common with who has its share. Of five nearly never
+    // three.
     const OTHERS: u32 = 5;
     let hostile = [run(65534, "hostile", 1500), run(65534, "hostiles", 1500)];
     let others = (0..OTHERS).map(|n| run(65533 - n, &format!("other{n}"), 30));

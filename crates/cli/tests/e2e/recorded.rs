@@ -1,4 +1,5 @@
-//! Records of machines: `--record-system` writes one, and with `--system` `-e` and `-l` say for it what they say on the machine itself.
+//! Records of machines: `--record-system` writes one, and with `--system` `-e` and `-l` say for it
+//! what they say on the machine itself.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -25,7 +26,8 @@ fn record() -> (Dir, String) {
     (dir, path)
 }
 
-/// Whether the answer for the record is that of this machine: what is printed, in what order, and the status.
+/// Whether the answer for the record is that of this machine: what is printed, in what order, and
+/// the status.
 #[track_caller]
 fn same(path: &str, words: &[&str]) -> Output {
     let here = dtrace(words);
@@ -47,7 +49,8 @@ fn each<'a>(options: &'a str, option: &'a str, all: &[&'a str]) -> Vec<&'a str> 
 
 fn a_list_for_a_record_is_that_of_its_machine() -> Verdict {
     let (_dir, path) = record();
-    // A list ends with an error where the kernel has no list of functions, so these are by themselves.
+    // A list ends with an error where the kernel has no list of functions, so these are by
+    // themselves.
     let all = ["dtrace", "profile", "cpc", "syscall", "sdt", "rawtp", "proc", "sched", "io", "tcp", "vminfo"];
     let o = same(&path, &each("-l", "-P", &all));
     assert!(o.out.lines().count() > 2000, "{o:?}");
@@ -99,7 +102,8 @@ fn compiling_for_a_record_says_what_it_says_on_its_machine() -> Verdict {
     Pass
 }
 
-/// The tools are shell scripts that call `dtrace`: each calls one that compiles, here and for the record, and compares.
+/// The tools are shell scripts that call `dtrace`: each calls one that compiles, here and for the
+/// record, and compares.
 fn tools_compile_for_a_record_as_on_its_machine() -> Verdict {
     let (dir, path) = record();
     let (bin, wrapper) = (binary(), dir.join("dtrace"));

@@ -158,7 +158,8 @@ fn hierarchies_are_mounted_changed_and_unmounted_once_each_and_groups_are_rename
         let _ = std::fs::remove_dir(&mount);
         return Skip(format!("cgroups cannot be mounted: {why}"));
     }
-    // A hierarchy remains while a group of it is not quite removed. It is destroyed at the next chance.
+    // A hierarchy remains while a group of it is not quite removed. It is destroyed at the next
+    // chance.
     let commands = format!(
         "mkdir {at}/before; mv {at}/before {at}/after; rmdir {at}/after; umount {at}
         mount -t cgroup -o {options} none {at}; mount -o remount,{options} none {at}; umount {at}

@@ -1,4 +1,5 @@
-//! The providers vminfo and sysinfo: each probe by count and by amount, with workloads of known size.
+//! The providers vminfo and sysinfo: each probe by count and by amount, with workloads of known
+//! size.
 
 use std::collections::BTreeMap;
 
@@ -183,8 +184,8 @@ fn pages_of_swap_are_counted_as_they_are_read_and_written() -> Verdict {
     Pass
 }
 
-/// Where pages have generations (`lru_gen`) the kernel counts as looked at only those that it takes off the lists, so
-/// `scan` is at least its number; what is freed is exact in both.
+/// Where pages have generations (`lru_gen`) the kernel counts as looked at only those that it takes
+/// off the lists, so `scan` is at least its number; what is freed is exact in both.
 fn pages_that_are_looked_at_and_freed_are_counted_as_the_kernel_counts_them() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;

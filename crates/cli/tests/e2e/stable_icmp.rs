@@ -185,8 +185,8 @@ fn messages(version: u32) -> Vec<Message> {
     all
 }
 
-/// The messages with which the kernel answers: to each echo, to the request for a time, and to three
-/// datagrams for a port without a socket.
+/// The messages with which the kernel answers: to each echo, to the request for a time, and to
+/// three datagrams for a port without a socket.
 fn answers(version: u32) -> Vec<Message> {
     let echo_type = if version == 4 { 0 } else { 129 };
     let mut all: Vec<Message> = (0..5).map(|_| Message(echo_type, 0, echo(40), ECHO)).collect();

@@ -1,5 +1,5 @@
-//! The provider io: each probe by count and by argument, with requests of known number and size on a
-//! loop device.
+//! The provider io: each probe by count and by argument, with requests of known number and size on
+//! a loop device.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::blocks::{LoopDevice, run};

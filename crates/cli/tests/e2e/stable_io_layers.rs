@@ -65,7 +65,8 @@ fn count(device: &LoopDevice, commands: &str, names: [&str; 3]) -> Output {
     o
 }
 
-/// A device of device mapper. It exists until it is dropped, which has to be before the devices below.
+/// A device of device mapper. It exists until it is dropped, which has to be before the devices
+/// below.
 struct Mapped {
     name: String,
     /// `/dev/dm-0`
@@ -99,8 +100,8 @@ impl Drop for Mapped {
     }
 }
 
-/// The block of each page is a request of its own when it is submitted. What lies side by side is one
-/// for the driver.
+/// The block of each page is a request of its own when it is submitted. What lies side by side is
+/// one for the driver.
 fn writes_that_are_merged_are_done_once_each() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
@@ -152,8 +153,8 @@ fn writes_through_a_linear_device_are_done_once_on_both_devices() -> Verdict {
     Pass
 }
 
-/// An array of `md` over two devices, in chunks of 64 KiB. It exists until it is dropped, which has to be before the
-/// devices below.
+/// An array of `md` over two devices, in chunks of 64 KiB. It exists until it is dropped, which has
+/// to be before the devices below.
 struct Array(String);
 
 impl Array {
@@ -368,7 +369,8 @@ fn io_that_a_driver_completes_in_steps_is_done_once() -> Verdict {
     Pass
 }
 
-/// A file system that is frozen on a loop device, until this is dropped, and a loop device over a file in it.
+/// A file system that is frozen on a loop device, until this is dropped, and a loop device over a
+/// file in it.
 struct Frozen {
     below: LoopDevice,
     /// `/dev/loop1`
@@ -405,7 +407,8 @@ impl Drop for Frozen {
     }
 }
 
-/// Waits until so many requests of a device are in flight. Device mapper counts the parts of one too.
+/// Waits until so many requests of a device are in flight. Device mapper counts the parts of one
+/// too.
 fn in_flight(device: &str, count: u64) {
     let number = || {
         let text = std::fs::read_to_string(format!("/sys/block/{device}/inflight")).unwrap();

@@ -1,4 +1,5 @@
-//! The provider ip: each packet and fragment, against what packet sockets see of the same datagrams.
+//! The provider ip: each packet and fragment, against what packet sockets see of the same
+//! datagrams.
 
 use crate::Verdict::{self, Pass};
 use crate::machine::no_types;

@@ -1,5 +1,5 @@
-//! The provider lockstat: waits for locks against the kernel's own events, by count, kind and time, and
-//! locks that are acquired by count and address.
+//! The provider lockstat: waits for locks against the kernel's own events, by count, kind and time,
+//! and locks that are acquired by count and address.
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::machine::{no_functions, no_types};

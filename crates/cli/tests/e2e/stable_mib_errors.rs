@@ -1,5 +1,5 @@
-//! The provider mib: what is wrong, late or refused, against the kernel's own counters of a network namespace, and against what
-//! the workload knows where the kernel has no counter.
+//! The provider mib: what is wrong, late or refused, against the kernel's own counters of a network
+//! namespace, and against what the workload knows where the kernel has no counter.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -18,8 +18,8 @@ tests! { each_counter_of_errors_is_added_to_as_the_kernel_does }
 const SUMS: &str =
     "mib::: /arg1 == ns/ { @[probename] = sum(args[0]); } END { printa(\"probe %s %@d\\n\", @); }";
 
-/// The probes, and the kernel's counters that are their sum. A probe without a counter has what the workload knows.
-/// A kernel without kprobes has those of the first part.
+/// The probes, and the kernel's counters that are their sum. A probe without a counter has what the
+/// workload knows. A kernel without kprobes has those of the first part.
 const PROBES: &[(&str, &[&str])] = &[
     ("tcpInErrs", &["TcpInErrs"]),
     ("udpInErrors", &["UdpInErrors", "Udp6InErrors"]),
@@ -68,7 +68,8 @@ fn each_counter_of_errors_is_added_to_as_the_kernel_does() -> Verdict {
         let seen = of(probe);
         let counted = match counters {
             [] => known[probe],
-            // The second datagram is wrong in the queue of a socket, which is seen where functions can be traced.
+            // The second datagram is wrong in the queue of a socket, which is seen where functions
+            // can be traced.
             _ if probe.starts_with("udpIn") && no_functions().is_some() => 1,
             counters => counters.iter().map(|name| kernel[name]).sum(),
         };
@@ -204,8 +205,8 @@ impl Raw {
         Ok(())
     }
 
-    /// Segments with 10 bytes for a connection: behind a gap, from before, and beyond its window. The bytes that the connection
-    /// itself sends.
+    /// Segments with 10 bytes for a connection: behind a gap, from before, and beyond its window.
+    /// The bytes that the connection itself sends.
     fn segments_out_of_order(&self) -> io::Result<i64> {
         let (mut client, mut server) = connection()?;
         client.write_all(&[b'x'; 100])?;
@@ -384,7 +385,8 @@ fn refused_by_time() -> io::Result<()> {
     // SAFETY: no pointers. A new length of the queue.
     checked(unsafe { libc::listen(listener.as_raw_fd(), 0) })?;
     let _first = TcpStream::connect("127.0.0.1:2003")?;
-    // SAFETY: a new descriptor, which is ours alone; the struct is plain data and lives across the call.
+    // SAFETY: a new descriptor, which is ours alone; the struct is plain data and lives across the
+    // call.
     let result = unsafe {
         let second = OwnedFd::from_raw_fd(checked(libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0))?);
         option(second.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_SYNCNT, &1i32)?;

@@ -19,7 +19,8 @@ tests! {
     the_tool_plockstat_prints_waits_and_holds_by_lock_and_caller
 }
 
-/// Locks of every kind in a row. A thread that shall wait for one is seen in its system call before the lock is released.
+/// Locks of every kind in a row. A thread that shall wait for one is seen in its system call before
+/// the lock is released.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>

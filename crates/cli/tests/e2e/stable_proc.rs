@@ -57,7 +57,8 @@ fn a_process_exits_once_whichever_of_its_threads_is_last() -> Verdict {
         proc:::exit /ppid == $target/ { @[args[0] == CLD_EXITED ? \"exited\" : \"other\"] = count(); } \
         END { printa(\"%s %@d\\n\", @); printa(\"each %s %d %@d\\n\", @n); }";
     let o = run("races", 300, script);
-    // Five threads on fewer CPUs: the kernel may suppress the firing of one that preempts another's.
+    // Five threads on fewer CPUs: the kernel may suppress the firing of one that preempts
+    // another's.
     let lost = suppressed(&o);
     let all = lines(&o);
     let counts = |prefix: &str| -> Vec<i64> {

@@ -56,8 +56,8 @@ fn switches_of_a_thread_are_those_that_the_kernel_counts() -> Verdict {
     Pass
 }
 
-/// The kernel mostly notices on the return to user mode that a thread has had its time. The tracepoint's
-/// own flag is false there.
+/// The kernel mostly notices on the return to user mode that a thread has had its time. The
+/// tracepoint's own flag is false there.
 fn a_thread_that_could_go_on_is_preempted_at_each_switch() -> Verdict {
     let (_, forced) = switches("preempted", 300);
     assert!(forced > 0);

@@ -61,8 +61,8 @@ const CLOSED: u16 = 2999;
 const CONNECTED: u16 = 1003;
 const CONNECTED_TO: u16 = 2002;
 
-/// The datagrams: from, to, bytes of payload, number. Those of 70 bytes are sent in two parts, those
-/// of 10,000 in fragments.
+/// The datagrams: from, to, bytes of payload, number. Those of 70 bytes are sent in two parts,
+/// those of 10,000 in fragments.
 const DATAGRAMS: [(u16, u16, usize, usize); 6] = [
     (1001, 2002, 100, 20),
     (1001, 2002, 0, 3),

@@ -129,7 +129,8 @@ fn network_addresses_are_printed_as_text() -> Verdict {
     Pass
 }
 
-/// Groups of IPv6 addresses: zeros at each place, IPv4 addresses in them, and those that only look so.
+/// Groups of IPv6 addresses: zeros at each place, IPv4 addresses in them, and those that only look
+/// so.
 const IPV6: [&str; 16] = [
     "0:0:0:0:0:0:0:0",
     "0:0:0:0:0:0:0:1",

@@ -186,8 +186,8 @@ fn names_with_characters_of_the_shell_are_plain_text_to_tools() -> Verdict {
     let made = std::env::temp_dir().join(format!("dt-made-{}", std::process::id()));
     let evil = format!("a\"b'$(touch {})\\", made.display());
     let program = Program::shell("tk");
-    // What the shell and the compiler make of a name is the same on each kernel. An emulated CPU verifies the programs of a tool for
-    // seconds, so there only the last tool traces.
+    // What the shell and the compiler make of a name is the same on each kernel. An emulated CPU
+    // verifies the programs of a tool for seconds, so there only the last tool traces.
     let only_compiles = crate::machine::is_guest();
     if only_compiles {
         write_compiler(&program.dir);
@@ -366,7 +366,8 @@ fn an_installed_dtrace_uses_the_libraries_and_the_tools_of_its_prefix() -> Verdi
     std::fs::write(at("lib/dtrace/site.d"), "inline int OF_THE_SITE = 77;\n").unwrap();
     assert_eq!(print("OF_THE_SITE").code(0).out.trim(), "77");
     assert_eq!(print("SIGKILL").code(0).out.trim(), "9");
-    // A library that is older than the binary is the built-in one. One that was changed later replaces it.
+    // A library that is older than the binary is the built-in one. One that was changed later
+    // replaces it.
     let changed = "inline int SIGKILL = 1009;\n";
     let file = at("lib/dtrace/signal.d");
     std::fs::write(&file, changed).unwrap();

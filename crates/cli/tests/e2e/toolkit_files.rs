@@ -175,7 +175,8 @@ fn shortlived_sums_the_time_of_threads() -> Verdict {
     let [_, count, time, life] = words[..] else { panic!("{pid}: {o:?}") };
     let [time, life] = [time, life].map(|w| w.parse::<i64>().unwrap());
     assert_eq!(count, "1", "{o:?}");
-    // What threads need to begin and end is theirs too. The kernel adds to the time at each tick of its clock.
+    // What threads need to begin and end is theirs too. The kernel adds to the time at each tick of
+    // its clock.
     assert!((360_000..800_000).contains(&time) && life >= time / 4, "{o:?}");
     Pass
 }
@@ -284,7 +285,8 @@ fn dtruss_prints_calls_with_arguments_and_results() -> Verdict {
     Pass
 }
 
-/// Makes the calls of [`dtruss_decodes_flags_and_modes_and_shows_each_argument_of_a_call`], in its directory.
+/// Makes the calls of [`dtruss_decodes_flags_and_modes_and_shows_each_argument_of_a_call`], in its
+/// directory.
 pub(crate) fn decoded() {
     let (file, none) = (c"decoded", c"no-such-file");
     let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
@@ -407,7 +409,8 @@ fn cachestat_counts_what_is_read_from_a_device_and_what_is_written() -> Verdict 
     // Its pages are in the cache while somebody has it open.
     let _open = std::fs::File::open(&device.path).unwrap();
     crate::blocks::run(&format!("blockdev --flushbufs {}", device.path)).unwrap();
-    // 4 MB: 1,024 pages, of which the kernel may take up to 16 as one. Reading them again is 64 hits at least, each time.
+    // 4 MB: 1,024 pages, of which the kernel may take up to 16 as one. Reading them again is 64
+    // hits at least, each time.
     let read = format!("dd if={} of=/dev/null bs=64k count=64", device.path);
     let cold = cached(&read);
     let warm = cached(&format!("for n in 1 2 3 4 5 6 7 8; do {read}; done"));

@@ -130,8 +130,9 @@ fn intrstat_counts_about_the_interrupts_that_the_kernel_counts() -> Verdict {
         let least = of(&inside_end, *number) - of(&inside, *number);
         let limit = of(&after, *number) - of(&before, *number);
         let count = counted.get(number).copied().unwrap_or(0);
-        // A host may run no program, nor count an event, in interrupts that come while certain threads run. The
-        // number of those is that of no other source. One of six runs of 1,500 interrupts lacked 200.
+        // A host may run no program, nor count an event, in interrupts that come while certain
+        // threads run. The number of those is that of no other source. One of six runs of 1,500
+        // interrupts lacked 200.
         assert!(
             (least - (least / 4).max(2)..=limit).contains(&count),
             "{number} {names}: {least} {count} {limit} {o:?}"

@@ -211,8 +211,9 @@ fn bare_tracepoints_are_listed_and_each_can_be_enabled() -> Verdict {
     Pass
 }
 
-/// A thread passes `sched_exit_tp` each time that it continues after a switch, and the target begins and ends off its CPU. (Both
-/// probes fire in the target. The switch to it is made by another thread, which a machine may exempt from tracing.)
+/// A thread passes `sched_exit_tp` each time that it continues after a switch, and the target
+/// begins and ends off its CPU. (Both probes fire in the target. The switch to it is made by
+/// another thread, which a machine may exempt from tracing.)
 fn bare_tracepoints_fire_as_often_as_events_at_the_same_place() -> Verdict {
     if let Some(skip) = no_argument_types() {
         return skip;
@@ -225,12 +226,14 @@ fn bare_tracepoints_fire_as_often_as_events_at_the_same_place() -> Verdict {
         END { printf(\"switches %d\\nexits %d\\n\", switches, exits); }";
     let o = dtrace(&["-qc", &workload("spawn", 20), "-n", script]).code(0);
     let (switches, exits) = (o.value_of("switches"), o.value_of("exits"));
-    // Where threads are preempted inside of programs, the kernel suppresses firings and counts them.
+    // Where threads are preempted inside of programs, the kernel suppresses firings and counts
+    // them.
     assert!(switches > 0 && (switches - exits).abs() <= suppressed(&o), "{o:?}");
     Pass
 }
 
-/// The number of runnable threads of a CPU is what it was before and the change. (A machine may exempt a few threads from tracing.)
+/// The number of runnable threads of a CPU is what it was before and the change. (A machine may
+/// exempt a few threads from tracing.)
 fn arguments_of_bare_tracepoints_are_exact() -> Verdict {
     if let Some(skip) = no_argument_types() {
         return skip;

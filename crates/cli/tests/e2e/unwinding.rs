@@ -114,7 +114,8 @@ fn program(name: &str) -> Result<(Programs, String), Verdict> {
     no_types().map_or_else(|| Programs::new(name, ("cc", PROGRAM), &FLAGS), Err)
 }
 
-/// The functions of the first stack that was printed: `module` and function of each frame, without the offset.
+/// The functions of the first stack that was printed: `module` and function of each frame, without
+/// the offset.
 fn frames(o: &Output) -> Vec<(String, String)> {
     let lines = o.out.lines().map(str::trim).skip_while(|l| l.is_empty()).take_while(|l| !l.is_empty());
     // Without the value of an aggregation.
@@ -126,7 +127,8 @@ fn frames(o: &Output) -> Vec<(String, String)> {
     lines.map(split).collect()
 }
 
-/// The functions of the program, from the first one of `names` on, must be these, and the stack ends at the start.
+/// The functions of the program, from the first one of `names` on, must be these, and the stack
+/// ends at the start.
 fn assert_chain(o: &Output, names: &[&str]) {
     let frames = frames(o);
     let own: Vec<&str> =
@@ -254,7 +256,8 @@ fn a_stack_in_a_catch_block_is_whole() -> Verdict {
     }
     let (_dir, program) = compiled!(Programs::new("catch", ("c++", CATCHES), &FLAGS));
     let script = "syscall::getpgid:entry /pid == $target/ { ustack(100); exit(0); }";
-    // A reader that is not optimized needs more than the two seconds of `symtimeout` on an emulated CPU.
+    // A reader that is not optimized needs more than the two seconds of `symtimeout` on an emulated
+    // CPU.
     let o = dtrace(&["-x", "symtimeout=60s", "-qc", &program, "-n", script]).code(0);
     let own: Vec<String> = frames(&o).into_iter().filter(|(m, _)| m == "program").map(|(_, f)| f).collect();
     // The compiler may put what is after a catch into a part of its own.
@@ -346,8 +349,8 @@ fn until_known(program: &str, known: &Path) -> String {
     )
 }
 
-/// Runs these lines of the shell, which run the program again and again. The stacks of the last processes are whole behind each of these files, which
-/// is written when some are.
+/// Runs these lines of the shell, which run the program again and again. The stacks of the last
+/// processes are whole behind each of these files, which is written when some are.
 fn short_lived(dir: &Path, lines: &str, known: &[PathBuf]) -> Verdict {
     let (rows, script) = (dir.join("rows"), dir.join("loop.sh"));
     std::fs::write(&script, lines).unwrap();
@@ -426,7 +429,8 @@ fn stacks_whose_mappings_are_being_changed_are_counted() -> Verdict {
     Pass
 }
 
-/// A directory in memory, in which this user can mount what no other process sees. The lines are run in it.
+/// A directory in memory, in which this user can mount what no other process sees. The lines are
+/// run in it.
 fn in_mounts(name: &str, known: &[&str], lines: impl Fn(&Path) -> String) -> Verdict {
     let built = no_types().map_or_else(|| Programs::new(name, ("cc", SHORT), &FLAGS), Err);
     let (_programs, program) = compiled!(built);
@@ -492,7 +496,8 @@ fn code_without_a_description_is_walked_by_frame_pointers() -> Verdict {
     let flags = ["-O2", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
     let built = no_types().map_or_else(|| Programs::new("bare", ("cc", PROGRAM), &flags), Err);
     let (_dir, program) = compiled!(built);
-    // At the entry of a function its frame is not made yet. The code of libc between them has a description.
+    // At the entry of a function its frame is not made yet. The code of libc between them has a
+    // description.
     for (function, chain) in [("mark", &CHAIN[..]), ("spin", &CHAIN[1..]), ("compare", &CHAIN[2..])] {
         let script = format!("pid$target:a.out:{function}:entry {{ ustack(100); exit(0); }}");
         let o = dtrace(&["-qc", &program, "-n", &script]).code(0);

@@ -76,7 +76,8 @@ fn built(name: &str, source: &str, flags: &[&str]) -> Result<(testing::dir::Dir,
     }
 }
 
-/// The functions of each stack that was printed, without their modules and offsets, and how often it was met.
+/// The functions of each stack that was printed, without their modules and offsets, and how often
+/// it was met.
 fn stacks(o: &Output) -> Vec<(Vec<String>, u64)> {
     let (mut all, mut frames) = (Vec::new(), Vec::new());
     for line in o.out.lines().map(str::trim).filter(|line| !line.is_empty()) {

@@ -1,4 +1,5 @@
-//! USDT: probes that programs bring along. The programs of the tests write their notes themselves, so every operand is known.
+//! USDT: probes that programs bring along. The programs of the tests write their notes themselves,
+//! so every operand is known.
 
 use std::process::{Child, Command, Stdio};
 
@@ -271,7 +272,8 @@ fn a_semaphore_is_counted_down_when_dtrace_is_killed() -> Verdict {
     Pass
 }
 
-/// The kernel has one uprobe for a place, with one semaphore, and refuses whoever comes with another.
+/// The kernel has one uprobe for a place, with one semaphore, and refuses whoever comes with
+/// another.
 fn a_function_that_begins_with_a_site_has_both_probes() -> Verdict {
     let programs = compiled!(Programs::new("both"));
     let text = r#"
@@ -382,7 +384,8 @@ fn an_argument_that_cannot_be_read_is_a_fault() -> Verdict {
     let found = words(&o.out);
     // DTRACEFLT_BADADDR, at address 8.
     assert!(found.ends_with(&["1", "8", "10"]), "{o:?}");
-    // The argument beside it is read, and those that nobody can read are faults only where they are used.
+    // The argument beside it is read, and those that nobody can read are faults only where they are
+    // used.
     let script = "tst$target:::bad { @ = sum(arg2); } tst$target:::bad { @f = sum(arg1); } tst$target:::bad { @s = sum(arg3); } \
                   ERROR { @e = count(); } END { printa(\"%@d \", @); printa(\"%@d\", @e); }";
     let o = dtrace(&["-qc", &program, "-n", script]).code(0);
@@ -429,7 +432,8 @@ int main(void)
     Pass
 }
 
-/// Sites at nops that some kernels replace by a call, in a function with values below the stack pointer.
+/// Sites at nops that some kernels replace by a call, in a function with values below the stack
+/// pointer.
 fn a_site_is_probed_where_the_kernel_spares_the_program() -> Verdict {
     const SITES: &str = r#"
 volatile long table[2] __attribute__((used)) = { 11, 22 };

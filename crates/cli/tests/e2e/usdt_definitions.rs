@@ -390,7 +390,8 @@ fn a_process_that_starts_later_has_its_own_definition() -> Verdict {
     Pass
 }
 
-/// What is wrong is a sentence on the standard error, and the probes have the arguments of their sites.
+/// What is wrong is a sentence on the standard error, and the probes have the arguments of their
+/// sites.
 fn a_definition_that_does_more_than_read_is_told_and_left_out() -> Verdict {
     for (name, from, to, says) in [
         ("call", "stringof(f->name)", "system(f->name)  ", "this is a call of system( )"),
@@ -431,7 +432,8 @@ fn a_definition_that_does_more_than_read_is_told_and_left_out() -> Verdict {
     Pass
 }
 
-/// A program that does not use `args` is told too, once for each definition; an error that comes of it has the reason.
+/// A program that does not use `args` is told too, once for each definition; an error that comes of
+/// it has the reason.
 fn why_a_definition_is_not_used_is_said_wherever_a_probe_is_matched() -> Verdict {
     let provider = own("tsttold");
     let programs = compiled!(Programs::new(&provider));
@@ -472,7 +474,8 @@ fn a_list_has_the_probes_of_a_command_however_they_are_described() -> Verdict {
     Pass
 }
 
-/// A glob matches a program without the member that the clause names: it is told, and the other is traced.
+/// A glob matches a program without the member that the clause names: it is told, and the other is
+/// traced.
 fn a_clause_that_is_wrong_for_one_program_serves_the_others() -> Verdict {
     let provider = own("tstwrong");
     let (_programs, old, new) = compiled!(versions(&provider));
@@ -500,7 +503,8 @@ fn a_clause_that_is_wrong_for_one_program_serves_the_others() -> Verdict {
     Pass
 }
 
-/// Whoever describes a type of 4 GB ends no session: `size-ok` is traced, and the other one is left out with a message.
+/// Whoever describes a type of 4 GB ends no session: `size-ok` is traced, and the other one is left
+/// out with a message.
 fn a_type_that_no_record_can_hold_leaves_its_program_out() -> Verdict {
     let (programs, provider) = (compiled!(Programs::new("sizes")), own("tstsize"));
     let make = |name: &str, size: &str| {

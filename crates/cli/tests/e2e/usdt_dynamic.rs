@@ -21,7 +21,8 @@ tests! {
     a_provider_that_is_made_again_is_the_one_that_is_traced
 }
 
-/// Waits for a line of its input before and after it fires. With a word it makes the file of its probes in that directory.
+/// Waits for a line of its input before and after it fires. With a word it makes the file of its
+/// probes in that directory.
 pub(crate) const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -137,7 +138,8 @@ pub(crate) fn joined(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Traces a process that waits, from its first line to its second. `printed` is what it prints between them.
+/// Traces a process that waits, from its first line to its second. `printed` is what it prints
+/// between them.
 pub(crate) fn trace(process: &mut Child, script: &str, pid: u32, expected: &str) -> String {
     let script =
         format!("BEGIN {{ printf(\"begun\\n\"); }} {}", script.replace("dyn*", &format!("dyn{pid}")));
@@ -150,7 +152,8 @@ pub(crate) fn trace(process: &mut Child, script: &str, pid: u32, expected: &str)
     joined(o.out.trim_start_matches("begun"))
 }
 
-/// Waits until the kernel has counted all semaphores of a process down: some kernels detach after the tracer has ended.
+/// Waits until the kernel has counted all semaphores of a process down: some kernels detach after
+/// the tracer has ended.
 pub(crate) fn wait_until_not_traced(pid: u32) {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let data = maps.lines().find(|l| l.contains("dtrace:") && l.contains(" rw-p ")).unwrap();
@@ -234,7 +237,8 @@ fn probes_of_a_process_in_a_container_are_traced() -> Verdict {
     Pass
 }
 
-/// Makes its provider anew many times, then several at once, and fires each of those that are left three times.
+/// Makes its provider anew many times, then several at once, and fires each of those that are left
+/// three times.
 const AGAIN: &str = r#"
 #include <stdio.h>
 #include <unistd.h>

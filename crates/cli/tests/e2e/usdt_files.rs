@@ -1,4 +1,5 @@
-//! Files in memory with the probes of a running program: damaged, many, without end, those of other libraries.
+//! Files in memory with the probes of a running program: damaged, many, without end, those of other
+//! libraries.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -127,9 +128,10 @@ fn hundreds_of_files_of_one_process_hide_no_other_process() -> Verdict {
     Pass
 }
 
-/// Makes a provider with its first line of input, and 700 of 30 probes each when its probe is traced: 4,617 probes more than come of one
-/// process, in more files than dtrace keeps of a usual process. When as many probes are traced as its argument says, it waits for a line;
-/// then it fires what is traced three times, and says how many there are and what the sum of their arguments is.
+/// Makes a provider with its first line of input, and 700 of 30 probes each when its probe is
+/// traced: 4,617 probes more than come of one process, in more files than dtrace keeps of a usual
+/// process. When as many probes are traced as its argument says, it waits for a line; then it fires
+/// what is traced three times, and says how many there are and what the sum of their arguments is.
 const ENDLESS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,7 +190,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Says by its probe that it is there until it is told that this was seen: the clauses of that probe run. Then it fires ten times.
+/// Says by its probe that it is there until it is told that this was seen: the clauses of that
+/// probe run. Then it fires ten times.
 const LATER: &str = r#"
 #include <poll.h>
 #include <stdio.h>
@@ -229,7 +232,8 @@ fn a_process_that_makes_probes_without_end_has_a_limit_that_is_its_own() -> Verd
     let mut process = wait(Command::new(&program).arg(MOST.to_string()));
     let pid = process.id();
     let mut expected: Vec<String> = Vec::new();
-    // All others are traced: one that comes while probes do, one beside a process that has too many, and one after it.
+    // All others are traced: one that comes while probes do, one beside a process that has too
+    // many, and one after it.
     let later = |child: &mut Child, expected: &mut Vec<String>| {
         let mut other = wait(&mut Command::new(&other));
         let pid = ready(&mut other);
@@ -267,8 +271,9 @@ fn a_process_that_makes_probes_without_end_has_a_limit_that_is_its_own() -> Verd
     Pass
 }
 
-/// A library as libstapsdt makes them: each probe is a function without a type or a size, of four nops and a return; the notes are not loaded, and there
-/// are no semaphores. Arguments are whole registers, whatever their size.
+/// A library as libstapsdt makes them: each probe is a function without a type or a size, of four
+/// nops and a return; the notes are not loaded, and there are no semaphores. Arguments are whole
+/// registers, whatever their size.
 const STAPSDT: &str = r#"
     .text
     .globl request
@@ -300,7 +305,8 @@ base: .byte 0
 4:  .balign 4
 "#;
 
-/// One segment with code from the beginning of the file, a writable one 2 MiB behind it with the dynamic section, and nothing else.
+/// One segment with code from the beginning of the file, a writable one 2 MiB behind it with the
+/// dynamic section, and nothing else.
 const LAYOUT: &str =
     "-Wl,-z,noseparate-code,-z,max-page-size=0x200000,-z,norelro,--hash-style=sysv,--build-id=none";
 
@@ -403,7 +409,8 @@ fn a_debugger_reads_the_probes_of_a_file_in_memory() -> Verdict {
     next(&mut process);
     let o = debugger.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&o.stdout);
-    // It counts the semaphore up while it waits, so the program evaluates the arguments: it stops the second time.
+    // It counts the semaphore up while it waits, so the program evaluates the arguments: it stops
+    // the second time.
     for expected in ["$1 = 2\n", "$2 = -1\n", "\"/index.html\""] {
         assert!(text.contains(expected), "{said}{text}");
     }

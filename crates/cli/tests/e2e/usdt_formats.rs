@@ -1,4 +1,5 @@
-//! Probes that programs describe otherwise than by SystemTap's notes: those of the C port's headers, and DOF.
+//! Probes that programs describe otherwise than by SystemTap's notes: those of the C port's
+//! headers, and DOF.
 
 use crate::Verdict::{self, Pass};
 use crate::tool::dtrace;
@@ -49,7 +50,8 @@ fn notes_of_the_c_port_are_probes() -> Verdict {
     Pass
 }
 
-/// The linker's addresses are those of the file: `.SUNW_dof` as `dtrace -G` of the original writes it.
+/// The linker's addresses are those of the file: `.SUNW_dof` as `dtrace -G` of the original writes
+/// it.
 const DOF: &str = r#"
 __attribute__((noinline, noclone)) void fires(const char *text, int n, short s)
 {

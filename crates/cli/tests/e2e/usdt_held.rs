@@ -1,4 +1,5 @@
-//! Targets that make probes and fire them at once: each is held where it maps them, until they are traced.
+//! Targets that make probes and fire them at once: each is held where it maps them, until they are
+//! traced.
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +20,8 @@ tests! {
     a_target_that_makes_probes_goes_on_when_its_tracer_ends
 }
 
-/// Makes as many providers as it is told, fires the probe of each as often as it is told, and keeps them or not.
+/// Makes as many providers as it is told, fires the probe of each as often as it is told, and keeps
+/// them or not.
 const PROGRAM: &str = r#"
 #include <stdlib.h>
 #include "dtrace_usdt.h"
@@ -56,7 +58,8 @@ provider.enable();
 for (let i = 0; i < 1000; i++) hit.fire(i);
 "#;
 
-/// How often a command's probes fired, and with what sum of their arguments. (Tests beside fire probes of that name too.)
+/// How often a command's probes fired, and with what sum of their arguments. (Tests beside fire
+/// probes of that name too.)
 fn fired(command: &str, processes: &str, more: &[&str]) -> String {
     let script = format!(
         "tstheld{processes}:::hit /progenyof($target)/ {{ @ = count(); @s = sum(arg0); }} END {{ printa(\"%@d %@d\", @, @s); }}"

@@ -1,4 +1,5 @@
-//! Probes that programs make while they run (dynamic USDT) in other languages than C: the packages of Rust, Python and Node.js.
+//! Probes that programs make while they run (dynamic USDT) in other languages than C: the packages
+//! of Rust, Python and Node.js.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -99,7 +100,8 @@ fn packages_are_built_by_the_tools_of_their_languages() -> Verdict {
     Pass
 }
 
-/// The directory that node-gyp takes the headers of Node.js from, and that of the headers, if they are installed: those of nodejs.org and of Debian.
+/// The directory that node-gyp takes the headers of Node.js from, and that of the headers, if they
+/// are installed: those of nodejs.org and of Debian.
 fn headers_of_node() -> Option<(String, String)> {
     let place = "console.log(require('path').resolve(process.execPath, '../..'))";
     let prefix = said(Command::new("node").args(["-e", place]))?;
@@ -300,7 +302,8 @@ fn a_script_in_node_makes_probes_while_it_runs() -> Verdict {
     Pass
 }
 
-/// Sends itself 20 requests, of which five are for what is not there, and collects garbage three times, which it is told to begin.
+/// Sends itself 20 requests, of which five are for what is not there, and collects garbage three
+/// times, which it is told to begin.
 const SERVER: &str = r#"
 const http = require('http');
 const ask = (port, path) => new Promise((done) => {

@@ -50,7 +50,8 @@ int main(int c, char **v)
 }
 "#;
 
-/// The sums of a description by provider, as `tst123 45`. Who fires with 0 is told that it is seen, as `seen tst123`.
+/// The sums of a description by provider, as `tst123 45`. Who fires with 0 is told that it is seen,
+/// as `seen tst123`.
 fn sums_of(description: &str) -> String {
     format!(
         "{description} {{ @[probeprov] = sum(arg0); }} {description} /!arg0/ {{ printf(\"seen %s\\n\", probeprov); }} \
@@ -124,8 +125,9 @@ fn until_traced(session: &mut Child, process: &mut Child) {
     });
 }
 
-/// For each line fires with a number that adds nothing, and says whether the probe is traced. Fires at the end of its input. The
-/// kernel counts a semaphore up a moment before it changes the code, and changes that a moment before the tracer's program runs.
+/// For each line fires with a number that adds nothing, and says whether the probe is traced. Fires
+/// at the end of its input. The kernel counts a semaphore up a moment before it changes the code,
+/// and changes that a moment before the tracer's program runs.
 const ASKED: &str = r#"
 #include <stdlib.h>
 #include <unistd.h>
@@ -295,7 +297,8 @@ fn a_file_that_is_written_anew_is_traced_as_it_is() -> Verdict {
     let provider = format!("-DPROVIDER=\"{}\"", own("tst"));
     let second = compiled!(programs.compile("second", ASKED, &[&provider, "-O0"]));
     let program = programs.path("program");
-    // The file stays the same, its contents do not. A link that remained would set a place amid instructions.
+    // The file stays the same, its contents do not. A link that remained would set a place amid
+    // instructions.
     let begun = |file: &str| {
         std::fs::copy(file, &program).unwrap();
         wait(&program)
@@ -318,7 +321,8 @@ fn a_file_that_is_written_anew_is_traced_as_it_is() -> Verdict {
     Pass
 }
 
-/// Makes its provider six times, one after the other. Fires each five times when it is traced: it is told, by a signal.
+/// Makes its provider six times, one after the other. Fires each five times when it is traced: it
+/// is told, by a signal.
 const REMADE: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -386,7 +390,8 @@ fn open_in(process: &Child, dir: &str) -> usize {
     all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|file| file.starts_with(dir))).count()
 }
 
-/// Runs copies of a program one after the other while a description is looked for, and one more at last: nothing of them remains open.
+/// Runs copies of a program one after the other while a description is looked for, and one more at
+/// last: nothing of them remains open.
 fn closed_after(description: &str, copies: usize) -> Verdict {
     let programs = compiled!(Programs::new("closed"));
     let program = compiled!(asked(&programs, "asked", &own("tst")));
@@ -540,7 +545,8 @@ fn of_many_processes_those_with_the_provider_are_listed() -> Verdict {
     Pass
 }
 
-/// Passes strings of a file that it has mapped and not touched, one in a register and one in memory.
+/// Passes strings of a file that it has mapped and not touched, one in a register and one in
+/// memory.
 const UNTOUCHED: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>

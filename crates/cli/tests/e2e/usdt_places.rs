@@ -1,4 +1,5 @@
-//! Functions that begin with a site of USDT that has a semaphore: for all who trace it, the place has that semaphore.
+//! Functions that begin with a site of USDT that has a semaphore: for all who trace it, the place
+//! has that semaphore.
 
 use std::process::{Command, Stdio};
 

@@ -137,7 +137,8 @@ pub(crate) fn lines(o: &Output) -> Vec<&str> {
     o.out.lines().map(str::trim).filter(|line| !line.is_empty()).collect()
 }
 
-/// Names, a chain of pointers, bit-fields, an array, an enumerator, a union, arguments behind ones of other classes.
+/// Names, a chain of pointers, bit-fields, an array, an enumerator, a union, arguments behind ones
+/// of other classes.
 pub(crate) const MEMBERS: &str = "pid$target:a.out:take:entry { \
      printf(\"%s %s %d %d %d %d %d %s %d %d\\n\", stringof(args[0]->name), stringof(args[0]->next->name), \
          args[0]->next->addr.port, args[0]->addr.flag, args[0]->addr.mode, args[0]->hist[2], \

@@ -33,7 +33,8 @@ fn a_unary_operator_creates_its_operand() -> Verdict {
 
 // row variable.whole
 fn a_variable_holds_64_bits_whatever_its_type() -> Verdict {
-    // The first assignment makes an `int`, the later ones store times: what many published scripts do.
+    // The first assignment makes an `int`, the later ones store times: what many published scripts
+    // do.
     let o = dtrace(&[
         "-qn",
         "BEGIN { self->s = 0; n[\"k\"] = 1; } \
@@ -67,7 +68,8 @@ fn a_variable_holds_64_bits_whatever_its_type() -> Verdict {
     ])
     .code(0);
     assert_eq!(o.out, "4294967297 1 4294967298\n4294967297 4294967298 4294967297 8589934594\n\n", "{o:?}");
-    // A value that fits the type, be it read as signed or as unsigned, prints as one of the type; the others whole.
+    // A value that fits the type, be it read as signed or as unsigned, prints as one of the type;
+    // the others whole.
     let o = dtrace(&[
         "-qn",
         "enum two { A, B } e; int s; unsigned u; char c; BEGIN { s = 4294967295; u = -1; c = 200; printf(\"%d %u %x %d %u %x %d\\n\", \
@@ -194,8 +196,9 @@ fn null_strings_are_assigned_compared_and_passed_on() -> Verdict {
 }
 
 fn a_string_that_was_never_assigned_is_null_where_it_has_no_memory() -> Verdict {
-    // As in the original, thread-local strings and elements of arrays are NULL before they are assigned, and
-    // again after NULL was. The empty string is another value. Global and clause-local strings are empty.
+    // As in the original, thread-local strings and elements of arrays are NULL before they are
+    // assigned, and again after NULL was. The empty string is another value. Global and
+    // clause-local strings are empty.
     let o = dtrace(&[
         "-qn",
         r#"self string s; string a[int]; self string b[int]; string g; this string c;

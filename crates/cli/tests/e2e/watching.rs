@@ -1,7 +1,7 @@
 //! Names of addresses in processes that nobody traces and that end at once.
 //!
-//! The programs are generated, as in `symbols`: `dtsym_NAME` reads a byte from its standard input, makes
-//! one call, and ends.
+//! The programs are generated, as in `symbols`: `dtsym_NAME` reads a byte from its standard input,
+//! makes one call, and ends.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;

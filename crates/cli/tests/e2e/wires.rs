@@ -1,8 +1,8 @@
-//! Two ends of a wire in network namespaces of their own, what passes between them, and what a packet
-//! socket at each end sees of it.
+//! Two ends of a wire in network namespaces of their own, what passes between them, and what a
+//! packet socket at each end sees of it.
 //!
-//! A wire is the loopback, which is both ends, or a pair of `veth` devices. The workload writes what
-//! it captured into a file, because its output would be mixed with that of dtrace.
+//! A wire is the loopback, which is both ends, or a pair of `veth` devices. The workload writes
+//! what it captured into a file, because its output would be mixed with that of dtrace.
 
 use std::fmt::Write as _;
 use std::io::{Error, Read, Result, Write};
@@ -61,8 +61,8 @@ impl Packet {
     }
 }
 
-/// Runs a workload over a wire (`lo` or `veth`) by IPv4 or IPv6. What dtrace printed, and what passed.
-/// The kernel may suppress a firing: then it runs again.
+/// Runs a workload over a wire (`lo` or `veth`) by IPv4 or IPv6. What dtrace printed, and what
+/// passed. The kernel may suppress a firing: then it runs again.
 pub(crate) fn traced(
     name: &str,
     wire: &str,
@@ -100,8 +100,8 @@ fn packet(line: &str) -> Packet {
     }
 }
 
-/// The address of an end, 1 or 2, of the wire of a test. dtrace sees the networks of other processes
-/// too, so the addresses are those of this one alone.
+/// The address of an end, 1 or 2, of the wire of a test. dtrace sees the networks of other
+/// processes too, so the addresses are those of this one alone.
 pub(crate) fn address(wire: &str, version: u32, process: u32, end: u8) -> IpAddr {
     let id = (process % 0x8000) as u16;
     let [high, low] = id.to_be_bytes();
@@ -278,8 +278,8 @@ impl Capture {
 /// nobody.
 pub(crate) const PORTS: [u16; 4] = [48_367, 48_368, 48_369, 48_370];
 
-/// Waits until this namespace has only sockets that listen or are in TIME_WAIT. Then all segments have
-/// been received.
+/// Waits until this namespace has only sockets that listen or are in TIME_WAIT. Then all segments
+/// have been received.
 pub(crate) fn quiet() -> Result<()> {
     eventually("the end of all connections", LIMIT, || {
         let mut text = match std::fs::read_to_string("/proc/thread-self/net/tcp") {
@@ -319,7 +319,8 @@ fn raw_address(address: SocketAddr, raw: &mut libc::sockaddr_storage) -> u32 {
 /// A connection from a port.
 fn connected(from: SocketAddr, to: SocketAddr) -> Result<TcpStream> {
     let family = if from.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: plain data; a new descriptor, which is ours alone; addresses that live across the calls.
+    // SAFETY: plain data; a new descriptor, which is ours alone; addresses that live across the
+    // calls.
     unsafe {
         let mut raw: libc::sockaddr_storage = std::mem::zeroed();
         let socket = OwnedFd::from_raw_fd(checked(libc::socket(family, libc::SOCK_STREAM, 0))?);

@@ -254,12 +254,13 @@ fn keys(seconds: u64) {
         let threads: Vec<_> = (1..5).map(|thread| s.spawn(move || calls(thread))).collect();
         threads.into_iter().filter_map(|t| t.join().ok()).sum()
     });
-    // In one write, and not to standard output: dtrace's long writes there are not whole in a full pipe.
+    // In one write, and not to standard output: dtrace's long writes there are not whole in a full
+    // pipe.
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("calls {calls}\n").as_bytes());
 }
 
-/// Writes to a new page, and to so many more between two calls of getppid with 1 and 0: each with a page fault of
-/// its own, and no other fault is between the calls.
+/// Writes to a new page, and to so many more between two calls of getppid with 1 and 0: each with a
+/// page fault of its own, and no other fault is between the calls.
 fn touch(pages: usize) {
     const PAGE: usize = 4096;
     let (read_write, mine) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -366,7 +367,8 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             }
             call(libc::SYS_getppid, 0, 0, 0);
         }
-        // Spins for so many milliseconds of its CPU time between two calls, beside a thread on the same CPU.
+        // Spins for so many milliseconds of its CPU time between two calls, beside a thread on the
+        // same CPU.
         Some("preempted") => {
             stay();
             std::thread::scope(|s| {

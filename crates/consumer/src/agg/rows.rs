@@ -1,9 +1,9 @@
 //! Lists entries as rows in DTrace's order.
 //!
-//! There may be a million rows, so a row is decoded when it is delivered. What is sorted is small: the
-//! place of an entry, its weight and the beginning of its key, in one vector. Only rows that are equal
-//! in these are compared column by column: numbers as numbers, strings as bytes, stacks frame by
-//! frame.
+//! There may be a million rows, so a row is decoded when it is delivered. What is sorted is small:
+//! the place of an entry, its weight and the beginning of its key, in one vector. Only rows that
+//! are equal in these are compared column by column: numbers as numbers, strings as bytes, stacks
+//! frame by frame.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -63,8 +63,9 @@ struct Place {
 }
 
 impl<'a> Rows<'a> {
-    /// The rows of aggregations by key, unordered. An aggregation without a key has the value zero for
-    /// it. Keys of different aggregations are equal if their columns are equal, however they are stored.
+    /// The rows of aggregations by key, unordered. An aggregation without a key has the value zero
+    /// for it. Keys of different aggregations are equal if their columns are equal, however they
+    /// are stored.
     pub(crate) fn new(store: &'a Store, ids: &[AggId], tables: &'a Tables) -> Rows<'a> {
         let known = ids.iter().filter_map(|id| store.get(*id));
         let aggs = known.clone().map(|agg| (&agg.desc, buckets(agg.desc.func))).collect();
@@ -201,7 +202,8 @@ impl<'a> Rows<'a> {
     /// What is sorted; nothing if there is no memory for it.
     fn places(&self, by: By) -> Vec<Place> {
         let pos = wrapping(self.aggs.len(), by.pos).next().unwrap_or(0);
-        // Columns of several aggregations may differ in their types, and other values come before keys.
+        // Columns of several aggregations may differ in their types, and other values come before
+        // keys.
         let alone = self.aggs.len() == 1;
         let place = |(at, row): (u32, &Row<'a>)| {
             let (sum, zero) = if by.key { (0, 0) } else { self.weight(at, pos) };
@@ -220,8 +222,8 @@ impl<'a> Rows<'a> {
         places
     }
 
-    /// The numbers of all rows, in the order that the options select. Where there is no memory to sort them, they are in no order: it is the
-    /// end of a session that gets no more.
+    /// The numbers of all rows, in the order that the options select. Where there is no memory to
+    /// sort them, they are in no order: it is the end of a session that gets no more.
     pub(crate) fn sorted(&self, options: &Options) -> Vec<u32> {
         let pos = if self.aggs.len() > 1 { options.aggsortpos } else { 0 };
         let (key, keypos, reverse) = (options.aggsortkey, options.aggsortkeypos, options.aggsortrev);
@@ -254,8 +256,8 @@ impl<'a> Rows<'a> {
         addresses: &[Option<Space>],
         names: &mut Names<'_>,
     ) -> Vec<events::Row<'a>> {
-        // Sorted rows are all over the memory. Reading something of each at first lets the processor
-        // wait for many of them at once.
+        // Sorted rows are all over the memory. Reading something of each at first lets the
+        // processor wait for many of them at once.
         let first = |at: &u32| {
             let row = self.rows.get(*at as usize)?;
             Some(row.entry.normal ^ u64::from(*row.raw.first()?))

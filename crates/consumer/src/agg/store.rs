@@ -12,8 +12,8 @@ use plane::stacks::Stack;
 
 use crate::symbolizer::{Process, Symbolizer};
 
-/// The bytes of a key. Short ones are in the table itself: with a million keys, each access to memory
-/// elsewhere takes longer than everything that is done with it.
+/// The bytes of a key. Short ones are in the table itself: with a million keys, each access to
+/// memory elsewhere takes longer than everything that is done with it.
 #[derive(Clone, Debug)]
 pub(crate) enum Key {
     Short { length: u8, bytes: [u8; Key::SHORT] },
@@ -164,8 +164,9 @@ pub(crate) struct Aggregation {
     pub(crate) entries: HashMap<Key, Entry>,
     /// A `printa()` has printed it, so it is not printed at the end.
     pub(crate) printed: bool,
-    /// Columns of which several values are one: those that are aggregated by symbol or module, and those of variables, which
-    /// print two numbers alike where their type has too few bits to tell them apart. Offset, datum.
+    /// Columns of which several values are one: those that are aggregated by symbol or module, and
+    /// those of variables, which print two numbers alike where their type has too few bits to tell
+    /// them apart. Offset, datum.
     folded: Vec<(usize, Datum)>,
     /// When the stacks in the key are fetched.
     stacks: Stacks,
@@ -227,8 +228,9 @@ fn copied(key: &[u8]) -> Option<Box<[u8]>> {
     Some(bytes.into())
 }
 
-/// What a new key takes: its copy, its value, and another copy if its stacks are wanted. `None`: there is no memory for it. A table of
-/// millions of keys doubles at once, and whoever aborts there loses what is in it.
+/// What a new key takes: its copy, its value, and another copy if its stacks are wanted. `None`:
+/// there is no memory for it. A table of millions of keys doubles at once, and whoever aborts there
+/// loses what is in it.
 #[allow(clippy::type_complexity)]
 fn new_entry(
     agg: &mut Aggregation,
@@ -287,8 +289,8 @@ impl Store {
         self.aggs.get_mut(id.0 as usize)
     }
 
-    /// The expressions of the key of aggregations that are printed together; empty where they differ or
-    /// are not known.
+    /// The expressions of the key of aggregations that are printed together; empty where they
+    /// differ or are not known.
     pub(crate) fn key_names(&self, ids: &[AggId]) -> Vec<Arc<str>> {
         let mut all = ids.iter().filter_map(|id| self.get(*id));
         let Some(first) = all.next() else { return Vec::new() };

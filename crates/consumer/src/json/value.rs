@@ -194,8 +194,8 @@ pub(super) fn shaped(out: &mut Vec<u8>, shape: &Shape, bytes: &[u8], functions: 
     }
 }
 
-/// The members of a struct or union. Those of an anonymous one are members of what contains it, as in
-/// C.
+/// The members of a struct or union. Those of an anonymous one are members of what contains it, as
+/// in C.
 fn members(o: &mut Object<'_>, all: &[Member], bytes: &[u8], functions: &[Symbol]) {
     for member in all {
         let bytes = bytes.get(member.offset as usize..).unwrap_or_default();

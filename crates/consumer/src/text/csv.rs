@@ -8,12 +8,12 @@
 //!  bash,@size,1024,2047,3                  that is not empty
 //! ```
 //!
-//! The columns of the key are named by their expressions. A stack is its frames with `;` between them. A
-//! value that an aggregation does not have is an empty cell, or no line.
+//! The columns of the key are named by their expressions. A stack is its frames with `;` between
+//! them. A value that an aggregation does not have is an empty cell, or no line.
 //!
-//! Strings come from the processes that are traced. One that a spreadsheet may take for a formula is
-//! between quotes, as one with control characters. Quotes change no byte of it, and a spreadsheet may
-//! compute `"=1+1"` too: who must prevent that imports the column as text.
+//! Strings come from the processes that are traced. One that a spreadsheet may take for a formula
+//! is between quotes, as one with control characters. Quotes change no byte of it, and a
+//! spreadsheet may compute `"=1+1"` too: who must prevent that imports the column as text.
 
 use events::{AggValue, Aggregation, Row, Value, normalized};
 
@@ -153,8 +153,8 @@ impl<'o> Line<'o> {
         self.written(text, matches!(text.first(), Some(b'=' | b'+' | b'-' | b'@')));
     }
 
-    /// Writes a cell. It is quoted if it could be read as more than one, if a reader could remove blanks
-    /// from it, and if it has control characters.
+    /// Writes a cell. It is quoted if it could be read as more than one, if a reader could remove
+    /// blanks from it, and if it has control characters.
     fn written(&mut self, text: &[u8], quoted: bool) {
         if !std::mem::replace(&mut self.first, false) {
             self.out.push(b',');

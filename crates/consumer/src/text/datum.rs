@@ -125,8 +125,9 @@ pub(super) fn hexdump(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// Prints a stack: a newline, then one frame per line. Functions of an interpreter have two more columns before them, which count to
-/// the width of a frame, as those of ustack helpers in every DTrace.
+/// Prints a stack: a newline, then one frame per line. Functions of an interpreter have two more
+/// columns before them, which count to the width of a frame, as those of ustack helpers in every
+/// DTrace.
 pub(super) fn frames(out: &mut Vec<u8>, stack: &Stack, indent: usize, field: Field) {
     out.push(b'\n');
     let mut name = Vec::new();

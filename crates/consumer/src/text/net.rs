@@ -79,7 +79,8 @@ fn resolve(asked: &Lookup) -> Option<String> {
         Lookup::Host(_) => (start, size, none, 0, libc::NI_NAMEREQD),
         Lookup::Port(_) => (none, 0, start, size, 0),
     };
-    // SAFETY: an address of `length` bytes; buffers with their sizes, or none with 0; the text ends with a NUL.
+    // SAFETY: an address of `length` bytes; buffers with their sizes, or none with 0; the text ends
+    // with a NUL.
     let failed = unsafe {
         let address = (&raw const address).cast::<libc::sockaddr>();
         libc::getnameinfo(address, length as libc::socklen_t, host, host_size, service, service_size, flags)

@@ -1,4 +1,5 @@
-//! A session without a kernel: clauses are laid out as the compiler does it, records and slots are written by hand.
+//! A session without a kernel: clauses are laid out as the compiler does it, records and slots are
+//! written by hand.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic)]
 
 use std::collections::HashMap;
@@ -175,8 +176,8 @@ impl Output for Memory {
 /// Text, and the encoder.
 pub type Sinks<W> = (Text<Captured<W>>, Encoder<Vec<u8>>);
 
-/// A session with two sinks: text, and the encoder. Whenever output is taken, the encoded events are
-/// decoded and rendered as text, which must be the same bytes.
+/// A session with two sinks: text, and the encoder. Whenever output is taken, the encoded events
+/// are decoded and rendered as text, which must be the same bytes.
 pub struct Session<W: Output + Send = Vec<u8>> {
     pub consumer: Consumer<Sinks<W>>,
     pub kernel: Kernel,

@@ -1,7 +1,8 @@
 //! The dictionaries in a section: one, or an archive of several.
 //!
-//! A linker makes one dictionary of the types of all units. Where two units have different types of one name, the types of each are in a
-//! dictionary of its own, whose parent has the others, and the section is an archive.
+//! A linker makes one dictionary of the types of all units. Where two units have different types of
+//! one name, the types of each are in a dictionary of its own, whose parent has the others, and the
+//! section is an archive.
 //!
 //! ```text
 //!  u64 0x8b47f2a4d7623eeb, u64 model, u64 number of dictionaries, u64 names, u64 bodies

@@ -12,8 +12,8 @@
 //!  name                  bit 31: in the strings of the symbols, else in those of the dictionary; bits 0–30: where
 //! ```
 //!
-//! A type's number is its place among the types, from 1 on. Those of a dictionary with a parent have bit 31 besides; a number without
-//! it is one of the parent.
+//! A type's number is its place among the types, from 1 on. Those of a dictionary with a parent
+//! have bit 31 besides; a number without it is one of the parent.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -120,7 +120,8 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
 }
 
 impl Dict {
-    /// Reads a dictionary that needs at most `left` bytes. The strings of the symbols are those of the dynamic linker, or the others.
+    /// Reads a dictionary that needs at most `left` bytes. The strings of the symbols are those of
+    /// the dynamic linker, or the others.
     pub(super) fn read(bytes: &[u8], left: usize, external: [&Rc<[u8]>; 2]) -> Result<Dict, Error> {
         let (Some(header), Some(packed)) = (bytes.get(..HEADER), bytes.get(HEADER..)) else {
             return Err(malformed("a short header of CTF"));
@@ -209,7 +210,8 @@ impl Dict {
         }
     }
 
-    /// Names and types of objects, then of functions. The symbols without an own section of names are those of the table, in its order.
+    /// Names and types of objects, then of functions. The symbols without an own section of names
+    /// are those of the table, in its order.
     pub(super) fn symbols<'a>(
         &'a self,
         table: [&'a [&'a str]; 2],
@@ -240,7 +242,8 @@ impl Dict {
         }
     }
 
-    /// Names and types of variables and functions that a linker has written for those without a dynamic symbol (`--ctf-variables`).
+    /// Names and types of variables and functions that a linker has written for those without a
+    /// dynamic symbol (`--ctf-variables`).
     pub(super) fn variables(&self) -> impl Iterator<Item = (&str, u32)> {
         let entries = self.section(Section::Variables).chunks_exact(8);
         entries.filter_map(|entry| Some((self.text(number(entry, 0)?)?, number(entry, 4)?)))
@@ -299,8 +302,8 @@ impl Type<'_> {
         parts.filter_map(|part| Some((number(part, 0)?, i64::from(number(part, 4)? as i32))))
     }
 
-    /// The parameters of a function, and whether others may follow. A file may have any number of them: they are so many as an answer
-    /// can have.
+    /// The parameters of a function, and whether others may follow. A file may have any number of
+    /// them: they are so many as an answer can have.
     pub(super) fn parameters(&self) -> (Vec<u32>, bool) {
         let is_variadic = self.count.checked_sub(1).is_some_and(|last| self.word(last) == 0);
         let own = self.count - usize::from(is_variadic);

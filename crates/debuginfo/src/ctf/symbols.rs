@@ -1,4 +1,5 @@
-//! The tables of symbols that CTF refers to: a section of types may be in their order, and where a variable is only they say.
+//! The tables of symbols that CTF refers to: a section of types may be in their order, and where a
+//! variable is only they say.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -29,7 +30,8 @@ struct Symbol<'a> {
 }
 
 impl Table {
-    /// The objects and functions that the file defines: those that have a place in a section of types.
+    /// The objects and functions that the file defines: those that have a place in a section of
+    /// types.
     fn each(&self) -> impl Iterator<Item = Symbol<'_>> {
         self.symbols.chunks_exact(SYMBOL).take(MAX_SYMBOLS).filter_map(|symbol| {
             let name = u32::from_le_bytes(symbol.get(..4)?.try_into().ok()?);

@@ -94,7 +94,8 @@ fn archive(dicts: &[(&str, Vec<u8>)]) -> Vec<u8> {
     words.chain(bodies).chain(names).collect()
 }
 
-/// A table of symbols: names, types (1 object, 2 function), sections and addresses; and its strings.
+/// A table of symbols: names, types (1 object, 2 function), sections and addresses; and its
+/// strings.
 fn table(symbols: &[(&str, u8, u16, u64)]) -> (Vec<u8>, Vec<u8>) {
     let (mut table, mut strings) = (vec![0; 24], vec![0]);
     for (name, kind, section, address) in symbols {
@@ -108,7 +109,8 @@ fn table(symbols: &[(&str, u8, u16, u64)]) -> (Vec<u8>, Vec<u8>) {
     (table, strings)
 }
 
-/// The types of a section beside a table of symbols, which is that of the dynamic linker, or the other.
+/// The types of a section beside a table of symbols, which is that of the dynamic linker, or the
+/// other.
 fn with_symbols(section: Vec<u8>, symbols: &str, table: &(Vec<u8>, Vec<u8>)) -> Result<DebugTypes, Error> {
     DebugTypes::of_ctf(&mut |name: &str| {
         Ok::<_, Error>(match name {
@@ -505,7 +507,8 @@ fn units_with_different_types_of_one_name_have_their_own() {
     let (first, second) = (clash("first"), clash("second"));
     assert_eq!(first.member(first.ty(), "a"), (0, None, "int 4".into()));
     assert_eq!(second.member(second.ty(), "c"), (64, None, "long 8".into()));
-    // The linker has put the function beside the types of all units, where it is not known which one this is.
+    // The linker has put the function beside the types of all units, where it is not known which
+    // one this is.
     let (prototype, places) = Given::of(&from, &function("read_second")).prototype();
     assert_eq!(prototype, "long (int, struct clash, int)");
     assert_eq!(places, ["arg0", "its members are", "it is behind"]);

@@ -117,7 +117,8 @@ fn damaged_sections_give_an_error_or_a_bounded_answer() {
 /// The library would recurse once for each.
 #[test]
 fn functions_that_are_nested_without_end_are_an_error() {
-    // 1: a unit with code, from 16 on. 2: a function of 256 bytes. 3: one that is inline, with others in it.
+    // 1: a unit with code, from 16 on. 2: a function of 256 bytes. 3: one that is inline, with
+    // others in it.
     let attributes =
         |all: &[(u8, u8)]| all.iter().flat_map(|(a, b)| [*a, *b]).chain([0, 0]).collect::<Vec<u8>>();
     let code = attributes(&[(0x11, 0x01), (0x12, 0x07)]);

@@ -1,8 +1,9 @@
 //! Generates objects, scratch memory and pointers.
 //!
 //! The generated code reads only memory with defined content: it fills `alloca()` memory at once,
-//! and its offsets are either within the object or so far outside that the access must fault. The variables named [`KEPT`] lead to
-//! memory that an earlier clause of the firing has taken, or nowhere.
+//! and its offsets are either within the object or so far outside that the access must fault. The
+//! variables named [`KEPT`] lead to memory that an earlier clause of the firing has taken, or
+//! nowhere.
 
 use super::body::Body;
 use crate::ir::{BinOp, Space, Ty, Value, VarId};

@@ -484,8 +484,8 @@ impl Frame<'_> {
             }
             Scope::Thread => {
                 let place = (self.world.context(), var);
-                // Zero is what a thread has that assigned nothing. Otherwise threads that have ended would
-                // take memory for as long as the session runs.
+                // Zero is what a thread has that assigned nothing. Otherwise threads that have
+                // ended would take memory for as long as the session runs.
                 if value == self.zero(var) {
                     self.state.threads.remove(&place);
                 } else {

@@ -37,8 +37,8 @@ pub trait World {
         None
     }
 
-    /// The packet of the `struct sk_buff` at an address: its length and its bytes, as far as they are
-    /// known. `None` when the struct is unreadable.
+    /// The packet of the `struct sk_buff` at an address: its length and its bytes, as far as they
+    /// are known. `None` when the struct is unreadable.
     fn packet(&mut self, _addr: u64) -> Option<(u32, Vec<u8>)> {
         None
     }

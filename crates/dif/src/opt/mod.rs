@@ -8,9 +8,9 @@
 //! linear.
 //!
 //! A number in memory of the kernel is loaded once where one load comes before the others on every
-//! path: inlines of the D libraries read a header many times. So a clause sees the kernel's memory as
-//! it was at the first load. Where that succeeded, the others would not have faulted. A clause that
-//! waits (`chill()`) or sends a signal loads each time.
+//! path: inlines of the D libraries read a header many times. So a clause sees the kernel's memory
+//! as it was at the first load. Where that succeeded, the others would not have faulted. A clause
+//! that waits (`chill()`) or sends a signal loads each time.
 //!
 //! These must not change: values, faults (kind, value and action; the *offset* counts instructions
 //! and does change), the order of effects, and the fault of an unused operation. [`crate::eval`]

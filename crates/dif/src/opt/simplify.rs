@@ -89,8 +89,8 @@ fn writes_memory(function: &Function) -> bool {
     function.blocks.iter().flat_map(|b| &b.insts).any(|i| writes(&i.op))
 }
 
-/// True if the function may wait, or act on the thread: a script that loads before and after wants to
-/// see what changed.
+/// True if the function may wait, or act on the thread: a script that loads before and after wants
+/// to see what changed.
 fn changes_kernel_memory(function: &Function) -> bool {
     let changes = |op: &Op| matches!(op, Op::Call(Subr::Chill | Subr::Raise, _));
     function.blocks.iter().flat_map(|b| &b.insts).any(|i| changes(&i.op))
@@ -176,9 +176,10 @@ impl Simplifier<'_> {
             .map(|(v, _)| *v)
     }
 
-    /// True for an operation that gives the same result again in this firing. A number in the kernel's memory
-    /// is read once: what a clause sees of it does not change while the clause runs, and where it was read
-    /// once it does not fault. An address of unknown space may be one of D memory.
+    /// True for an operation that gives the same result again in this firing. A number in the
+    /// kernel's memory is read once: what a clause sees of it does not change while the clause
+    /// runs, and where it was read once it does not fault. An address of unknown space may be one
+    /// of D memory.
     fn is_repeatable(&self, op: &Op) -> bool {
         match op {
             Op::Load { addr, .. } => match self.ty(*addr) {

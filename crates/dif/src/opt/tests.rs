@@ -109,7 +109,8 @@ fn optimized_modules_verify_and_compute_the_same() {
         let mut after = before.clone();
         optimize(&mut after);
         verify(&after).unwrap_or_else(|e| panic!("seed {seed}: optimized: {e}\n{}", print(&after, None)));
-        // Addresses of scratch memory have serial numbers only where a clause keeps some: here it was one that cannot be reached.
+        // Addresses of scratch memory have serial numbers only where a clause keeps some: here it
+        // was one that cannot be reached.
         if (before.scratch_kept() > 0) != (after.scratch_kept() > 0) {
             continue;
         }
@@ -128,8 +129,8 @@ enum Between {
     Call(Subr),
 }
 
-/// The number of loads that are left of two from one address, the second behind a branch that the first
-/// decides.
+/// The number of loads that are left of two from one address, the second behind a branch that the
+/// first decides.
 fn loads_of(space: Space, between: Between) -> usize {
     let mut module = Module::new(64);
     let mut b = FunctionBuilder::new("clause_0");

@@ -109,7 +109,8 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
     let mut child = bpf_sys::with_original_fd_limit(&mut command).spawn().map_err(|e| {
         if e.kind() == std::io::ErrorKind::NotFound { missing() } else { format!("{program}: {e}") }
     })?;
-    // What precedes the D text is not cpp's. The marker keeps the numbers of the lines, and gives the text its name.
+    // What precedes the D text is not cpp's. The marker keeps the numbers of the lines, and gives
+    // the text its name.
     let (head, body) = text.split_at(syntax::script_start(text));
     let first = head.matches('\n').count() + 1;
     let name = control::name_text(name);

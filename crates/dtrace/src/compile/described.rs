@@ -1,7 +1,9 @@
-//! Definitions that the files of processes have of their providers: which of them programs need, and what a list says of them.
+//! Definitions that the files of processes have of their providers: which of them programs need,
+//! and what a list says of them.
 //!
-//! A definition is parsed where a program uses `args` or `argN` in a clause for its probes, or where a list prints types. It is D text of a
-//! traced process: the parser reads it as any other, and `check::defined` says what of it means something.
+//! A definition is parsed where a program uses `args` or `argN` in a clause for its probes, or
+//! where a list prints types. It is D text of a traced process: the parser reads it as any other,
+//! and `check::defined` says what of it means something.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,8 +23,9 @@ use crate::error::Error;
 /// The most definitions of a session. The probes of others have the types that their sites give.
 const MOST: usize = 1024;
 
-/// Parses the definitions of the probes that programs from number `first` on describe, if they use `args` or `argN`. Says why
-/// definitions of other probes that they describe would not be used: a program may use `args` the next time.
+/// Parses the definitions of the probes that programs from number `first` on describe, if they use
+/// `args` or `argN`. Says why definitions of other probes that they describe would not be used: a
+/// program may use `args` the next time.
 pub(crate) fn add(
     all: &mut Vec<Definition>,
     (trees, first): (&[Tree], usize),
@@ -52,7 +55,8 @@ pub(crate) fn add(
     faults(all, &others, probes, stop)
 }
 
-/// Why definitions of the probes of these descriptions would not be used, except those that are known already.
+/// Why definitions of the probes of these descriptions would not be used, except those that are
+/// known already.
 fn faults(
     known: &[Definition],
     patterns: &HashSet<Pattern>,

@@ -1,4 +1,5 @@
-//! The processes that are targets, and the moment at which those of `-c` wait, by what programs say of it.
+//! The processes that are targets, and the moment at which those of `-c` wait, by what programs say
+//! of it.
 
 use diagnostics::{Sink, SourceKind, SourceMap};
 use syntax::ast::{Item, PragmaKind};
@@ -31,9 +32,10 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// Creates and stops processes, for programs that are compiled afterwards. One that is wanted twice is one target, as in
-    /// the original. What is created has this environment, waits at the moment that the programs say, else the options
-    /// (`evaltime`), and has memory for `postmortem`.
+    /// Creates and stops processes, for programs that are compiled afterwards. One that is wanted
+    /// twice is one target, as in the original. What is created has this environment, waits at the
+    /// moment that the programs say, else the options (`evaltime`), and has memory for
+    /// `postmortem`.
     pub fn make(
         wanted: impl IntoIterator<Item = Wanted>,
         environment: &proc::Environment,
@@ -67,8 +69,8 @@ impl Targets {
         self.all.first().map_or(0, |target| target.pid() as u64)
     }
 
-    /// The processes, for the session. An error where a program has set `evaltime` otherwise when it was compiled, which was
-    /// too late for a process that waited at another moment.
+    /// The processes, for the session. An error where a program has set `evaltime` otherwise when
+    /// it was compiled, which was too late for a process that waited at another moment.
     pub fn into_all(self, options: &Options) -> Result<Vec<proc::Target>, Error> {
         if self.waited.is_none_or(|waited| waited == options.evaltime) {
             return Ok(self.all);
@@ -79,10 +81,11 @@ impl Targets {
     }
 }
 
-/// The moment at which a `-c` process is to wait: by the last `#pragma D option evaltime=MOMENT` of these programs,
-/// else by the options. A program can only be compiled when the process is there, since it may have probes of it
-/// and name it (`$target`), and it waits at that moment by then: so programs are read for this alone before, as
-/// they are without the preprocessor of C. What is wrong in them, such a value too, is said when they are compiled.
+/// The moment at which a `-c` process is to wait: by the last `#pragma D option evaltime=MOMENT` of
+/// these programs, else by the options. A program can only be compiled when the process is there,
+/// since it may have probes of it and name it (`$target`), and it waits at that moment by then: so
+/// programs are read for this alone before, as they are without the preprocessor of C. What is
+/// wrong in them, such a value too, is said when they are compiled.
 fn evaltime_in(options: &Options, sources: &[Source]) -> Moment {
     let text = sources.iter().rev().find_map(|source| match source {
         Source::Script(_, text) => in_text(text, ParseMode::Script),

@@ -1,8 +1,10 @@
-//! Descriptions of several processes' providers, of families that libraries define: `plockstat*`, `locks12?`.
+//! Descriptions of several processes' providers, of families that libraries define: `plockstat*`,
+//! `locks12?`.
 //!
-//! What a clause of such a library assigns is kept for each process by itself, so each process has clauses of its own. So the description
-//! becomes one for each process that is meant, as if the program named them all: those that `pid*` means, if they are named. (All that run
-//! would be hundreds of copies of the library.) A process in which no probe is matched is left out.
+//! What a clause of such a library assigns is kept for each process by itself, so each process has
+//! clauses of its own. So the description becomes one for each process that is meant, as if the
+//! program named them all: those that `pid*` means, if they are named. (All that run would be
+//! hundreds of copies of the library.) A process in which no probe is matched is left out.
 
 use check::pattern_of;
 use probes::{Catalog, Family, glob_matches};
@@ -14,7 +16,8 @@ use syntax::ast::{Item, ProbeDesc, ProbeDescKind, Program as Tree};
 /// A description stands for so many processes at most.
 const MOST: usize = 64;
 
-/// Replaces such descriptions in a program. False if there is none. The error says why one cannot be replaced.
+/// Replaces such descriptions in a program. False if there is none. The error says why one cannot
+/// be replaced.
 pub(crate) fn name_each_process(
     tree: &mut Tree,
     libraries: &Libraries,

@@ -61,13 +61,14 @@ pub struct Macros {
 pub struct Setup {
     /// Providers that the caller brings along.
     pub providers: Vec<Box<dyn Provider>>,
-    /// What the output needs of records, by the options as the sources have set them. A caller that knows its
-    /// sink before sets the option `processids` instead.
+    /// What the output needs of records, by the options as the sources have set them. A caller that
+    /// knows its sink before sets the option `processids` instead.
     pub needs: fn(&Options) -> Needs,
     /// The program does not run: option values that only a session rejects are no error.
     pub shown_only: bool,
-    /// Asked while the program is checked, which may take long where processes have many definitions of their probes. When it
-    /// answers true, compiling ends with [`Error::Interrupted`](crate::Error::Interrupted).
+    /// Asked while the program is checked, which may take long where processes have many
+    /// definitions of their probes. When it answers true, compiling ends with
+    /// [`Error::Interrupted`](crate::Error::Interrupted).
     pub stop: Box<dyn Fn() -> bool>,
 }
 

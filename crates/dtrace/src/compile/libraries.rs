@@ -15,8 +15,8 @@ use system::System;
 
 use crate::options::Options;
 
-/// The libraries of a session: ours with those that are installed beside the executable, or those of
-/// `-xsyslibdir`; then those of `-L`, which are always looked at whole.
+/// The libraries of a session: ours with those that are installed beside the executable, or those
+/// of `-xsyslibdir`; then those of `-L`, which are always looked at whole.
 pub(crate) fn find(options: &Options) -> Result<Libraries, String> {
     if options.nolibs {
         return Ok(Libraries::default());
@@ -52,8 +52,8 @@ fn add(libraries: &mut Libraries, dir: &str, always: bool) -> Result<(), String>
     read(libraries, paths, always)
 }
 
-/// The libraries in `PREFIX/lib/dtrace`, for an executable in `PREFIX/bin`: those that are not built in,
-/// and those that were changed after the executable. The others are not opened.
+/// The libraries in `PREFIX/lib/dtrace`, for an executable in `PREFIX/bin`: those that are not
+/// built in, and those that were changed after the executable. The others are not opened.
 fn add_installed(libraries: &mut Libraries, executable: &Path) -> Result<(), String> {
     let Some(bin) = executable.parent().filter(|dir| dir.ends_with("bin")) else { return Ok(()) };
     let Ok(mut paths) = files(&bin.with_file_name("lib").join("dtrace")) else { return Ok(()) };
@@ -96,8 +96,8 @@ fn base(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// Checks what libraries need of libraries, in the words of the original: one that is nowhere, and those
-/// that need each other, are errors. (One that is there, but left out, is no error.)
+/// Checks what libraries need of libraries, in the words of the original: one that is nowhere, and
+/// those that need each other, are errors. (One that is there, but left out, is no error.)
 fn check_order(libraries: &Libraries, map: &SourceMap, sink: &mut Sink) {
     let needed = |program: &Program| {
         let of_libraries = |(span, class, name): (_, _, &str)| {
@@ -141,7 +141,8 @@ fn reaches(graph: &HashMap<String, Vec<(diagnostics::Span, String)>>, from: &str
 }
 
 /// Checks `#pragma D depends_on`. A library with an unmet dependency is not used. A program with
-/// one is in error, and one that names a library: what a program uses of libraries is found by its names.
+/// one is in error, and one that names a library: what a program uses of libraries is found by its
+/// names.
 pub(crate) fn dependencies(
     libraries: &mut Libraries,
     programs: &[Program],

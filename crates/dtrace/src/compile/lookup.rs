@@ -1,4 +1,5 @@
-//! Names that the parser and the checker look up: typedefs of the libraries and of the kernel, symbols of the kernel.
+//! Names that the parser and the checker look up: typedefs of the libraries and of the kernel,
+//! symbols of the kernel.
 
 use std::cell::RefCell;
 

@@ -5,7 +5,8 @@ use syntax::ast::{Item, PragmaKind};
 
 use crate::options::{OptionError, Options, When};
 
-/// Sets an option that a program asks for. `running`: the program is enabled beside others that run.
+/// Sets an option that a program asks for. `running`: the program is enabled beside others that
+/// run.
 pub(super) fn set_pragma(item: &Item, options: &mut Options, running: bool, sink: &mut Sink) {
     let Item::Pragma(pragma) = item else { return };
     let PragmaKind::Option { name, value } = &pragma.kind else { return };

@@ -1,15 +1,15 @@
 //! Providers that D libraries define: a provider block declares their probes, and clauses of the
-//! library fire them from others, their bases. [`check`] makes the clauses of a program those of the
-//! bases; here the probes are listed.
+//! library fire them from others, their bases. [`check`] makes the clauses of a program those of
+//! the bases; here the probes are listed.
 //!
 //! ```text
 //!  Libraries::probes   the names, from an index: nothing is parsed before a description selects one
 //!  exists              its library is parsed, and the bases are looked up: what is cheap to know
 //! ```
 //!
-//! Of a family (`provider plockstat[pid]`) nothing is listed before a description names a process. Then its library is
-//! parsed for this process, in which the bases are: they are looked up each time, because a process may execute another
-//! program.
+//! Of a family (`provider plockstat[pid]`) nothing is listed before a description names a process.
+//! Then its library is parsed for this process, in which the bases are: they are looked up each
+//! time, because a process may execute another program.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,8 +28,8 @@ use syntax::library::{Declared, probe_name};
 use syntax::{Libraries, derive};
 use system::System;
 
-/// The providers of a machine, those that the libraries define, and those of a user of the library. `enables`: what is matched is
-/// to be enabled, and not only listed.
+/// The providers of a machine, those that the libraries define, and those of a user of the library.
+/// `enables`: what is matched is to be enabled, and not only listed.
 pub(crate) fn registry(
     system: &System,
     libraries: &Libraries,
@@ -135,7 +135,8 @@ impl LibraryProviders {
 }
 
 impl LibraryProviders {
-    /// The probes that the libraries declare for a provider; of a family for the provider of a process.
+    /// The probes that the libraries declare for a provider; of a family for the provider of a
+    /// process.
     fn definitions(&self, provider: &str, pid: Option<u32>) -> Definitions {
         let mut shared = lock(&self.libraries);
         let (libraries, map) = &mut *shared;
@@ -458,7 +459,8 @@ impl StableFamily {
         all.entry(pid).or_insert_with(parse).clone()
     }
 
-    /// The probes of a process that a pattern matches. Their module is the file of the process in which bases are.
+    /// The probes of a process that a pattern matches. Their module is the file of the process in
+    /// which bases are.
     fn probes_of(&self, pid: u32, pattern: &Pattern) -> Result<Vec<ProbeDesc>, MatchError> {
         let Some(registry) = self.shared.registry.get().and_then(Weak::upgrade) else {
             return Err(MatchError::new("there are no probes"));
@@ -486,7 +488,8 @@ impl StableFamily {
         let all = self.names.iter().filter_map(|name| definitions.get(name));
         let mut bases = all.flat_map(|definition| &definition.clauses).flat_map(|clause| &clause.bases);
         let file = bases.find_map(|at| base(at).ok().filter(in_process));
-        // A probe with bases in the kernel only is one of a process in which the others have theirs.
+        // A probe with bases in the kernel only is one of a process in which the others have
+        // theirs.
         let Some(file) = file.map(|desc| desc.module.clone()) else {
             let why = looked_up.into_inner().into_values().find_map(Result::err);
             let why = why.unwrap_or_else(|| MatchError::new("its library has errors"));

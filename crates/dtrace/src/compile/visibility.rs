@@ -1,5 +1,5 @@
-//! The probes that the trees of a session can match. A tree that was enabled before a probe came does not
-//! see the probe: it belongs to another tree.
+//! The probes that the trees of a session can match. A tree that was enabled before a probe came
+//! does not see the probe: it belongs to another tree.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,7 +17,8 @@ pub(crate) struct Candidates<'a> {
 }
 
 impl Candidates<'_> {
-    /// Those that a description matches. The work does not grow with the probes that are there already if only some came.
+    /// Those that a description matches. The work does not grow with the probes that are there
+    /// already if only some came.
     pub(crate) fn matching(&self, pattern: &Pattern) -> Vec<ProbeInfo> {
         let Some(came) = self.came else { return self.registry.matches(pattern).unwrap_or_default() };
         let selects = self.registry.selects(pattern);

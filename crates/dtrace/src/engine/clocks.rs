@@ -3,9 +3,10 @@
 //! The kernel delays or skips timer interrupts and does not count them: those of an idle CPU after
 //! some hundred firings, those of a virtual CPU while its host runs something else, and each one
 //! during another program on its CPU. So a clock's program counts the firings that it serves,
-//! before it tests the session's state, in a word for each CPU ([`bpf_codegen::routines::count_served`]).
-//! The number of firings that were due follows from the time: the kernel's timer counts whole
-//! periods of the monotonic clock since the event started on its CPU.
+//! before it tests the session's state, in a word for each CPU
+//! ([`bpf_codegen::routines::count_served`]). The number of firings that were due follows from the
+//! time: the kernel's timer counts whole periods of the monotonic clock since the event started on
+//! its CPU.
 //!
 //! ```text
 //!  start     the event's timer starts; the event's own counter of nanoseconds gives the time

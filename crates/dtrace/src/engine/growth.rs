@@ -1,5 +1,5 @@
-//! The kernel side of probes that come and go: the programs that serve rows of the probe table, the links
-//! of their sites, and fixed programs whose probes come and go. The protocol is described in
+//! The kernel side of probes that come and go: the programs that serve rows of the probe table, the
+//! links of their sites, and fixed programs whose probes come and go. The protocol is described in
 //! [`plane::probe_table`].
 //!
 //! ```text
@@ -202,7 +202,8 @@ struct RemovedSite {
     epid: u32,
 }
 
-/// Links that no site needs, and fixed programs without probes, until a round closes and unloads them.
+/// Links that no site needs, and fixed programs without probes, until a round closes and unloads
+/// them.
 #[derive(Default)]
 struct Unused {
     links: Vec<SiteLink>,
@@ -304,7 +305,8 @@ impl Growth {
         }
     }
 
-    /// Raises the limit of descriptors, for twice as many as are needed now: that lists all of them.
+    /// Raises the limit of descriptors, for twice as many as are needed now: that lists all of
+    /// them.
     fn raise_fd_limit(&mut self, more: usize) {
         let needed = self.links + more;
         if needed > self.descriptors {
@@ -365,7 +367,8 @@ impl Growth {
             match group {
                 Ok(group) => attached.push((arrival, rows, group)),
                 Err(e) => {
-                    // No row has a generation yet, so nothing has fired and the rows are free at once.
+                    // No row has a generation yet, so nothing has fired and the rows are free at
+                    // once.
                     rows.iter().for_each(|(row, _)| table.give_back(*row));
                     if matches!(e, Error::Interrupted) {
                         undo = Some(e);
@@ -427,8 +430,8 @@ impl Growth {
             entry.get_mut().sites -= 1;
             if entry.get().sites == 0 {
                 let group = entry.remove();
-                // Read here, so that the number of the program never falls. What the links miss from
-                // now on is of no site.
+                // Read here, so that the number of the program never falls. What the links miss
+                // from now on is of no site.
                 program.missed += group.missed();
                 self.links -= group.links.len() + group.prefault.len();
                 self.unused.us += group.method.release_us();
@@ -454,8 +457,8 @@ impl Growth {
             .chain([&mut self.unused.links])
     }
 
-    /// The probes of a fixed program do not exist any more. [`Growth::advance`] closes its links and
-    /// unloads it; until then it may fire.
+    /// The probes of a fixed program do not exist any more. [`Growth::advance`] closes its links
+    /// and unloads it; until then it may fire.
     pub(crate) fn remove_fixed(&mut self, program: AttachedProgram) {
         if program.fires() {
             let missed = program.missed().unwrap_or_default();
@@ -478,7 +481,8 @@ impl Growth {
         }
     }
 
-    /// True if sites wait for a snapshot longer than the session takes to the next one in most cases.
+    /// True if sites wait for a snapshot longer than the session takes to the next one in most
+    /// cases.
     pub(crate) fn wants_snapshot(&self, read: &dyn Fn() -> ReadState) -> bool {
         let (begun, since) = self.snapshots;
         let wait = u64::try_from(SNAPSHOT_WAIT.as_nanos()).unwrap_or(u64::MAX);
@@ -487,8 +491,8 @@ impl Growth {
             && read().begun <= begun
     }
 
-    /// Continues the release of removed sites. Returns the first enabled-probe ids of sites that are
-    /// released: no record of them is to come.
+    /// Continues the release of removed sites. Returns the first enabled-probe ids of sites that
+    /// are released: no record of them is to come.
     pub(crate) fn advance(
         &mut self,
         grace: Option<&Arc<GracePeriod>>,
@@ -551,11 +555,12 @@ impl Growth {
         self.removal.closed();
     }
 
-    /// Takes the links of all sites, also of those that were removed, when the session has stopped, and
-    /// the microseconds that the kernel takes to detach them.
+    /// Takes the links of all sites, also of those that were removed, when the session has stopped,
+    /// and the microseconds that the kernel takes to detach them.
     pub(crate) fn take_links(&mut self) -> (Vec<SiteLink>, u64) {
         let Unused { links: mut all, mut fixed, mut us } = std::mem::take(&mut self.unused);
-        // What the thread of a round has not begun to close, and would leave to the end of this process, one after the other.
+        // What the thread of a round has not begun to close, and would leave to the end of this
+        // process, one after the other.
         if let Some((_, round)) = &self.closing {
             let mut left = lock(&round.0);
             us += left.us;
@@ -583,8 +588,9 @@ impl Growth {
     }
 }
 
-/// Closes the links of a round, which may take the kernel long, waits for a grace period, and unloads the
-/// fixed programs. The links are taken one by one: the end of the session takes what is left.
+/// Closes the links of a round, which may take the kernel long, waits for a grace period, and
+/// unloads the fixed programs. The links are taken one by one: the end of the session takes what is
+/// left.
 fn end((unused, grace): &Round) {
     let (count, mut fixed) = {
         let mut unused = lock(unused);

@@ -62,11 +62,13 @@ pub(crate) struct Machine {
     pub(crate) speculations: Option<SpeculativeBuffers>,
     /// The stack store, if a clause takes a stack, and its limit in bytes.
     stacks: (Option<StackStore>, u64),
-    /// The tables by which stacks of processes are walked, if a clause takes one, and their limit in bytes.
+    /// The tables by which stacks of processes are walked, if a clause takes one, and their limit
+    /// in bytes.
     unwinder: (Option<Unwinder>, u64),
     /// By what the files of processes are read.
     readers: Readers,
-    /// What functions of language runtimes are called ([`plane::calls`]), and its memory until somebody reads it.
+    /// What functions of language runtimes are called ([`plane::calls`]), and its memory until
+    /// somebody reads it.
     names: Option<(Map, Option<Mmap>)>,
     /// ERROR and its clauses.
     error: (Probe, Vec<ClauseUse>),
@@ -592,8 +594,8 @@ impl Machine {
         &self.maps.lowered
     }
 
-    /// Begins a snapshot of the aggregations, if none is pending: what is aggregated from now on belongs
-    /// to the next one.
+    /// Begins a snapshot of the aggregations, if none is pending: what is aggregated from now on
+    /// belongs to the next one.
     pub(crate) fn begin_snapshot(&mut self) {
         let Some(control) = Control::new(self.control.words()) else { return };
         let grace = self.grace.as_ref().filter(|_| !self.quiescent && !self.aggs.is_empty());
@@ -615,7 +617,8 @@ impl Machine {
         self.snapshots.counts()
     }
 
-    /// Takes the values of the pending snapshot and clears them, after waiting for its grace period.
+    /// Takes the values of the pending snapshot and clears them, after waiting for its grace
+    /// period.
     pub(crate) fn take_snapshot(&mut self, sink: &mut SlotSink<'_>) {
         let Some(side) = self.snapshots.complete() else { return };
         for (id, agg) in (0..).zip(&self.maps.plan.aggs) {
@@ -632,7 +635,8 @@ impl Machine {
         self.stacks.0.as_ref()?.find(id)
     }
 
-    /// The memory that says what functions of language runtimes are called, the first time that it is there.
+    /// The memory that says what functions of language runtimes are called, the first time that it
+    /// is there.
     pub(crate) fn take_names(&mut self) -> Option<Mmap> {
         self.names.as_mut()?.1.take()
     }

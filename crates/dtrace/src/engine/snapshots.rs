@@ -1,5 +1,5 @@
-//! Snapshots of aggregations: which side the programs leave, and the grace period after which nobody
-//! writes it.
+//! Snapshots of aggregations: which side the programs leave, and the grace period after which
+//! nobody writes it.
 //!
 //! ```text
 //!  begin     the epoch advances: programs use the other side from now on; a thread waits for a grace period
@@ -7,8 +7,8 @@
 //!  complete  the side that was left; it must be emptied before the next snapshot begins
 //! ```
 //!
-//! A grace period takes some 20 ms, and half a minute on an overloaded machine. The session does not
-//! wait for it, because it must handle records, `exit()` and interrupts.
+//! A grace period takes some 20 ms, and half a minute on an overloaded machine. The session does
+//! not wait for it, because it must handle records, `exit()` and interrupts.
 
 use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -108,7 +108,8 @@ impl Snapshots {
         }
     }
 
-    /// Completes the pending snapshot, after waiting for it. Returns the side that no program writes.
+    /// Completes the pending snapshot, after waiting for it. Returns the side that no program
+    /// writes.
     pub(crate) fn complete(&mut self) -> Option<u32> {
         let Pending { side, wait } = self.pending.take()?;
         match wait {

@@ -1,4 +1,5 @@
-//! The consumer's side of speculations in the kernel. [`plane::speculation`] describes the protocol.
+//! The consumer's side of speculations in the kernel. [`plane::speculation`] describes the
+//! protocol.
 
 use bpf_codegen::mir::MapRef;
 use bpf_runtime::maps::Maps;
@@ -44,8 +45,8 @@ impl SpeculativeBuffers {
     }
 
     /// Puts the records of committed speculations in the places of their commits, and frees
-    /// speculations that ended. `now`: the clock before the batch was drained. `newest`: the batch is
-    /// what is left of overwritten rings, and no program is running.
+    /// speculations that ended. `now`: the clock before the batch was drained. `newest`: the batch
+    /// is what is left of overwritten rings, and no program is running.
     pub(crate) fn complete(
         buffers: &mut Option<SpeculativeBuffers>,
         batch: Batch,

@@ -1,8 +1,8 @@
-//! Makes the tables by which programs walk the stacks of processes ([`plane::unwind`]), aside from the
-//! session.
+//! Makes the tables by which programs walk the stacks of processes ([`plane::unwind`]), aside from
+//! the session.
 //!
-//! A program that meets an address space without tables asks for them and marks the stack as incomplete.
-//! A thread answers:
+//! A program that meets an address space without tables asks for them and marks the stack as
+//! incomplete. A thread answers:
 //!
 //! ```text
 //!  program ──► wanted, bell ──► thread: what is mapped (reader) ──► the table of each file ──► chunks
@@ -10,13 +10,14 @@
 //!  program ──► unknown, bell ─► thread: which file it is (watcher) ──────────┘
 //! ```
 //!
-//! A reader (`symbols`) reads the files for the thread, in the background: so neither a hostile file nor a large one makes the
-//! session wait. Files are read one after the other, those first that
-//! were asked for most recently, and each table is published as soon as it is made ([`tables`]). Files with much code have
-//! another thread ([`aside`]): a table of a compiler takes a second, and what all processes use does not wait
-//! for it.
+//! A reader (`symbols`) reads the files for the thread, in the background: so neither a hostile
+//! file nor a large one makes the session wait. Files are read one after the other, those first
+//! that were asked for most recently, and each table is published as soon as it is made
+//! ([`tables`]). Files with much code have another thread ([`aside`]): a table of a compiler takes
+//! a second, and what all processes use does not wait for it.
 
 mod aside;
+mod entries;
 mod file_map;
 mod memory;
 mod tables;
@@ -75,7 +76,8 @@ pub(crate) struct Unwinder {
 }
 
 impl Unwinder {
-    /// Starts the thread for the maps of a session, if they have tables. These maps belong to it from now on.
+    /// Starts the thread for the maps of a session, if they have tables. These maps belong to it
+    /// from now on.
     pub(crate) fn take(maps: &mut Maps, limit: u64, readers: &Readers) -> Result<Option<Unwinder>, Error> {
         let taken = [
             MapRef::UnwindDirectory,
@@ -257,7 +259,8 @@ impl Answering {
         }
     }
 
-    /// Learns what some of the processes map that programs ask for. True if there may be more of them.
+    /// Learns what some of the processes map that programs ask for. True if there may be more of
+    /// them.
     fn hear(&mut self) -> bool {
         let more_files = self.tables.identify_files();
         let is_new =
@@ -301,8 +304,8 @@ impl Answering {
         }
     }
 
-    /// Lets programs ask again for address spaces that have all tables: at once if these are new, for they may lack
-    /// others by now.
+    /// Lets programs ask again for address spaces that have all tables: at once if these are new,
+    /// for they may lack others by now.
     fn close(&mut self) {
         let done = self.open.keys().copied().filter(|key| !self.tables.waits(*key));
         for key in done.collect::<Vec<u64>>() {

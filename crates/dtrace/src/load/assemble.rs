@@ -248,8 +248,8 @@ pub(crate) fn assemble(
     Ok(Assembly { units, enabled, strings: names.strings, next, prefaults, sets })
 }
 
-/// Makes a unit's program one that finds its probes in the probe table, if it can be one: it then has
-/// all of these clauses, and each site tells which of them are enabled.
+/// Makes a unit's program one that finds its probes in the probe table, if it can be one: it then
+/// has all of these clauses, and each site tells which of them are enabled.
 fn become_growing(
     a: &mut EnabledUnit,
     module: &Module,

@@ -23,8 +23,8 @@ use types::btf::KernelBtf;
 use crate::engine::clocks::{CpuClock, Served};
 use crate::error::Error;
 
-/// Closes links to processes. For each the kernel waits until no CPU runs a program of it (some 40 ms). Those that are
-/// closed at the same time wait together.
+/// Closes links to processes. For each the kernel waits until no CPU runs a program of it (some 40
+/// ms). Those that are closed at the same time wait together.
 pub(crate) fn close_at_once(links: Vec<SiteLink>) {
     let count = links.len();
     let links = Mutex::new(links);
@@ -53,7 +53,8 @@ pub(crate) enum Purpose {
     Clauses,
     /// It keeps the set of processes.
     Set,
-    /// It keeps the set of processes, and another program does the same: what one of them misses is not lost.
+    /// It keeps the set of processes, and another program does the same: what one of them misses is
+    /// not lost.
     Twice,
     /// It brings in pages. It is attached if the kernel allows it.
     Prefault,
@@ -76,7 +77,8 @@ pub(crate) struct AttachedProgram {
     pub(crate) later: Option<LaterProbes>,
 }
 
-/// The probes of a fixed program that all came later. When they do not exist any more, it is unloaded.
+/// The probes of a fixed program that all came later. When they do not exist any more, it is
+/// unloaded.
 pub(crate) struct LaterProbes {
     /// The ids of those that exist.
     pub(crate) ids: HashSet<u32>,

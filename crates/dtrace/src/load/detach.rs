@@ -34,8 +34,9 @@ pub(crate) fn detach(attached: &mut [AttachedProgram], interrupted: bool) -> usi
     count
 }
 
-/// Closes links that the kernel takes so many microseconds to detach, besides the grace periods that it waits for, which those that are closed
-/// at the same time share. Returns how many a process in the background closes.
+/// Closes links that the kernel takes so many microseconds to detach, besides the grace periods
+/// that it waits for, which those that are closed at the same time share. Returns how many a
+/// process in the background closes.
 pub(crate) fn close_links(links: Vec<SiteLink>, us: u64) -> usize {
     if us <= DETACH_LIMIT_US && links.len() <= CLOSED_TOGETHER * TURNS {
         close_at_once(links);
@@ -46,7 +47,8 @@ pub(crate) fn close_links(links: Vec<SiteLink>, us: u64) -> usize {
     count
 }
 
-/// How often links that are closed together wait for grace periods (some 20 ms) before a process in the background takes them.
+/// How often links that are closed together wait for grace periods (some 20 ms) before a process in
+/// the background takes them.
 const TURNS: usize = 16;
 
 /// Detaching that takes longer than this is left to a process in the background.

@@ -44,10 +44,12 @@ pub(crate) fn sizes(options: &Options) -> bpf_codegen::plan::Options {
 /// The address space that a session needs besides its maps, at least.
 const MORE_ADDRESSES: u64 = 4 << 20;
 
-/// The memory that it needs besides them and besides what it has, at least: programs, rows, and what its target takes.
+/// The memory that it needs besides them and besides what it has, at least: programs, rows, and
+/// what its target takes.
 const MORE_MEMORY: u64 = 3 << 20;
 
-/// What limits the memory of a session: `ulimit -v`, and its cgroup or one above it. The latter has other processes too.
+/// What limits the memory of a session: `ulimit -v`, and its cgroup or one above it. The latter has
+/// other processes too.
 pub(crate) fn memory_limits() -> Vec<Limit> {
     let own = proc::memory::own_memory();
     let addresses = Limit {

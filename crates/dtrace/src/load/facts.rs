@@ -1,8 +1,8 @@
 //! Facts of a machine's kernel for code generation: offsets in its structs, and ids of this
 //! process.
 //!
-//! A fact is read only if the module has an operation that needs it. A session that needs none reads
-//! no BTF.
+//! A fact is read only if the module has an operation that needs it. A session that needs none
+//! reads no BTF.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -325,7 +325,8 @@ fn pid_namespace(system: &SystemContext<'_>) -> Option<PidNamespace> {
 fn pid_offsets(kernel: &KernelBtf, own: u32) -> Option<PidOffsets> {
     let btf = kernel.vmlinux().ok()?;
     let offset = |path: &str| offset_of(btf, path);
-    // An array by the kind of id: that of the thread group is the second, and a pointer long behind.
+    // An array by the kind of id: that of the thread group is the second, and a pointer long
+    // behind.
     const THREAD_GROUP: i16 = 8;
     // `struct upid` has a number and a pointer.
     const UPID: i16 = 16;

@@ -1,4 +1,5 @@
-//! How programs take stacks of the kernel: what they walk them by, and which frames are the tracer's own.
+//! How programs take stacks of the kernel: what they walk them by, and which frames are the
+//! tracer's own.
 
 use bpf_codegen::context::StackStart;
 use bpf_codegen::mir::MapRef;
@@ -18,7 +19,8 @@ use crate::load::assemble::Assembly;
 use crate::load::facts::{SystemContext, direct_load, read_only, uses};
 use crate::options::{self, Options};
 
-/// The kernel's tables by which programs walk its stack, or why they do not: for all programs of a session the same.
+/// The kernel's tables by which programs walk its stack, or why they do not: for all programs of a
+/// session the same.
 pub(crate) type KernelRows = Result<KernelTables, String>;
 
 /// The answer of a kernel that has refused programs that walk its stack.
@@ -52,8 +54,9 @@ impl Programs<'_> {
     }
 }
 
-/// Completes the target, and creates the maps that programs need to take stacks of the kernel. Symbols are read only if they do,
-/// and rows are searched only if they are not known. Returns a line about the way, for `-v`.
+/// Completes the target, and creates the maps that programs need to take stacks of the kernel.
+/// Symbols are read only if they do, and rows are searched only if they are not known. Returns a
+/// line about the way, for `-v`.
 pub(crate) fn prepare(
     programs: Programs<'_>,
     options: &Options,
@@ -144,7 +147,8 @@ fn row_layout(btf: &Btf) -> Option<RowLayout> {
     })
 }
 
-/// The symbols of the code, of its tables, and of what the kernel puts in the place of a return address.
+/// The symbols of the code, of its tables, and of what the kernel puts in the place of a return
+/// address.
 const SYMBOLS: [&str; 11] = [
     "mod_tree",
     "_stext",
@@ -188,7 +192,8 @@ fn tables(load: DirectLoad, layout: RowLayout, system: &SystemContext<'_>) -> Ke
     Ok(KernelTables { load, text, places, rows, count, layout, registers, modules, replaced })
 }
 
-/// What the numbers of registers mean, by the most frequent ones of some rows: kernels have given them others since, and no type says it.
+/// What the numbers of registers mean, by the most frequent ones of some rows: kernels have given
+/// them others since, and no type says it.
 fn registers(rows: u64, count: u32, layout: RowLayout) -> Result<RowRegisters, String> {
     const SAMPLES: u32 = 512;
     let step = (count / SAMPLES).max(1);

@@ -32,8 +32,8 @@ const CACHES: usize = 256;
 /// Attempts, if slabs disagree.
 const ATTEMPTS: usize = 3;
 
-/// Finds the linear map. `None` where kernel memory or its types cannot be read, and where the size of a
-/// `struct page` is no power of two.
+/// Finds the linear map. `None` where kernel memory or its types cannot be read, and where the size
+/// of a `struct page` is no power of two.
 pub(crate) fn find(btf: &Btf) -> Option<LinearMap> {
     let page = u64::from(btf.size(btf.find_sou(false, "page")?)?);
     let ratio = bpf_sys::page_size() as u64 / page.max(1);
@@ -105,8 +105,8 @@ mod tests {
     const PAGES: u64 = 0xffff_ea00_4000_0000;
     const BYTES: u64 = 0xffff_8881_0000_0000;
 
-    /// Memory with caches in a circle. Each has a slab with this number of a frame, and the offset of
-    /// its free object; 0: a full slab.
+    /// Memory with caches in a circle. Each has a slab with this number of a frame, and the offset
+    /// of its free object; 0: a full slab.
     fn memory(slabs: &[(u64, u64)]) -> BTreeMap<u64, u64> {
         let cache = |n: usize| 0xffff_9000_0000_0000 + 0x1000 * n as u64;
         let mut memory = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! The table of names: the text of interned strings for programs that serve later probes. Its layout
-//! is described in [`plane::names`].
+//! The table of names: the text of interned strings for programs that serve later probes. Its
+//! layout is described in [`plane::names`].
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::fd::{AsFd, AsRawFd, RawFd};

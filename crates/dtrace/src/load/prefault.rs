@@ -1,4 +1,5 @@
-//! Programs that fault in user memory before probes read it: see [`bpf_runtime::program::prefault`].
+//! Programs that fault in user memory before probes read it: see
+//! [`bpf_runtime::program::prefault`].
 
 use std::collections::{BTreeMap, BTreeSet};
 

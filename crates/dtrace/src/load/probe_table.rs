@@ -1,5 +1,5 @@
-//! The probe table of a session in the kernel: its chunks, and who installs and takes them away. See
-//! [`plane::probe_table`].
+//! The probe table of a session in the kernel: its chunks, and who installs and takes them away.
+//! See [`plane::probe_table`].
 //!
 //! An update of a map of maps waits for a grace period. So a chunk is installed in another thread
 //! before it is needed; what an arrival needs beyond that is installed by one update.
@@ -30,8 +30,8 @@ fn install(table: &Map, first: u32, count: u32) -> Result<Vec<Mmap>, SysError> {
     memory
 }
 
-/// Takes chunks out of the table, the last one first, and then their memory. The kernel waits for grace
-/// periods before that.
+/// Takes chunks out of the table, the last one first, and then their memory. The kernel waits for
+/// grace periods before that.
 fn take_away(table: &Map, first: u32, chunks: Vec<Mmap>) -> Result<Vec<Mmap>, SysError> {
     let numbers = first..first + chunks.len() as u32;
     numbers.rev().try_for_each(|number| table.delete(&number.to_ne_bytes()).map(|_| ()))?;
@@ -85,8 +85,8 @@ impl ProbeTable {
         Ok(())
     }
 
-    /// Waits for the other thread and takes its chunk. If that failed, the chunk is installed when it
-    /// is needed.
+    /// Waits for the other thread and takes its chunk. If that failed, the chunk is installed when
+    /// it is needed.
     fn join(&mut self) {
         if let Some(Ok(Ok(chunks))) = self.other.take().map(JoinHandle::join) {
             self.installed(chunks);

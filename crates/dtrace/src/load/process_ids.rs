@@ -1,14 +1,17 @@
 //! The numbers of processes in the initial pid namespace, where programs in the kernel see them.
 //!
-//! A process has a number in each namespace above its own. In a namespace that is not the initial one, `/proc` shows those from here
-//! downwards and none from above. The kernel looks a process up by its number here, though, and gives it to a program: an iterator over its
-//! threads, which writes the number that all programs see, when the process began, and how far its namespace is below the initial one.
+//! A process has a number in each namespace above its own. In a namespace that is not the initial
+//! one, `/proc` shows those from here downwards and none from above. The kernel looks a process up
+//! by its number here, though, and gives it to a program: an iterator over its threads, which
+//! writes the number that all programs see, when the process began, and how far its namespace is
+//! below the initial one.
 
 use bpf_sys::insn::{Alu, Helper, Insn, Jmp, Reg, Size};
 use bpf_sys::{AttachType, Prog, ProgKind, ProgSpec, iterate_process};
 use types::btf::{BtfKind, KernelBtf};
 
-/// What the program writes for a thread: its process, when that began, in nanoseconds since boot, and the level of its namespace.
+/// What the program writes for a thread: its process, when that began, in nanoseconds since boot,
+/// and the level of its namespace.
 const RECORD: usize = 24;
 
 /// A process as programs in the kernel see it.
@@ -44,7 +47,11 @@ fn record(bytes: &[u8]) -> Option<InKernel> {
     Some(InKernel { pid: word(0)? as u32, start: word(8)?, level: word(16)? as u32 })
 }
 
-/// The program: `bpf_seq_write(meta->seq, {task->tgid, task->group_leader->start_boottime, task->thread_pid->level}, 24)` for each thread.
+/// The program, for each thread:
+///
+/// ```text
+/// bpf_seq_write(meta->seq, {task->tgid, task->group_leader->start_boottime, task->thread_pid->level}, 24)
+/// ```
 fn load() -> Result<Prog, String> {
     let kernel = KernelBtf::running();
     let btf = kernel.vmlinux().map_err(ToString::to_string)?;

@@ -18,7 +18,8 @@ use crate::load::attach::{AttachedProgram, Purpose};
 use crate::load::process_ids::{InKernel, Numbers};
 use crate::options::Options;
 
-/// Adds the members of sets. The programs that follow forks and exits are attached already. A process that has ended is left out.
+/// Adds the members of sets. The programs that follow forks and exits are attached already. A
+/// process that has ended is left out.
 pub(crate) fn add<'a>(map: &Map, sets: impl Iterator<Item = &'a Members>) -> Result<(), Error> {
     let mut numbers = (!proc::in_initial_namespace()).then(Numbers::default);
     for Members { set, processes, heirs } in sets {
@@ -99,8 +100,8 @@ pub(crate) fn leaving(target: &Target, kernel: &KernelBtf) -> Result<Vec<Service
     Ok(vec![keeper("sched_process_exit", target, kernel, leave, Purpose::Set)?])
 }
 
-/// The programs that put in what processes fork, at once or when it executes a program: each twice, as what
-/// one of them misses the other does; one counts those for which there is no space.
+/// The programs that put in what processes fork, at once or when it executes a program: each twice,
+/// as what one of them misses the other does; one counts those for which there is no space.
 pub(crate) fn inheriting(
     follow: Follow,
     target: &Target,
@@ -118,7 +119,8 @@ pub(crate) fn inheriting(
     Ok(all)
 }
 
-/// An upper bound of the runs that all programs of one name, which do the same, have missed: of the smallest of their counts.
+/// An upper bound of the runs that all programs of one name, which do the same, have missed: of the
+/// smallest of their counts.
 pub(crate) fn missed_by_all<'a>(attached: impl Iterator<Item = &'a AttachedProgram>) -> u64 {
     let mut least: BTreeMap<&str, u64> = BTreeMap::new();
     for program in attached.filter(|a| a.purpose == Purpose::Twice) {

@@ -10,8 +10,8 @@
 //!  ends of threads   there are thread-local arrays, and other programs  raw tracepoint             last
 //! ```
 //!
-//! They are made after the programs of the clauses, because what they need follows from these. A session that
-//! enables more programs makes those that it has not yet.
+//! They are made after the programs of the clauses, because what they need follows from these. A
+//! session that enables more programs makes those that it has not yet.
 
 use std::sync::Arc;
 
@@ -55,7 +55,8 @@ pub(crate) struct Needed<'a> {
     pub(crate) variables: u32,
     /// A program of a clause can take all time of the CPUs.
     pub(crate) can_overload: bool,
-    /// There are other programs than those of BEGIN and END, which run only on a thread of the tracer.
+    /// There are other programs than those of BEGIN and END, which run only on a thread of the
+    /// tracer.
     pub(crate) has_others: bool,
 }
 
@@ -73,8 +74,8 @@ pub(crate) struct Service {
     /// True if the programs need it, and the session has it not.
     is_missing: fn(&Needed<'_>, &Services) -> bool,
     pub(crate) place: Place,
-    /// Its programs, in the order in which they are attached; none if the kernel does not have what it needs and
-    /// clauses run without it.
+    /// Its programs, in the order in which they are attached; none if the kernel does not have what
+    /// it needs and clauses run without it.
     make: fn(&Needed<'_>, &Services) -> Result<Vec<ServiceProgram>, Error>,
     /// Notes that the session has it.
     note: fn(&Needed<'_>, &mut Services),
@@ -98,7 +99,8 @@ impl Service {
     }
 }
 
-/// All services, in the order in which they are attached, with the programs of clauses before the first one that is last.
+/// All services, in the order in which they are attached, with the programs of clauses before the
+/// first one that is last.
 pub(crate) const SERVICES: &[Service] = &[
     Service {
         is_missing: |needed, has| !has.inherits && needed.assembly.sets.iter().any(|set| set.heirs),

@@ -97,7 +97,8 @@ pub enum KernelWalk {
     Check,
 }
 
-/// `oformat`: the format in which the command prints results. A program that uses the library chooses a sink.
+/// `oformat`: the format in which the command prints results. A program that uses the library
+/// chooses a sink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutputFormat {
     /// DTrace's text.

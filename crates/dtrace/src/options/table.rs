@@ -117,8 +117,9 @@ fn store<T: Setting>(value: &mut T, row: &Row, text: Option<&str>) -> bool {
     new.map(|new| value.add(new)).is_some()
 }
 
-/// Makes the struct, its defaults and the rows of its fields. A field says when it can be set, its default as a user would
-/// write it (empty for "unset"), and what it does, in one line, which is its documentation, too.
+/// Makes the struct, its defaults and the rows of its fields. A field says when it can be set, its
+/// default as a user would write it (empty for "unset"), and what it does, in one line, which is
+/// its documentation, too.
 macro_rules! options {
     (
         $(#[$about:meta])*
@@ -160,8 +161,8 @@ options! {
     /// assert_eq!(options.aggsize, Bytes::mib(4));
     /// ```
     ///
-    /// The fields are those of the option `-x`, and [`Options::set`] takes its texts. A value that a text
-    /// could not have (a `strsize` of a gigabyte) is an error when a program is compiled.
+    /// The fields are those of the option `-x`, and [`Options::set`] takes its texts. A value that
+    /// a text could not have (a `strsize` of a gigabyte) is an error when a program is compiled.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[allow(rustdoc::bare_urls)]
     pub struct Options {

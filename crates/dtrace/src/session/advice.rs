@@ -1,10 +1,11 @@
-//! What is said after a fault that a script can avoid: where the value that it looks for can be read.
+//! What is said after a fault that a script can avoid: where the value that it looks for can be
+//! read.
 //!
-//! Two faults are usual in scripts that read the arguments of system calls. A string in a page that the
-//! process has not touched yet cannot be read at the entry, unless [programs may wait there](crate::load::prefault).
-//! And calls of Linux have a descriptor where those of other systems have a path: `open*` matches `openat`.
-//! Whether a clause is wrong is not known before it faults: it may test `probefunc`. So it is said after the
-//! fault, each advice once.
+//! Two faults are usual in scripts that read the arguments of system calls. A string in a page that
+//! the process has not touched yet cannot be read at the entry, unless [programs may wait
+//! there](crate::load::prefault). And calls of Linux have a descriptor where those of other systems
+//! have a path: `open*` matches `openat`. Whether a clause is wrong is not known before it faults:
+//! it may test `probefunc`. So it is said after the fault, each advice once.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,8 @@ use crate::engine::{Enabled, Firings};
 /// The first address that a process can have.
 const FIRST: u64 = 4096;
 
-/// What to say of faults of these enabled probes; `None` if no clause reads memory of processes, or if none run.
+/// What to say of faults of these enabled probes; `None` if no clause reads memory of processes, or
+/// if none run.
 pub(crate) fn advice(firings: Firings, program: &Program, enabled: &Enabled) -> Option<Box<Advice>> {
     if firings != Firings::Asynchronous || !reads_user(&program.module) || enabled.ranges.is_empty() {
         return None;
@@ -37,7 +39,8 @@ pub(crate) fn advice(firings: Firings, program: &Program, enabled: &Enabled) -> 
         }
         let is_number = is_number(fault.value);
         let said = if is_number { &mut of_number } else { &mut of_page };
-        // An address of the kernel is wrong in another way, and other enablings have their own advice.
+        // An address of the kernel is wrong in another way, and other enablings have their own
+        // advice.
         if *said || fault.epid >= next || !is_number && (fault.value as i64) < 0 {
             return None;
         }

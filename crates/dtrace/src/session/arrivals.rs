@@ -8,11 +8,11 @@
 //!                 none has                     ──► compile, load; the shape is known from now on
 //! ```
 //!
-//! What is compiled for an arrival has all clauses that matched some of its probes. A shape is known
-//! for later probes of the same providers whose clauses are among them. Where the meaning of a clause
-//! can depend on the probe (`args[]`, `return()`), it is known for probes with the same name and the
-//! same types of arguments, and for those for which the clauses were lowered to the same code: see
-//! [`super::shapes`]. After `enable` with a clause of ERROR no shape is known.
+//! What is compiled for an arrival has all clauses that matched some of its probes. A shape is
+//! known for later probes of the same providers whose clauses are among them. Where the meaning of
+//! a clause can depend on the probe (`args[]`, `return()`), it is known for probes with the same
+//! name and the same types of arguments, and for those for which the clauses were lowered to the
+//! same code: see [`super::shapes`]. After `enable` with a clause of ERROR no shape is known.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -42,8 +42,8 @@ impl<S: Sink> Session<S> {
     /// Opens the sources of changes that the program needs.
     pub(super) fn follow_system(&mut self) {
         self.follow_processes_of_probes();
-        // Later probes are followed where a description need not match one now. Given firings have no
-        // system.
+        // Later probes are followed where a description need not match one now. Given firings have
+        // no system.
         if self.program.modules.is_none() || self.engine.firings() != Firings::Asynchronous {
             return;
         }
@@ -137,7 +137,8 @@ impl<S: Sink> Session<S> {
         if !detached.is_empty() {
             self.engine.close_links(&detached);
         }
-        // A function that begins with a site of USDT may come first, by another provider, and has its semaphore then.
+        // A function that begins with a site of USDT may come first, by another provider, and has
+        // its semaphore then.
         let added: Vec<ProbeInfo> = changes.iter().flat_map(|change| &change.probes.added).cloned().collect();
         let _semaphores = self.program.registry.semaphores(&added);
         for Change { subject, event, probes } in changes {
@@ -193,8 +194,8 @@ impl<S: Sink> Session<S> {
         self.held.take_removed().into_iter().for_each(|epid| self.consumer.disable(epid));
     }
 
-    /// Enables new probes. Returns the number of enablings (of pairs of a clause and a probe), and why
-    /// some probes are not enabled.
+    /// Enables new probes. Returns the number of enablings (of pairs of a clause and a probe), and
+    /// why some probes are not enabled.
     fn enable_added(&mut self, added: &[ProbeInfo]) -> Result<(usize, Vec<Failure>), Failure> {
         let listed = self.shapes.listed(&self.program);
         let registry = self.program.registry.clone();
@@ -250,8 +251,8 @@ impl<S: Sink> Session<S> {
         Ok((matched, failures))
     }
 
-    /// Enables derived probes at new probes that are bases of theirs. Returns the number of enablings. Why
-    /// some clauses are not enabled there goes to `failures`.
+    /// Enables derived probes at new probes that are bases of theirs. Returns the number of
+    /// enablings. Why some clauses are not enabled there goes to `failures`.
     fn enable_at_bases(
         &mut self,
         added: &[ProbeInfo],
@@ -267,8 +268,8 @@ impl<S: Sink> Session<S> {
         Ok((trees..self.program.titles.len()).map(|tree| self.program.matched(tree)).sum())
     }
 
-    /// Checks and lowers the clauses of derived probes for new bases. A clause with an error, which nothing
-    /// found before there was a base, keeps no other from firing.
+    /// Checks and lowers the clauses of derived probes for new bases. A clause with an error, which
+    /// nothing found before there was a base, keeps no other from firing.
     fn lower_for_bases(
         &self,
         added: &[ProbeInfo],
@@ -312,8 +313,8 @@ impl<S: Sink> Session<S> {
         Ok(false)
     }
 
-    /// Probes by their known shapes: the newest one that serves a probe, after so many newer ones were
-    /// passed. `None` if there is no further choice.
+    /// Probes by their known shapes: the newest one that serves a probe, after so many newer ones
+    /// were passed. `None` if there is no further choice.
     fn known_parts<'m>(&self, all: &'m [Matched], passed: usize) -> Option<Vec<(usize, Vec<&'m Matched>)>> {
         let mut parts: Vec<(usize, Vec<&Matched>)> = Vec::new();
         let mut has_choice = false;
@@ -361,8 +362,8 @@ impl<S: Sink> Session<S> {
         arrived.map(|done| done.is_some())
     }
 
-    /// Interns the names of a probe that clauses use. Gives them, and the process id that follows the
-    /// first in a family of processes.
+    /// Interns the names of a probe that clauses use. Gives them, and the process id that follows
+    /// the first in a family of processes.
     fn intern(&mut self, desc: &ProbeDesc, used: [bool; 4]) -> ([u32; 4], u32) {
         let Session { shapes, strings, consumer, program, .. } = self;
         for (number, text) in strings.iter().enumerate().skip(shapes.numbered) {
@@ -396,9 +397,9 @@ impl<S: Sink> Session<S> {
         (names, pid)
     }
 
-    /// Enables probes of which no shape is known. They are lowered, and only code that no shape has is
-    /// compiled. Probes for which the clauses have errors keep no others from firing: these groups go to
-    /// `failed`.
+    /// Enables probes of which no shape is known. They are lowered, and only code that no shape has
+    /// is compiled. Probes for which the clauses have errors keep no others from firing: these
+    /// groups go to `failed`.
     fn enable_unknown(
         &mut self,
         mut groups: Vec<Group>,
@@ -514,6 +515,6 @@ fn shape(program: &Program, number: u32, lowered: Vec<Lowered<'_>>) -> Result<Sh
     Ok(Shape { clauses, number, layouts, names: names_used(&program.module) })
 }
 
-/// The programs that are compiled for one arrival, each of another shape. If its probes need more, the
-/// rest of them have one program together, which serves no others.
+/// The programs that are compiled for one arrival, each of another shape. If its probes need more,
+/// the rest of them have one program together, which serves no others.
 const COMPILED_MAX: usize = 16;

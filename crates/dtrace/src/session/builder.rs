@@ -32,9 +32,9 @@ use crate::session::Session;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Who wants to see the program before it is enabled, to hear of the progress or to interrupt the enabling,
-/// compiles it with [`compile`](crate::compile()) and starts it with [`Session::start`] or one of the
-/// functions beside it.
+/// Who wants to see the program before it is enabled, to hear of the progress or to interrupt the
+/// enabling, compiles it with [`compile`](crate::compile()) and starts it with [`Session::start`]
+/// or one of the functions beside it.
 #[must_use = "it begins with `start`"]
 pub struct Builder {
     system: System,
@@ -65,8 +65,8 @@ impl Builder {
         self.source(Source::Specifier(Field::Name, text.into()))
     }
 
-    /// Adds a program in D, as the command has it: a script with its name, which errors show, or one of `-P`,
-    /// `-m`, `-f` and `-n`.
+    /// Adds a program in D, as the command has it: a script with its name, which errors show, or
+    /// one of `-P`, `-m`, `-f` and `-n`.
     pub fn source(mut self, source: Source) -> Builder {
         self.sources.push(source);
         self
@@ -84,17 +84,17 @@ impl Builder {
         self
     }
 
-    /// Adds a process that executes a command (split on blanks, no shell), as `-c` does: it is created when the
-    /// session begins, in the environment and up to the moment that the options say (`setenv`, `unsetenv`,
-    /// `evaltime`), and runs when tracing has begun. The first target is `$target`. The session is over when all
-    /// have ended.
+    /// Adds a process that executes a command (split on blanks, no shell), as `-c` does: it is
+    /// created when the session begins, in the environment and up to the moment that the options
+    /// say (`setenv`, `unsetenv`, `evaltime`), and runs when tracing has begun. The first target is
+    /// `$target`. The session is over when all have ended.
     pub fn command(mut self, command: impl Into<String>) -> Builder {
         self.targets.push(Wanted::Command(command.into().into_bytes()));
         self
     }
 
-    /// Adds a process that was taken or created before, which runs on when tracing has begun: a target as
-    /// that of [`Builder::command`].
+    /// Adds a process that was taken or created before, which runs on when tracing has begun: a
+    /// target as that of [`Builder::command`].
     pub fn target(mut self, target: proc::Target) -> Builder {
         self.targets.push(Wanted::Process(target));
         self
@@ -106,8 +106,8 @@ impl Builder {
         self
     }
 
-    /// Compiles the programs and enables their probes. `BEGIN` has run then, and the targets run. The sink gets
-    /// the results, with what it [needs](Sink::needs).
+    /// Compiles the programs and enables their probes. `BEGIN` has run then, and the targets run.
+    /// The sink gets the results, with what it [needs](Sink::needs).
     pub fn start<S: Sink>(mut self, sink: S) -> Result<Session<S>, CompileError> {
         let wanted = std::mem::take(&mut self.targets);
         let environment = self.options.environment();

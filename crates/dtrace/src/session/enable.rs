@@ -55,8 +55,8 @@ impl<S: Sink> Session<S> {
         Ok((first..self.program.titles.len()).map(|n| self.program.matched(n)).collect())
     }
 
-    /// Enables a program that includes the running ones. `later`: it is for probes that came later, and
-    /// whether its programs serve others too, where that is possible.
+    /// Enables a program that includes the running ones. `later`: it is for probes that came later,
+    /// and whether its programs serve others too, where that is possible.
     pub(super) fn enable_program(
         &mut self,
         more: Program,
@@ -112,8 +112,8 @@ impl<S: Sink> Session<S> {
         self.report_left_out(&program);
     }
 
-    /// Reports for which probes of processes a clause is not, and what definitions of programs say that is not used: each once, and of
-    /// many the first.
+    /// Reports for which probes of processes a clause is not, and what definitions of programs say
+    /// that is not used: each once, and of many the first.
     pub(super) fn report_left_out(&mut self, program: &Program) {
         let told = &mut self.shapes.told;
         program.checked.left_out.iter().for_each(|text| told.add(text.clone()));

@@ -9,8 +9,8 @@ use crate::error::Error;
 
 impl<S: Sink> Session<S> {
     /// Stops tracing, runs END, delivers the remaining records and aggregations, and returns the
-    /// exit status. Drop the session to free its resources. Another call does nothing and returns the
-    /// same status; after an error or [`Session::abort`] it is an error.
+    /// exit status. Drop the session to free its resources. Another call does nothing and returns
+    /// the same status; after an error or [`Session::abort`] it is an error.
     pub fn finish(&mut self) -> Result<i32, Error> {
         match self.ending {
             Ending::None => self.ending = Ending::Begun,
@@ -81,8 +81,8 @@ impl<S: Sink> Session<S> {
         }
     }
 
-    /// Stops without END and without results, as after an error. Messages say what was counted until now: faults, failed
-    /// actions and suppressed firings.
+    /// Stops without END and without results, as after an error. Messages say what was counted
+    /// until now: faults, failed actions and suppressed firings.
     pub fn abort(&mut self) {
         if self.ending == Ending::None {
             self.ending = Ending::Begun;
@@ -92,7 +92,8 @@ impl<S: Sink> Session<S> {
         }
         self.stop();
         self.consumer.abort();
-        // The error that ended the session is what the caller reports, and a write may wait for ever: nothing follows it.
+        // The error that ended the session is what the caller reports, and a write may wait for
+        // ever: nothing follows it.
         let _ = self.flush();
     }
 

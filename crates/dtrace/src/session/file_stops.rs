@@ -1,13 +1,16 @@
 //! Stopping a target where it maps a file with probes that it has made itself (dynamic USDT).
 //!
-//! A program that makes a provider fires its probes at once. The watcher tells of the mapping when most of them have fired. So a program in the
-//! kernel, at the end of each system call, sends a thread a signal that has mapped such a file (`memfd:dtrace:NAME`, `dtrace:NAME`) for execution,
-//! if this process traces it. Its tracer takes the signal and holds the process (`proc::Hold`) until the probes are attached. The signal and why it
-//! is that one: [`crate::session::linker`].
+//! A program that makes a provider fires its probes at once. The watcher tells of the mapping when
+//! most of them have fired. So a program in the kernel, at the end of each system call, sends a
+//! thread a signal that has mapped such a file (`memfd:dtrace:NAME`, `dtrace:NAME`) for execution,
+//! if this process traces it. Its tracer takes the signal and holds the process (`proc::Hold`)
+//! until the probes are attached. The signal and why it is that one: [`crate::session::linker`].
 //!
-//! Why the system call: a program calls it in whatever language it is written, also without a C library or without symbols, and no other
-//! place of the kernel that a program can be attached to is passed by mappings alone. The price is that of a `syscall:::` probe: every system call of
-//! the machine takes the slow way while a session has targets whose descriptions can mean such probes, and in no other session.
+//! Why the system call: a program calls it in whatever language it is written, also without a C
+//! library or without symbols, and no other place of the kernel that a program can be attached to
+//! is passed by mappings alone. The price is that of a `syscall:::` probe: every system call of the
+//! machine takes the slow way while a session has targets whose descriptions can mean such probes,
+//! and in no other session.
 
 use bpf_codegen::arch::Machine;
 use bpf_sys::helpers::Helper;
@@ -18,7 +21,8 @@ use types::btf::{BtfKind, KernelBtf};
 use crate::load::process_ids::Numbers;
 use crate::session::linker::{read, send_signal, unless};
 
-/// The name of such a file begins so, in memory behind what the kernel puts before it. Each is shifted to the end of a word.
+/// The name of such a file begins so, in memory behind what the kernel puts before it. Each is
+/// shifted to the end of a word.
 const PREFIX: &[u8; 8] = b"\0dtrace:";
 const IN_MEMORY: &[u8; 8] = b"\0\0memfd:";
 
@@ -50,13 +54,15 @@ impl FileStops {
     }
 }
 
-/// The program for the end of a system call: its registers and its result. `own` is the number of this process in the initial namespace.
+/// The program for the end of a system call: its registers and its result. `own` is the number of
+/// this process in the initial namespace.
 fn code(own: u32, offset: &dyn Fn(&str) -> Option<i32>) -> Option<Vec<Insn>> {
     const WORD: i16 = -8;
     let (saved, result, at, fd, word) = (Reg::R6, Reg::R7, Reg::R8, Reg::R9, Reg::R1);
     let machine = Machine::own();
     let [_, _, protection, _, descriptor, _] = machine.call_args;
-    // Reads a number or an address behind an address. A name is eight bytes, which are there whether or not it has ended before.
+    // Reads a number or an address behind an address. A name is eight bytes, which are there
+    // whether or not it has ended before.
     let load = |size: Size, bytes: i32, from: Reg, offset: i32, into: Reg| {
         let mut code = read(WORD, bytes, from, offset);
         code.push(Insn::ldx(size, into, Reg::R10, WORD));

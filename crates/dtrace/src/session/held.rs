@@ -1,17 +1,18 @@
 //! Records that wait for a snapshot of the aggregations.
 //!
-//! `printa()`, `clear()`, `trunc()` and `normalize()` use a snapshot that begins after their record was
-//! read. A snapshot waits for a grace period of the kernel, and the session does not wait with it:
+//! `printa()`, `clear()`, `trunc()` and `normalize()` use a snapshot that begins after their record
+//! was read. A snapshot waits for a grace period of the kernel, and the session does not wait with
+//! it:
 //!
 //! ```text
 //!  rings ──► batch ──┬──► the records before the first such action ──────────────► consumer
 //!                    └──► the others are held ──► snapshot merged, or too late ──► consumer
 //! ```
 //!
-//! So rings are read, and `exit()` and interrupts are handled, while a snapshot is pending. The order
-//! of the records stays. What is held is bounded in time and in bytes: then the actions use the
-//! snapshot before. That loses nothing, because `printa()` and `clear()` work on the consumer's table:
-//! what is not in it is printed by the next `printa()`.
+//! So rings are read, and `exit()` and interrupts are handled, while a snapshot is pending. The
+//! order of the records stays. What is held is bounded in time and in bytes: then the actions use
+//! the snapshot before. That loses nothing, because `printa()` and `clear()` work on the consumer's
+//! table: what is not in it is printed by the next `printa()`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -40,7 +41,8 @@ pub(super) struct HeldRecords {
     size: usize,
     /// Batches that were read.
     read: u64,
-    /// Enabled-probe ids of removed sites, each with the number of batches that may have records of it.
+    /// Enabled-probe ids of removed sites, each with the number of batches that may have records of
+    /// it.
     removed: Vec<(u64, u32)>,
     /// What the snapshots are the ends of.
     pub(super) intervals: Intervals,
@@ -91,11 +93,12 @@ impl HeldRecords {
     }
 }
 
-/// The time until records that wait for a snapshot are looked at, if no descriptor says that it is ready.
+/// The time until records that wait for a snapshot are looked at, if no descriptor says that it is
+/// ready.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-/// Takes what the engine has recorded, and consumes it as far as it needs no snapshot. Unless `all` is
-/// wanted, records that may follow others which are not complete yet are left.
+/// Takes what the engine has recorded, and consumes it as far as it needs no snapshot. Unless `all`
+/// is wanted, records that may follow others which are not complete yet are left.
 pub(super) fn drain<S: Sink>(
     engine: &mut dyn Engine,
     consumer: &mut Consumer<S>,
@@ -121,8 +124,8 @@ pub(super) fn drain<S: Sink>(
     Ok(())
 }
 
-/// Merges the pending snapshot if it is ready, and consumes the records that are held as far as their
-/// snapshots are merged. With `wait`, waits for all of them.
+/// Merges the pending snapshot if it is ready, and consumes the records that are held as far as
+/// their snapshots are merged. With `wait`, waits for all of them.
 pub(super) fn consume<S: Sink>(
     engine: &mut dyn Engine,
     consumer: &mut Consumer<S>,

@@ -1,9 +1,10 @@
 //! When intervals end (`-x every`).
 //!
-//! A snapshot divides what was aggregated before it began from what came after it. The first snapshot that
-//! begins at the end of an interval or later, for whatever reason, ends it, and its time is the time of
-//! that end. So an interval may be a little longer than was asked for, and nothing is in two of them. The
-//! next end is a multiple of the length after the start: what was late does not move those that follow.
+//! A snapshot divides what was aggregated before it began from what came after it. The first
+//! snapshot that begins at the end of an interval or later, for whatever reason, ends it, and its
+//! time is the time of that end. So an interval may be a little longer than was asked for, and
+//! nothing is in two of them. The next end is a multiple of the length after the start: what was
+//! late does not move those that follow.
 
 use std::time::Duration;
 

@@ -1,13 +1,16 @@
 //! Stopping a target where its dynamic linker has changed its libraries.
 //!
-//! A library that is loaded while a program runs has constructors, which run before `dlopen` returns. The dynamic linker calls a function
-//! for debuggers when its list of libraries is complete and none of the new code has run. A program in the kernel, at a uprobe
-//! there, sends the thread a signal if it is traced. Its tracer takes the signal and holds the process (`proc::Hold`) until the probes of
-//! its libraries are attached.
+//! A library that is loaded while a program runs has constructors, which run before `dlopen`
+//! returns. The dynamic linker calls a function for debuggers when its list of libraries is
+//! complete and none of the new code has run. A program in the kernel, at a uprobe there, sends the
+//! thread a signal if it is traced. Its tracer takes the signal and holds the process
+//! (`proc::Hold`) until the probes of its libraries are attached.
 //!
-//! The signal is `SIGCHLD`, and is not sent where the thread blocks it: a tracer may die after it was sent, and most programs ignore that one,
-//! or look for children and find none. Why not a breakpoint in a debug register, as at the start of a process: the kernel leaves it in the
-//! process when the tracer dies, and the process would end by it. Why not `SIGSTOP`: it would stay stopped.
+//! The signal is `SIGCHLD`, and is not sent where the thread blocks it: a tracer may die after it
+//! was sent, and most programs ignore that one, or look for children and find none. Why not a
+//! breakpoint in a debug register, as at the start of a process: the kernel leaves it in the
+//! process when the tracer dies, and the process would end by it. Why not `SIGSTOP`: it would stay
+//! stopped.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -29,7 +32,8 @@ pub(crate) struct LinkerStops {
     prog: Prog,
     multi: bool,
     caller: Caller,
-    /// With their places, which a process keeps if it executes a program with the same dynamic linker.
+    /// With their places, which a process keeps if it executes a program with the same dynamic
+    /// linker.
     links: HashMap<u32, (Place, Link)>,
 }
 
@@ -53,7 +57,8 @@ impl LinkerStops {
         Some(LinkerStops { prog, multi, caller: Caller::default(), links: HashMap::new() })
     }
 
-    /// Stops a process from now on, by the dynamic linker of the program that it runs. The process does not run meanwhile.
+    /// Stops a process from now on, by the dynamic linker of the program that it runs. The process
+    /// does not run meanwhile.
     pub(crate) fn follow(&mut self, pid: u32) {
         let Some(Some((path, place))) = self.caller.call(READING, move || hook(pid)) else { return };
         if self.links.get(&pid).is_some_and(|(known, _)| *known == place) {
@@ -79,7 +84,8 @@ impl LinkerStops {
         self.links.extend(link.ok().map(|link| (pid, (place, link))));
     }
 
-    /// The process has ended. The kernel takes some 30 ms to close a link, in which the session closes others.
+    /// The process has ended. The kernel takes some 30 ms to close a link, in which the session
+    /// closes others.
     pub(crate) fn forget(&mut self, pid: u32) {
         let Some(link) = self.links.remove(&pid) else { return };
         let closing = std::thread::Builder::new().name("detach".into()).stack_size(64 << 10);
@@ -88,7 +94,8 @@ impl LinkerStops {
     }
 }
 
-/// Where the dynamic linker of a process calls its function for debuggers: a path to its file, and the offset there.
+/// Where the dynamic linker of a process calls its function for debuggers: a path to its file, and
+/// the offset there.
 fn hook(pid: u32) -> Option<(OsString, Place)> {
     let pid = proc::thread_with_memory(pid);
     let address = proc::linker_hook(pid)?;
@@ -116,8 +123,8 @@ pub(crate) fn read(to: i16, size: i32, from: Reg, offset: i32) -> Vec<Insn> {
     code
 }
 
-/// Sends the signal to the thread of a task, which is the one that runs, if it does not block it, and ends the program. The offset is that of the
-/// mask of signals in a task.
+/// Sends the signal to the thread of a task, which is the one that runs, if it does not block it,
+/// and ends the program. The offset is that of the mask of signals in a task.
 pub(crate) fn send_signal(task: Reg, blocked: i32) -> Vec<Insn> {
     const MASK: i16 = -8;
     const SIGCHLD: i32 = 17;
@@ -134,7 +141,8 @@ pub(crate) fn send_signal(task: Reg, blocked: i32) -> Vec<Insn> {
     code
 }
 
-/// Sends the signal if the thread is traced. The offsets are those of the flags of ptrace and of the mask of signals in a task.
+/// Sends the signal if the thread is traced. The offsets are those of the flags of ptrace and of
+/// the mask of signals in a task.
 fn code(traced: i32, blocked: i32) -> Vec<Insn> {
     const FLAGS: i16 = -8;
     let mut code = vec![Insn::call(Helper::GET_CURRENT_TASK), Insn::mov64(Reg::R6, Reg::R0)];

@@ -7,7 +7,8 @@
 //!                   totals are written to the memory, the signal is delivered, and the kernel dumps the process
 //! ```
 //!
-//! The memory is not touched until then, so it costs the target one page. What is written is in [`::postmortem`].
+//! The memory is not touched until then, so it costs the target one page. What is written is in
+//! [`::postmortem`].
 
 use events::Sink;
 use postmortem::{Head, Log, blank};
@@ -71,7 +72,8 @@ fn now() -> u64 {
 }
 
 impl<S: Sink> Session<S> {
-    /// Prepares the memory that the targets have, before they are released. True if they are to be held at signals.
+    /// Prepares the memory that the targets have, before they are released. True if they are to be
+    /// held at signals.
     pub(super) fn begin_postmortem(&mut self) -> Result<bool, Error> {
         let Some(size) = self.options.postmortem.map(|size| size.0) else { return Ok(false) };
         let mut notices = Vec::new();

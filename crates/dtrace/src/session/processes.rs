@@ -1,8 +1,9 @@
 //! Processes that map, unmap and execute files while a session runs, as a source of probes.
 //!
-//! The watcher tells of mappings and programs. (It is not told when a process unmaps a file: no code of it runs any more, and that is
-//! seen when the process next maps one.) What follows from a change is the providers' matter ([`Registry::process_changed`]). A target that
-//! is held tells of its changes itself, before it runs on: see the session's targets.
+//! The watcher tells of mappings and programs. (It is not told when a process unmaps a file: no
+//! code of it runs any more, and that is seen when the process next maps one.) What follows from a
+//! change is the providers' matter ([`Registry::process_changed`]). A target that is held tells of
+//! its changes itself, before it runs on: see the session's targets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -23,12 +24,13 @@ pub(crate) struct ProcessChanges {
     is_first: bool,
     /// Processes that changed and were not looked at.
     waiting: Waiting,
-    /// Processes that end, with the number of looks to come. The kernel tells of an end before it is one: until then the process is
-    /// there, without memory.
+    /// Processes that end, with the number of looks to come. The kernel tells of an end before it
+    /// is one: until then the process is there, without memory.
     ending: BTreeMap<u32, u32>,
 }
 
-/// Processes in turns: one that changes all the time does not come again before all others that wait.
+/// Processes in turns: one that changes all the time does not come again before all others that
+/// wait.
 #[derive(Default)]
 struct Waiting {
     pids: BTreeSet<u32>,
@@ -57,8 +59,8 @@ impl ProcessChanges {
         ProcessChanges { watcher, followed, follow, is_first: true, waiting, ending }
     }
 
-    /// The processes that changed: of these, of those that are followed, or of all. `Err`: perhaps every one of these, and of
-    /// those that run if processes are followed.
+    /// The processes that changed: of these, of those that are followed, or of all. `Err`: perhaps
+    /// every one of these, and of those that run if processes are followed.
     fn changed(&mut self, all: &BTreeSet<u32>, every: bool) -> Result<BTreeSet<u32>, Vec<u32>> {
         let (Changes { list, missed }, running) = {
             let mut watcher = self.watcher.lock().unwrap_or_else(PoisonError::into_inner);

@@ -43,7 +43,8 @@ impl Shapes {
     }
 
     /// Clauses were added after the others. A probe that they do not match has the same clauses as
-    /// before, and so the shape. Programs that were loaded before do not run added clauses of ERROR.
+    /// before, and so the shape. Programs that were loaded before do not run added clauses of
+    /// ERROR.
     pub(super) fn clauses_added(&mut self, of_error: bool) {
         (self.listed, self.patterns) = (None, None);
         if of_error {
@@ -60,11 +61,12 @@ impl Shapes {
     }
 }
 
-/// The kinds of probes that a clause of a shape remembers. They keep the types of modules in memory, which
-/// are others each time a module is loaded. A forgotten one is lowered once more.
+/// The kinds of probes that a clause of a shape remembers. They keep the types of modules in
+/// memory, which are others each time a module is loaded. A forgotten one is lowered once more.
 const KINDS_MAX: usize = 1024;
 
-/// The name of a probe, the types of its arguments, and the number of the definition that its file has of them.
+/// The name of a probe, the types of its arguments, and the number of the definition that its file
+/// has of them.
 pub(super) type NameAndArgs = (Arc<str>, Args, Option<u32>);
 
 /// For which probes a clause is lowered.
@@ -132,7 +134,8 @@ impl Group {
 }
 
 impl ListedClause {
-    /// True if the meaning of the clause can depend on a probe, which is `defined`: its file has a definition of it.
+    /// True if the meaning of the clause can depend on a probe, which is `defined`: its file has a
+    /// definition of it.
     pub(super) fn depends_on_probe(&self, defined: bool) -> bool {
         self.uses.typed_args || self.uses.returns || self.uses.raw_args && defined
     }
@@ -172,7 +175,8 @@ impl Shape {
         clause_bits(self.clauses.iter().map(|clause| clause.runs_for(m)))
     }
 
-    /// The shape becomes one for the kinds of these clauses, if it has the same code in the same order.
+    /// The shape becomes one for the kinds of these clauses, if it has the same code in the same
+    /// order.
     pub(super) fn learn(&mut self, lowered: &[Lowered<'_>]) -> bool {
         let mut places = Vec::new();
         let mut rest = self.clauses.iter().enumerate();
@@ -247,8 +251,8 @@ pub(super) struct RemovedIds {
 }
 
 impl RemovedIds {
-    /// Adds ids that are released now. Returns those that were released before `complete`: every record of
-    /// them was consumed.
+    /// Adds ids that are released now. Returns those that were released before `complete`: every
+    /// record of them was consumed.
     pub(super) fn add(&mut self, released: Vec<u32>, now: u64, complete: u64) -> Vec<u32> {
         if !released.is_empty() {
             self.waiting.push_back((now, released));

@@ -8,12 +8,14 @@
 //! target is then known as all other processes are, by the watcher, which sees its code but
 //! neither its data nor the names of its JIT code ([`super::watch`]).
 //!
-//! A target with probes of its functions also stops where it has executed a program, and where its first thread has loaded a library
-//! ([`crate::session::linker`]); one that may describe probes, where its first thread has mapped a file of them that the program has made
-//! ([`crate::session::file_stops`]). It runs on when the probes of what is new are attached. What other threads load, and all of it with
-//! `-x exithold=no`, is told by the watcher, a little later.
+//! A target with probes of its functions also stops where it has executed a program, and where its
+//! first thread has loaded a library ([`crate::session::linker`]); one that may describe probes,
+//! where its first thread has mapped a file of them that the program has made
+//! ([`crate::session::file_stops`]). It runs on when the probes of what is new are attached. What
+//! other threads load, and all of it with `-x exithold=no`, is told by the watcher, a little later.
 //!
-//! With `-x follow=exec` and `all`, what the first threads of targets and of their children fork stays traced too, and stops where it executes a program.
+//! With `-x follow=exec` and `all`, what the first threads of targets and of their children fork
+//! stays traced too, and stops where it executes a program.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -107,7 +109,8 @@ impl<S: Sink> Session<S> {
         targets.filter(|pid| every || all.contains(pid)).collect()
     }
 
-    /// Enables the probes of what targets have loaded or executed that wait for it, and resumes them.
+    /// Enables the probes of what targets have loaded or executed that wait for it, and resumes
+    /// them.
     pub(super) fn follow_targets(&mut self) -> Result<(), Error> {
         for at in 0..self.targets.len() {
             for pid in self.targets.get(at).map(proc::Target::held_children).unwrap_or_default() {
@@ -125,8 +128,8 @@ impl<S: Sink> Session<S> {
         Ok(())
     }
 
-    /// Enables the probes of the program that a child has executed, which is held. A set has them already if another of its processes has
-    /// executed it.
+    /// Enables the probes of the program that a child has executed, which is held. A set has them
+    /// already if another of its processes has executed it.
     fn enable_program_of(&mut self, pid: u32) -> Result<(), Error> {
         let sets = self.engine.sets_of(pid);
         let patterns = self.shapes.patterns(&self.program);

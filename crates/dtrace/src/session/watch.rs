@@ -1,10 +1,11 @@
 //! Watching the processes of the system, in a session that prints addresses of processes.
 //!
-//! A process may end before its addresses are printed. The watcher (`proc::watcher`) knows what it had
-//! mapped. The session opens it before the first probe is attached, and only if a program prints
-//! addresses of processes by name, or describes probes of processes that may map more files. From then on the session takes the
-//! records regularly, because a ring is bounded and because a file can be held only as long as its path exists. Where probes
-//! depend on them, each record wakes the session, but not sooner than [`PAUSE`] after it has looked.
+//! A process may end before its addresses are printed. The watcher (`proc::watcher`) knows what it
+//! had mapped. The session opens it before the first probe is attached, and only if a program
+//! prints addresses of processes by name, or describes probes of processes that may map more files.
+//! From then on the session takes the records regularly, because a ring is bounded and because a
+//! file can be held only as long as its path exists. Where probes depend on them, each record wakes
+//! the session, but not sooner than [`PAUSE`] after it has looked.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +26,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// The shortest time between two looks at records that wake the session, on a system with many.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The interval for a watcher that was opened to name addresses, and whose records do not wake the session.
+/// The interval for a watcher that was opened to name addresses, and whose records do not wake the
+/// session.
 pub(super) const SOON: Duration = Duration::from_millis(10);
 
 /// The watcher of a session.
@@ -47,7 +49,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Opens a watcher if the consumer has a use for it, or the probes of processes have: they need to know at once.
+    /// Opens a watcher if the consumer has a use for it, or the probes of processes have: they need
+    /// to know at once.
     pub(super) fn begin<S: Sink>(
         consumer: &mut Consumer<S>,
         cpus: &[u32],
@@ -81,7 +84,8 @@ impl Watch {
         Ok(Watch { watcher, prompt, interval, looked: now, told_blocked, poll, next: now, names, unwinds })
     }
 
-    /// Gives the watcher to what names addresses and walks stacks, as soon as each is there. True if stacks are walked from now on.
+    /// Gives the watcher to what names addresses and walks stacks, as soon as each is there. True
+    /// if stacks are walked from now on.
     pub(super) fn serve<S: Sink>(&mut self, consumer: &mut Consumer<S>, engine: &dyn Engine) -> bool {
         if !consumer.wants_watcher() {
             return false;

@@ -12,8 +12,9 @@ use super::state::Session;
 use super::watch::{SOON, Watch, cannot_read, cannot_watch};
 
 impl<S: Sink> Session<S> {
-    /// Opens a watcher, if there is none and the consumer has a use for it. The first stacks of a session may come with a program that is enabled
-    /// later: the tables of its targets are made then.
+    /// Opens a watcher, if there is none and the consumer has a use for it. The first stacks of a
+    /// session may come with a program that is enabled later: the tables of its targets are made
+    /// then.
     pub(super) fn watch_processes(&mut self) {
         let Some(watch) = &mut self.watch else {
             self.watch = Watch::begin(&mut self.consumer, &self.cpus, (&*self.engine, false));
@@ -57,7 +58,8 @@ impl<S: Sink> Session<S> {
         drop(watcher);
         watch.told_blocked |= blocked.is_some();
         if let Err(why) = followed {
-            // The CPU may be offline again. Otherwise its processes are read from /proc when needed.
+            // The CPU may be offline again. Otherwise its processes are read from /proc when
+            // needed.
             self.report(&Notice::Detail(cannot_watch(&why)));
         }
         if let Some(pid) = blocked {

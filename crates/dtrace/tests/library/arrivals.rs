@@ -1,5 +1,5 @@
-//! Probes that come and go while a session runs, of a provider that a user of the library brings: by
-//! the same trait for methods of attaching and the same trait for sources as the built-in ones.
+//! Probes that come and go while a session runs, of a provider that a user of the library brings:
+//! by the same trait for methods of attaching and the same trait for sources as the built-in ones.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -214,7 +214,8 @@ fn thousand() -> Verdict {
         start.elapsed(),
         own / (ALL as u32 - 1)
     );
-    // The figure is a matter of the benchmarks (section `arrivals`): an emulated CPU takes 20 times as long.
+    // The figure is a matter of the benchmarks (section `arrivals`): an emulated CPU takes 20 times
+    // as long.
     assert_eq!(descriptors("anon_inode:bpf-prog"), programs, "a program was loaded for a known shape");
     assert_eq!(descriptors("anon_inode:bpf_link"), links + ALL - 1);
     assert!(mapped() > chunks, "{}, {chunks} before", mapped());
@@ -428,7 +429,8 @@ impl Pages {
     /// Passes the address of each page to the probed function, when no page is mapped.
     fn touch(&self) {
         for n in 0..PAGES {
-            // SAFETY: the mapping is private and of a file: its pages come back with the same content.
+            // SAFETY: the mapping is private and of a file: its pages come back with the same
+            // content.
             unsafe { libc::madvise(self.memory, PAGES * PAGE, libc::MADV_DONTNEED) };
             touch(self.memory.cast::<u8>().wrapping_add(n * PAGE));
         }
@@ -559,7 +561,8 @@ fn matching() -> Verdict {
     Verdict::Pass
 }
 
-/// A library with a base that has types, bases without, and state that a probe of the start assigns.
+/// A library with a base that has types, bases without, and state that a probe of the start
+/// assigns.
 const DERIVED: &str = "provider mine { probe hit(int WHERE, int CALLS, int KIND); probe other(); };
 self int calls;
 syscall::sched_get_priority_min:entry { self->calls++; }
@@ -678,8 +681,8 @@ fn defined() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
-    // Of probes of the start, of the ones that came, of one before them, and of none. Those of a glob that come
-    // one by one share a program, and with it the answer.
+    // Of probes of the start, of the ones that came, of one before them, and of none. Those of a
+    // glob that come one by one share a program, and with it the answer.
     let script = "later::first:hit, later::second:hit \
                   /pid == $pid && defined(syscall::read:entry) && !defined(later::nosuch:hit)/ \
                   { @[probefunc, defined(later::first:hit) + 2 * defined(later::second:hit)] = count(); } \
@@ -869,8 +872,8 @@ fn snapshots() -> Verdict {
     if let Some(skip) = cannot() {
         return skip;
     }
-    // The clock alone would take a snapshot after an hour. More than the rows of two chunks, so the table
-    // has three at the end if no row is free before.
+    // The clock alone would take a snapshot after an hour. More than the rows of two chunks, so the
+    // table has three at the end if no row is free before.
     let mut run = Running::start(COUNT, &[("quiet", ""), ("aggrate", "1hour")]);
     run.add(&["stays"]);
     let names: Vec<String> = (0..1100).map(|n| format!("goes_{n}")).collect();

@@ -1,5 +1,5 @@
-//! A provider whose probes come and go, as a user of the library brings it: with a source of changes and
-//! a method of attaching of its own. Also for the benchmarks.
+//! A provider whose probes come and go, as a user of the library brings it: with a source of
+//! changes and a method of attaching of its own. Also for the benchmarks.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
@@ -175,8 +175,8 @@ impl Provider for Later {
         Ok(ty.map(|ty| ArgType::text(0, *ty)).into_iter().collect())
     }
 
-    /// A probe whose name begins with `apart` or `plain` has a unit of its own; a method without cookies
-    /// attaches `plain` ones.
+    /// A probe whose name begins with `apart` or `plain` has a unit of its own; a method without
+    /// cookies attaches `plain` ones.
     fn plan(&self, probes: &[EnabledProbe], _env: &Env<'_>) -> Result<Vec<Unit>, String> {
         let is = |p: &EnabledProbe, kind| p.desc.function.starts_with(kind);
         let (own, together): (Vec<EnabledProbe>, Vec<EnabledProbe>) =

@@ -68,7 +68,8 @@ struct Run {
     pid: i32,
 }
 
-/// Unless the session reads `at_once`, it begins when the workload has worked for a while, or ended.
+/// Unless the session reads `at_once`, it begins when the workload has worked for a while, or
+/// ended.
 fn run(bufsize: &str, rounds: u64, at_once: bool) -> Run {
     let mut options = Options::default();
     for (name, value) in [("bufsize", bufsize), ("strsize", "192"), ("switchrate", "50hz")] {

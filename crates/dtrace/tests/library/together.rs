@@ -13,8 +13,8 @@ use crate::{Test, Verdict};
 pub(crate) const TESTS: &[Test] =
     &[("together::sessions_of_one_program_have_their_own_options_targets_and_servers", apart)];
 
-/// Waits for a file, and calls `getppid` so often. Its functions have no names, so the servers of debug files
-/// are asked for them.
+/// Waits for a file, and calls `getppid` so often. Its functions have no names, so the servers of
+/// debug files are asked for them.
 const PROGRAM: &str = r#"
 #include <unistd.h>
 #include <sys/syscall.h>
@@ -52,7 +52,8 @@ fn id(calls: u32) -> String {
     format!("{calls:040x}")
 }
 
-/// Two sessions at once: each has its own target, length of strings and server, and the numbers and texts of its own.
+/// Two sessions at once: each has its own target, length of strings and server, and the numbers and
+/// texts of its own.
 fn apart() -> Verdict {
     if !cfg!(feature = "debuginfod") {
         return Verdict::Skip("built without debuginfod".into());

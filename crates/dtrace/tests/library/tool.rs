@@ -140,11 +140,13 @@ pub(crate) fn workload(threads: u64, calls: u64) -> Target {
     Target::create(format!("{} --workload {threads} {calls}", me.display())).unwrap()
 }
 
-/// The beginning of the name of a copy of this program, and of its processes, as of this program itself.
+/// The beginning of the name of a copy of this program, and of its processes, as of this program
+/// itself.
 const COPY: &str = "library-dt-copy-";
 
-/// The file of this program that workloads run: a copy of its own, because a uprobe fires in all processes that run its file, and
-/// tests run beside each other. In a guest they run one after the other.
+/// The file of this program that workloads run: a copy of its own, because a uprobe fires in all
+/// processes that run its file, and tests run beside each other. In a guest they run one after the
+/// other.
 pub(crate) fn own_program() -> PathBuf {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
     let copied = || {

@@ -42,7 +42,8 @@ fn service(go: &str) -> ExitCode {
 fn open(times: &str, path: &str) -> ExitCode {
     let path = CString::new(path).unwrap_or_default();
     for _ in 0..times.parse().unwrap_or(0) {
-        // SAFETY: the path is NUL-terminated and outlives the call; the descriptor is closed by nobody else.
+        // SAFETY: the path is NUL-terminated and outlives the call; the descriptor is closed by
+        // nobody else.
         unsafe {
             let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), libc::O_RDONLY);
             libc::close(file as i32);
@@ -64,8 +65,8 @@ pub(crate) fn pack(thread: u64, seq: u64) -> u64 {
 }
 
 /// `until THREADS STOP COUNTS`: each thread repeats a marked `getppid` and a pause until the file
-/// STOP exists, or its directory does not. Then the file COUNTS gets one line for each thread with the
-/// number of its calls.
+/// STOP exists, or its directory does not. Then the file COUNTS gets one line for each thread with
+/// the number of its calls.
 fn until(threads: u64, stop: &str, counts: &str) -> ExitCode {
     // Ends with its parent, because a test that failed does not stop it.
     // SAFETY: no memory is involved.
@@ -96,8 +97,8 @@ fn until(threads: u64, stop: &str, counts: &str) -> ExitCode {
     }
 }
 
-/// `embedded COMMAND` runs the example of an event loop. `THREADS CALLS`: each thread makes so many rounds of a marked `getppid`, a marked `chdir` that
-/// fails, and a call of [`dt_library_hit`].
+/// `embedded COMMAND` runs the example of an event loop. `THREADS CALLS`: each thread makes so many
+/// rounds of a marked `getppid`, a marked `chdir` that fails, and a call of [`dt_library_hit`].
 pub(crate) fn run(args: &[String]) -> ExitCode {
     if let [word, threads, stop, counts] = args
         && word == "until"

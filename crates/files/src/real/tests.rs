@@ -35,8 +35,8 @@ fn a_process_that_does_not_exist_has_no_mappings() {
     }
 }
 
-/// Two overlays of one directory with a program, each in a mount namespace of its own, and a process in
-/// each that runs the program.
+/// Two overlays of one directory with a program, each in a mount namespace of its own, and a
+/// process in each that runs the program.
 struct Containers {
     base: PathBuf,
     program: RealInode,
@@ -89,7 +89,8 @@ impl Containers {
         let is_its = |m: &&proc::maps::Mapping| m.backing == proc::maps::Backing::File(at as u32);
         let file = &map.files[at];
         let seen = RealInode { dev: file.dev, inode: file.inode };
-        // In another mount namespace the path begins at its root, which is not that of a changed root.
+        // In another mount namespace the path begins at its root, which is not that of a changed
+        // root.
         let root = std::fs::read_link(format!("/proc/{pid}/root")).unwrap();
         let path =
             file.path.strip_prefix(root.as_os_str().as_encoded_bytes()).filter(|p| p.starts_with(b"/"));

@@ -239,7 +239,8 @@ fn another_file_with_the_inode_of_one_that_was_closed_is_told_from_it() {
     assert_eq!(files.note(&mapped, RootKey::default(), open(&file)), first);
     files.close(first);
     assert_ne!(files.note(&mapped, RootKey::default(), open(&other)), first);
-    // The watcher does not tell files without a build id apart: there are no names, but no wrong ones.
+    // The watcher does not tell files without a build id apart: there are no names, but no wrong
+    // ones.
     let watched = watcher::File { inode: file.inode(), ..file.watched(1, &[]) };
     let id = files.note_watched(&watched);
     files.close(id);

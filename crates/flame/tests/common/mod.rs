@@ -24,7 +24,8 @@ pub fn stack(process: Option<u32>, frames: &[&str]) -> Value<'static> {
     Value::Stack(Stack { process, frames: frames.iter().map(symbol).collect() })
 }
 
-/// The name of a function of an interpreter of the form `file:line:function`, without what is empty.
+/// The name of a function of an interpreter of the form `file:line:function`, without what is
+/// empty.
 fn interpreted(text: &str) -> SymbolName {
     let mut parts = text.splitn(3, ':').map(|part| (!part.is_empty()).then_some(part));
     let (file, line) = (parts.next().unwrap(), parts.next().unwrap());

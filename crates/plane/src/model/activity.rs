@@ -1,5 +1,5 @@
-//! Activity: the edges of the word of [`crate::control`], `exit()`, and the order in which a session
-//! ends.
+//! Activity: the edges of the word of [`crate::control`], `exit()`, and the order in which a
+//! session ends.
 //!
 //! ```text
 //!  consumer   BEGIN's program (test_run): first clause (a record, perhaps exit()), load the word,
@@ -13,9 +13,9 @@
 //! A record is one step here (`rings` shows that this is valid), and a drain takes all records. The
 //! properties: probes record nothing before ACTIVE and nothing after the grace period. When END's
 //! clauses run, all records of probes have been drained. Every record is drained once. No program
-//! runs to an end that nobody waits for. No clause of a firing runs behind one that called `exit()`, except in END.
-//! The first `exit()` determines the status, and one of END's replaces it. If the heartbeat
-//! is first, no exit() has succeeded and END does not run.
+//! runs to an end that nobody waits for. No clause of a firing runs behind one that called
+//! `exit()`, except in END. The first `exit()` determines the status, and one of END's replaces it.
+//! If the heartbeat is first, no exit() has succeeded and END does not run.
 
 use super::explore::{Phase, Step, World};
 use crate::control::{Activity, activity_word, exit_status};

@@ -12,7 +12,8 @@ const EXIT: u8 = 64;
 /// Parties that record into one ring.
 #[derive(Clone)]
 pub(super) struct Fill {
-    /// For each party the lengths of its records in words, by clause of its only firing, with [`EXIT`].
+    /// For each party the lengths of its records in words, by clause of its only firing, with
+    /// [`EXIT`].
     records: &'static [&'static [u8]],
     mutation: Mutation,
     ring: Ring,

@@ -1,8 +1,8 @@
-//! A whole firing: takes a scratch slot, makes its string there, reserves, copies, commits, releases
-//! the slot.
+//! A whole firing: takes a scratch slot, makes its string there, reserves, copies, commits,
+//! releases the slot.
 //!
-//! `slots` and `rings` show that each of the two mechanisms is exact. This world checks their order:
-//! the slot is held until the record that is copied from it is committed.
+//! `slots` and `rings` show that each of the two mechanisms is exact. This world checks their
+//! order: the slot is held until the record that is copied from it is committed.
 
 use super::explore::{Phase, Step, World};
 use super::ring::{self, Drainer, Ring, Writer};

@@ -1,9 +1,9 @@
 //! The order of records: the algorithm of [`crate::order`], firings against a consumer that prints.
 //!
 //! Other worlds show that rings and slots are exact. So a ring is a list of times here, a record is
-//! reserved and committed in one step each, and a slot is taken in one step. This world checks when a
-//! firing reads the clock and in which order the consumer reads slots and rings. The bounds are the
-//! real ones of [`crate::order`]. The property: records are printed in the order of time.
+//! reserved and committed in one step each, and a slot is taken in one step. This world checks when
+//! a firing reads the clock and in which order the consumer reads slots and rings. The bounds are
+//! the real ones of [`crate::order`]. The property: records are printed in the order of time.
 
 use super::explore::{Phase, Step, World};
 use crate::order::{RingBound, SlotBound};

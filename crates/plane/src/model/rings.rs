@@ -1,4 +1,5 @@
-//! Writers and a consumer on one ring: CPUs or threads that share it, or a thread and its interrupts.
+//! Writers and a consumer on one ring: CPUs or threads that share it, or a thread and its
+//! interrupts.
 
 use super::explore::{Phase, Step, World};
 use super::ring::{Drainer, Mutation, Outcome, Ring, Writer};

@@ -1,8 +1,8 @@
 //! Scratch slots: take and release of [`crate::scratch`], several firings on the mask of one CPU.
 //!
 //! There are two slots here, so that three parties find the mask full. A firing writes a mark into
-//! its slot, reads it again, and releases the slot. The explorer keeps the owner of each slot beside
-//! the memory.
+//! its slot, reads it again, and releases the slot. The explorer keeps the owner of each slot
+//! beside the memory.
 
 use super::explore::{Phase, Step, World};
 

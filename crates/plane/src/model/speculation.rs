@@ -1,9 +1,9 @@
-//! Speculation: begin, speculate, commit and discard of [`crate::speculation`], against the consumer
-//! that takes the records and frees the id.
+//! Speculation: begin, speculate, commit and discard of [`crate::speculation`], against the
+//! consumer that takes the records and frees the id.
 //!
-//! One id and one ring. Reservations in a ring and the order of the session's records have models of
-//! their own (`rings`, `order`), so here a record is one cell, and a record of a commit is written in
-//! one step. Several parties use the same id: threads that do not wait for each other.
+//! One id and one ring. Reservations in a ring and the order of the session's records have models
+//! of their own (`rings`, `order`), so here a record is one cell, and a record of a commit is
+//! written in one step. Several parties use the same id: threads that do not wait for each other.
 
 use super::explore::{Phase, Step, World};
 

@@ -1,13 +1,13 @@
 //! The stack store of [`crate::stacks`]: finding or storing a stack, and the eviction of a side.
 //!
-//! A firing performs the accesses of the emitted `dt_stack_N`: the side, the slots until the id or a
-//! free one, the reservation of words, the doorbell, the entry, the claim of a slot by its place, the
-//! id. Then it commits a record with the id, which it has reserved before or after that. (Only the
-//! world with gaps takes reserving and committing apart.) The consumer replaces
-//! the side, waits until every running firing has ended (the grace period), reads the old side with
-//! the real [`Side`], forgets what it may, and drains the records up to the first that is not
-//! committed. Every record must resolve to the stack that its firing saw, and the doorbell must be
-//! rung for each side that becomes half full. All ids have the same first slot, the worst case.
+//! A firing performs the accesses of the emitted `dt_stack_N`: the side, the slots until the id or
+//! a free one, the reservation of words, the doorbell, the entry, the claim of a slot by its place,
+//! the id. Then it commits a record with the id, which it has reserved before or after that. (Only
+//! the world with gaps takes reserving and committing apart.) The consumer replaces the side, waits
+//! until every running firing has ended (the grace period), reads the old side with the real
+//! [`Side`], forgets what it may, and drains the records up to the first that is not committed.
+//! Every record must resolve to the stack that its firing saw, and the doorbell must be rung for
+//! each side that becomes half full. All ids have the same first slot, the worst case.
 //!
 //! The time of a record is the number of evictions before its firing began. What the consumer knows
 //! of the times of future records is modelled in [`super::order`]: here the least time of a record
@@ -55,7 +55,8 @@ pub(super) enum Mutation {
     NoGrace,
     /// Stacks are forgotten before the records that name them are drained.
     EarlyForget,
-    /// Stacks are forgotten after a drain, even one that stopped at a record that was not committed.
+    /// Stacks are forgotten after a drain, even one that stopped at a record that was not
+    /// committed.
     CountedDrains,
     /// Rings the doorbell after the stack is stored, and not if another program has stored it.
     LateDoorbell,

@@ -1,10 +1,11 @@
 //! Aggregations: find-or-insert and add of [`crate::table`], and the two-epoch snapshot.
 //!
-//! A firing performs the accesses of the emitted `aggregate` and `dt_find_N`: the epoch and the first
-//! slot. If that slot does not hold the key: the epoch again, bounded probing with claim, key,
-//! publication and count of claims. Then the two additions of an `avg`. The consumer advances the
-//! epoch, waits until every running firing has ended (the grace period), and takes the idle side with
-//! the real [`take_table`]. Both keys have the same hash, the worst case, and a table has two slots.
+//! A firing performs the accesses of the emitted `aggregate` and `dt_find_N`: the epoch and the
+//! first slot. If that slot does not hold the key: the epoch again, bounded probing with claim,
+//! key, publication and count of claims. Then the two additions of an `avg`. The consumer advances
+//! the epoch, waits until every running firing has ended (the grace period), and takes the idle
+//! side with the real [`take_table`]. Both keys have the same hash, the worst case, and a table has
+//! two slots.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

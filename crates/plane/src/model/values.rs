@@ -1,5 +1,5 @@
-//! Values whose update takes more than one addition: minimum and maximum, the 128-bit sum of squares,
-//! and the id of a thread (`self->` arrays).
+//! Values whose update takes more than one addition: minimum and maximum, the 128-bit sum of
+//! squares, and the id of a thread (`self->` arrays).
 
 use super::explore::{Phase, Step, World};
 

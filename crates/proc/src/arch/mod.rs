@@ -1,4 +1,5 @@
-//! What the tracing of processes knows of a machine: registers, the instruction of a system call, and breakpoints.
+//! What the tracing of processes knows of a machine: registers, the instruction of a system call,
+//! and breakpoints.
 //!
 //! ```text
 //!  SYSCALL                          an instruction that a process needs for a call of the kernel

@@ -1,4 +1,5 @@
-//! A machine of which nothing is known: a process makes no calls of its tracer's, and waits at its exec.
+//! A machine of which nothing is known: a process makes no calls of its tracer's, and waits at its
+//! exec.
 
 use std::io;
 

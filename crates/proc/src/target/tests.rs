@@ -97,8 +97,8 @@ fn debug_register(pid: i32, register: usize) -> libc::c_long {
     unsafe {
         assert_eq!(libc::ptrace(libc::PTRACE_SEIZE, pid, 0usize, 0usize), 0);
         assert_eq!(libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0usize, 0usize), 0);
-        // Not by waitpid(): the thread that created the process takes the stop as well, since a process of its
-        // own that is traced by a thread beside it is one that it may wait for.
+        // Not by waitpid(): the thread that created the process takes the stop as well, since a
+        // process of its own that is traced by a thread beside it is one that it may wait for.
         wait_until(|| state_of(pid) == 't');
         let mut value = 0;
         let read = libc::PTRACE_PEEKUSER;
@@ -326,7 +326,8 @@ static WORKLOAD: extern "C" fn() = {
 fn workload(what: &str) {
     let pause = || std::thread::sleep(Duration::from_secs(1000));
     match what {
-        // Threads that start threads all the time, of which each lives for a short time. An emulated CPU needs longer to seize one.
+        // Threads that start threads all the time, of which each lives for a short time. An
+        // emulated CPU needs longer to seize one.
         "churn" => {
             fn churn() {
                 std::thread::spawn(|| {

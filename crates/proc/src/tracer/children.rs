@@ -1,8 +1,9 @@
 //! Children of targets, which are held where they execute programs.
 //!
-//! The kernel traces what a traced thread forks, and stops the child before its first instruction. So a child is known by this
-//! stop: whose it is does not matter. It is held at each exec until the session has looked at its new program, and where the kernel tells of
-//! a mapping (`SIGCHLD` of the kernel itself, as for targets). It belongs to whichever target asked for that and still runs.
+//! The kernel traces what a traced thread forks, and stops the child before its first instruction.
+//! So a child is known by this stop: whose it is does not matter. It is held at each exec until the
+//! session has looked at its new program, and where the kernel tells of a mapping (`SIGCHLD` of the
+//! kernel itself, as for targets). It belongs to whichever target asked for that and still runs.
 //!
 //! ```text
 //!  first stop ──► runs ──► exec, mapping: held ──► resumed, or time limit ──► runs ──► ends
@@ -94,7 +95,8 @@ impl Thread {
         }
     }
 
-    /// Resumes the children of a target after the time limit, because the session may be blocked. One thread does that for a target.
+    /// Resumes the children of a target after the time limit, because the session may be blocked.
+    /// One thread does that for a target.
     fn resume_children_after(&self, shared: &Arc<TargetState>, limit: Duration) {
         if shared.times_children.swap(true, Ordering::SeqCst) {
             return;

@@ -1,4 +1,5 @@
-//! Creating a target: from its fork to its exec, where it is held, with the memory that the session asks for.
+//! Creating a target: from its fork to its exec, where it is held, with the memory that the session
+//! asks for.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -11,7 +12,8 @@ use crate::grab::{ptrace, seize};
 use crate::inject::{self, Refused, wait_for};
 use crate::phase::{Memory, TargetState, lock, signal_name};
 
-/// How long it is waited for the exec of a created process: its file may be on a server that does not answer.
+/// How long it is waited for the exec of a created process: its file may be on a server that does
+/// not answer.
 const EXECUTES: Duration = Duration::from_secs(60);
 
 impl Thread {
@@ -31,7 +33,8 @@ impl Thread {
             child(start_read.as_raw_fd(), report_write.as_raw_fd(), &argv, &envp, exec);
         }
         drop(report_write);
-        // Until it is released, the process dies with the tracer, however the tracer ends. A release clears both options.
+        // Until it is released, the process dies with the tracer, however the tracer ends. A
+        // release clears both options.
         let seized = seize(pid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL);
         let shared = seized.and_then(|()| self.insert(pid, true, None));
         let shared = shared.inspect_err(|_| {
@@ -79,7 +82,8 @@ impl Thread {
             let got = unsafe { libc::read(report_read.as_raw_fd(), (&raw mut errno).cast(), 4) };
             return Err(match got {
                 4 => io::Error::from_raw_os_error(errno),
-                // The kernel has given up the old program when it finds that the new one cannot be loaded.
+                // The kernel has given up the old program when it finds that the new one cannot be
+                // loaded.
                 _ if libc::WIFSIGNALED(status) => io::Error::other(format!(
                     "the kernel ended it by {} before it ran: the file may be damaged",
                     signal_name(libc::WTERMSIG(status))

@@ -1,7 +1,9 @@
-//! Signals that end a target with a core file: each is held until the session has written to the target's memory.
+//! Signals that end a target with a core file: each is held until the session has written to the
+//! target's memory.
 //!
-//! Any thread can get such a signal, so all of them stay traced, and new ones are from their first instruction. The kernel stops a thread for each signal
-//! before it acts on it. One that has a handler, is ignored, or makes no core file is passed on at once.
+//! Any thread can get such a signal, so all of them stay traced, and new ones are from their first
+//! instruction. The kernel stops a thread for each signal before it acts on it. One that has a
+//! handler, is ignored, or makes no core file is passed on at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +38,9 @@ fn is_fatal(thread: i32, signal: i32) -> bool {
 }
 
 impl Thread {
-    /// A target has executed another program: its memory is gone, and so is that of the session in it. Nothing makes it anew: what runs now may be a
-    /// program that filters its system calls, or one for which the tracer must not decide.
+    /// A target has executed another program: its memory is gone, and so is that of the session in
+    /// it. Nothing makes it anew: what runs now may be a program that filters its system calls, or
+    /// one for which the tracer must not decide.
     pub(super) fn lose_memory(&mut self, pid: i32) {
         self.threads.retain(|_, process| *process != pid);
         let Some(tracee) = self.tracees.get(&pid) else { return };
@@ -113,7 +116,8 @@ impl Thread {
         true
     }
 
-    /// Lets the first thread of a target exit, while other threads run on that are traced. False if there are none.
+    /// Lets the first thread of a target exit, while other threads run on that are traced. False if
+    /// there are none.
     pub(super) fn resume_first(&mut self, pid: i32) -> bool {
         let Some(tracee) = self.tracees.get(&pid) else { return false };
         let has_others = self.threads.values().any(|process| *process == pid);
@@ -125,7 +129,8 @@ impl Thread {
         has_others
     }
 
-    /// Lets the threads of a process that was grabbed run, other than the first one. They stay traced.
+    /// Lets the threads of a process that was grabbed run, other than the first one. They stay
+    /// traced.
     pub(super) fn keep_threads(&self, grab: &Grab) {
         for thread in grab.others() {
             lock(&self.queue.seized).remove(&thread);

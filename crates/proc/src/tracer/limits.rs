@@ -34,7 +34,8 @@ impl Thread {
         }
     }
 
-    /// Resumes a target that has changed after the time limit, likewise. One thread does that for a target.
+    /// Resumes a target that has changed after the time limit, likewise. One thread does that for a
+    /// target.
     pub(super) fn resume_change_after(&mut self, pid: i32, limit: Duration) {
         let Some(shared) = self.tracees.get(&pid).map(|tracee| tracee.shared.clone()) else { return };
         if shared.timed.swap(true, Ordering::SeqCst) {

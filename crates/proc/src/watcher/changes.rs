@@ -5,8 +5,8 @@
 //!                                  older ones are dropped          missed: it reads the state instead
 //! ```
 //!
-//! Any number of readers follow the changes independently. None of them can make the backlog grow: a
-//! reader that is late learns that it missed changes, and takes the state from the watcher. The
+//! Any number of readers follow the changes independently. None of them can make the backlog grow:
+//! a reader that is late learns that it missed changes, and takes the state from the watcher. The
 //! backlog does not keep files alive.
 
 use std::collections::VecDeque;

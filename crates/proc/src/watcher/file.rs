@@ -24,8 +24,8 @@ pub struct File {
     pub mount_namespace: u64,
 }
 
-/// Files by a hash of their identity, as long as a mapping refers to them. (If two have one hash, the
-/// first may be taken for a new file later, which does no harm.)
+/// Files by a hash of their identity, as long as a mapping refers to them. (If two have one hash,
+/// the first may be taken for a new file later, which does no harm.)
 #[derive(Debug, Default)]
 pub(super) struct Files {
     known: HashMap<u64, Weak<File>>,

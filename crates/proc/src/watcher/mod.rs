@@ -1,8 +1,8 @@
 //! The watcher: which processes run which programs, now and a while ago.
 //!
-//! The kernel reports fork, exec, exit and executable mappings as perf's *side-band*, which needs no
-//! program in the kernel: one event on each CPU that counts nothing, and its ring. The watcher is
-//! the one owner of what follows from it.
+//! The kernel reports fork, exec, exit and executable mappings as perf's *side-band*, which needs
+//! no program in the kernel: one event on each CPU that counts nothing, and its ring. The watcher
+//! is the one owner of what follows from it.
 //!
 //! ```text
 //!  ring of each CPU ──► merge by time ──► table: pid ──► images (start, execs) ──► mappings ──► files
@@ -12,28 +12,28 @@
 //!
 //! *The first state* is read from `/proc` after the events are open, a part at a time
 //! ([`Watcher::scan`]). A reading and the records overlap. That is no conflict: a record that is
-//! applied after a reading of the same process repeats what the reading says, and an `exec` replaces
-//! it and reports all mappings of the new program.
+//! applied after a reading of the same process repeats what the reading says, and an `exec`
+//! replaces it and reports all mappings of the new program.
 //!
-//! *Blocked readings.* A process can keep the lock of its address space, and its map then cannot be read. So
-//! another thread reads `/proc` ([`Caller`]). A reading that takes too long is abandoned, and the process is
-//! read again when that thread has returned.
+//! *Blocked readings.* A process can keep the lock of its address space, and its map then cannot be
+//! read. So another thread reads `/proc` ([`Caller`]). A reading that takes too long is abandoned,
+//! and the process is read again when that thread has returned.
 //!
-//! *Merging.* A CPU writes its records in the order of time. The clock is read before the rings are,
-//! and only records until then are applied. Later ones wait for the next call. A record whose time was taken
-//! before that and which another CPU was still writing is applied by the next call, out of order: the table
-//! accepts any order.
+//! *Merging.* A CPU writes its records in the order of time. The clock is read before the rings
+//! are, and only records until then are applied. Later ones wait for the next call. A record whose
+//! time was taken before that and which another CPU was still writing is applied by the next call,
+//! out of order: the table accepts any order.
 //!
 //! *Losses.* A full ring counts what it loses. The watcher then reads `/proc` again: running
 //! processes are known again, and those whose end was lost are ended. Processes that started and
-//! ended meanwhile are unknown; [`Watcher::take_lost`] says that there may be some. While records are
-//! lost all the time, `/proc` is read again once a second at most.
+//! ended meanwhile are unknown; [`Watcher::take_lost`] says that there may be some. While records
+//! are lost all the time, `/proc` is read again once a second at most.
 //!
 //! *Changes.* Who acts on processes that start, execute programs, map files and end reads the
 //! [changes](Watcher::changes) from its own place on.
 //!
-//! Pids are those of the pid namespace of the process that opens the watcher. Processes outside of it
-//! are ignored.
+//! Pids are those of the pid namespace of the process that opens the watcher. Processes outside of
+//! it are ignored.
 
 mod changes;
 mod file;
@@ -72,7 +72,8 @@ const SMALLEST_RING: usize = 32 << 10;
 /// The time after which the reading of a process is abandoned, if the session waits for it.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The time after which it is abandoned if the session does not wait for it, but other processes do.
+/// The time after which it is abandoned if the session does not wait for it, but other processes
+/// do.
 const SCAN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An abandoned reading that has not returned after this time is reported.
@@ -156,7 +157,8 @@ impl Watcher {
         Watcher::open_with(cpus, each, Limits::default())
     }
 
-    /// As [`Watcher::open`]; the descriptor is readable as soon as there is a record, of any process.
+    /// As [`Watcher::open`]; the descriptor is readable as soon as there is a record, of any
+    /// process.
     pub fn open_prompt(cpus: &[u32]) -> Result<Watcher, SysError> {
         let each = (RINGS / cpus.len().max(1)).clamp(SMALLEST_RING, RING);
         Watcher::open_rings(cpus, each, Limits::default(), true)
@@ -217,8 +219,9 @@ impl Watcher {
         Ok(())
     }
 
-    /// Closes the side-band of CPUs that are offline, and opens that of CPUs that came online. An event
-    /// of a CPU that was offline reports nothing more. The first error is returned; what can be opened is.
+    /// Closes the side-band of CPUs that are offline, and opens that of CPUs that came online. An
+    /// event of a CPU that was offline reports nothing more. The first error is returned; what can
+    /// be opened is.
     pub fn follow_cpus(&mut self, online: &[u32]) -> Result<(), SysError> {
         for ring in self.rings.extract_if(.., |ring| !online.contains(&ring.cpu())) {
             ring.read(&mut self.pending);
@@ -284,8 +287,8 @@ impl Watcher {
         while !self.arrived.is_empty() {
             self.apply_reading();
         }
-        // The child of a process that was not read before has what its parent had. A reading is of now, so
-        // it comes after all records: the parent may have executed another program since.
+        // The child of a process that was not read before has what its parent had. A reading is of
+        // now, so it comes after all records: the parent may have executed another program since.
         for (pid, parent, time) in orphans {
             self.read_pending(parent);
             if !self.table.inherit(pid, parent, time) {
@@ -304,8 +307,8 @@ impl Watcher {
 
     /// Reads the namespaces of a process that has executed a program, if it still runs: what enters
     /// other namespaces executes a program next. (The kernel could record them, but that makes
-    /// each process 20 us slower.) If it has ended, and its parent was not read before the fork, those of
-    /// the parent are the best guess: paths cannot be resolved without one.
+    /// each process 20 us slower.) If it has ended, and its parent was not read before the fork,
+    /// those of the parent are the best guess: paths cannot be resolved without one.
     fn refresh_namespaces(&mut self, pid: u32) {
         let Some(image) = self.table.current_mut(pid) else { return };
         let known = image.mount_namespace();
@@ -327,8 +330,8 @@ impl Watcher {
         (self.unread, self.read_at, self.is_stale) = (all, before, false);
     }
 
-    /// Reads processes from `/proc` that were not read yet, until a time. Returns true when all are read
-    /// that can be read now.
+    /// Reads processes from `/proc` that were not read yet, until a time. Returns true when all are
+    /// read that can be read now.
     pub fn scan(&mut self, until: Instant) -> bool {
         self.take_returned();
         loop {
@@ -419,8 +422,8 @@ impl Watcher {
         });
     }
 
-    /// The processes whose reading is found to be blocked since the last call, by pid: they have names
-    /// only for what they map later.
+    /// The processes whose reading is found to be blocked since the last call, by pid: they have
+    /// names only for what they map later.
     pub fn take_blocked(&mut self) -> Vec<u32> {
         self.take_returned();
         let late = self.blocked.iter_mut().filter(|r| !r.reported && r.since.elapsed() >= BLOCKED);
@@ -449,7 +452,8 @@ impl Watcher {
         let since = Instant::now();
         match call.wait(since + PATIENCE) {
             Some((time, Some(seen))) => {
-                // Behind the records that were written before it: the process may have executed a program since the last ones.
+                // Behind the records that were written before it: the process may have executed a
+                // program since the last ones.
                 self.arrived.push_back((pid, time, Some(seen)));
                 self.update();
             }
@@ -486,9 +490,9 @@ impl Watcher {
         self.table.images(pid)
     }
 
-    /// The image that a pid ran at a time (nanoseconds since boot, and not 0). `None` if that is not
-    /// known. The kernel writes the record of an exec before the new program runs, and of a fork
-    /// before the process does.
+    /// The image that a pid ran at a time (nanoseconds since boot, and not 0). `None` if that is
+    /// not known. The kernel writes the record of an exec before the new program runs, and of a
+    /// fork before the process does.
     pub fn image_at(&self, pid: u32, time: u64) -> Option<&Image> {
         self.table.image_at(pid, time).filter(|_| time != 0)
     }

@@ -1,8 +1,9 @@
 //! Reads processes from `/proc`: the first state, and again after a loss.
 //!
-//! Only pseudo files that the kernel writes are read, so no process can mislead the reader with files of its
-//! own. But a process can block it: reading its map takes the lock of its address space. So [`process`] is
-//! called in a thread that can be abandoned. All others take no lock that a process can keep.
+//! Only pseudo files that the kernel writes are read, so no process can mislead the reader with
+//! files of its own. But a process can block it: reading its map takes the lock of its address
+//! space. So [`process`] is called in a thread that can be abandoned. All others take no lock that
+//! a process can keep.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,8 +1,8 @@
 //! The ring of one CPU, to which the kernel writes the side-band of all processes of that CPU.
 //!
-//! The ring is mapped writable, so that the kernel does not overwrite records that were not read: it
-//! counts them and writes a `LOST` record later. Records are multiples of 8 bytes, so the ring is
-//! read as words.
+//! The ring is mapped writable, so that the kernel does not overwrite records that were not read:
+//! it counts them and writes a `LOST` record later. Records are multiples of 8 bytes, so the ring
+//! is read as words.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,9 +48,9 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Opens the side-band of a CPU with a ring of `bytes` (rounded to a power of two of pages). The
-    /// ring becomes smaller if the limit of locked memory requires that. With `prompt` every record makes
-    /// its descriptor readable.
+    /// Opens the side-band of a CPU with a ring of `bytes` (rounded to a power of two of pages).
+    /// The ring becomes smaller if the limit of locked memory requires that. With `prompt` every
+    /// record makes its descriptor readable.
     pub(super) fn open(cpu: u32, bytes: usize, prompt: bool) -> Result<Ring, SysError> {
         let page = page_size();
         let (event, memory) = halving(bytes.div_ceil(page).next_power_of_two(), |pages| {

@@ -11,9 +11,9 @@
 //! for a limited time and number, because its addresses are looked up after its end. Nothing here
 //! makes a system call, so all orders of records can be tested.
 //!
-//! Processes choose how much they map and how long the paths are, so everything has a limit in bytes
-//! ([`Limits`]). Each image is charged for all of its mappings and paths, also for those that it
-//! shares: the sum is more than what is used, never less.
+//! Processes choose how much they map and how long the paths are, so everything has a limit in
+//! bytes ([`Limits`]). Each image is charged for all of its mappings and paths, also for those that
+//! it shares: the sum is more than what is used, never less.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::mem::size_of;
@@ -313,16 +313,16 @@ impl Table {
         file
     }
 
-    /// The current image of a process that a record is about. A process whose start was not reported
-    /// starts now.
+    /// The current image of a process that a record is about. A process whose start was not
+    /// reported starts now.
     fn current_or_new(&mut self, pid: u32, time: u64) -> Option<&mut Image> {
         match self.processes.get_mut(&pid).and_then(|images| images.last_mut()) {
             None => {
                 let image = self.new_image(Generation { start: time, execs: 0 });
                 self.begin(pid, image);
             }
-            // Only the first thread has ended, and others run. A record from before its end, which another
-            // CPU has written, says nothing about that.
+            // Only the first thread has ended, and others run. A record from before its end, which
+            // another CPU has written, says nothing about that.
             Some(image) if image.ended.is_some_and(|ended| time > ended) => image.ended = None,
             Some(_) => {}
         }
@@ -429,8 +429,9 @@ impl Table {
         self.begin(pid, image);
     }
 
-    /// A process that was forked at this time gets what its parent had mapped then, besides what it has mapped
-    /// itself. False if that may not be all: the parent's program has ended, so it was not read.
+    /// A process that was forked at this time gets what its parent had mapped then, besides what it
+    /// has mapped itself. False if that may not be all: the parent's program has ended, so it was
+    /// not read.
     pub(super) fn inherit(&mut self, pid: u32, parent: u32, time: u64) -> bool {
         let from = self.image_at(parent, time).filter(|image| !image.mappings.is_empty());
         let Some(from) = from.cloned() else { return false };

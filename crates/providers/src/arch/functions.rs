@@ -1,9 +1,12 @@
-//! Functions of the kernel that a firing runs itself, and those that never return, of all machines: a name that one lacks does no harm.
+//! Functions of the kernel that a firing runs itself, and those that never return, of all machines:
+//! a name that one lacks does no harm.
 
-/// Functions that the kernel runs around every program at a function, or that its helpers call: to walk the stack, to read user
-/// memory, to find a key or a thread's variables. Sorted. They have no probes. The kernel suppresses a firing within a firing, so
-/// most of theirs would only be counted as lost, some thirty for each stack, and each would cost a good part of a firing's time.
-/// `is_endbr` runs before the kernel's check on kernels that look for the function's entry, and would fire at each firing.
+/// Functions that the kernel runs around every program at a function, or that its helpers call: to
+/// walk the stack, to read user memory, to find a key or a thread's variables. Sorted. They have no
+/// probes. The kernel suppresses a firing within a firing, so most of theirs would only be counted
+/// as lost, some thirty for each stack, and each would cost a good part of a firing's time.
+/// `is_endbr` runs before the kernel's check on kernels that look for the function's entry, and
+/// would fire at each firing.
 pub(crate) const TRACER: &[&str] = &[
     "__bpf_get_stack",
     "__bpf_local_storage_insert_cache",

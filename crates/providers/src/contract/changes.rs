@@ -38,16 +38,19 @@ pub struct Change {
     pub probes: ProbesChanged,
 }
 
-/// Where probes that come get their ids, and those that went are taken out: what sources of changes see of the registry.
+/// Where probes that come get their ids, and those that went are taken out: what sources of changes
+/// see of the registry.
 pub trait ProbeStore {
-    /// Adds probes that did not exist before, and gives them their ids. A probe of which there is no provider is left out.
+    /// Adds probes that did not exist before, and gives them their ids. A probe of which there is
+    /// no provider is left out.
     fn add(&self, probes: Vec<ProbeDesc>) -> Vec<ProbeInfo>;
 
     /// Removes probes that were added: no pattern matches them any more.
     fn remove(&self, probes: &[ProbeId]);
 
-    /// Modules were loaded and unloaded. Gives the probes that came, of the providers that one of the patterns selects, and those
-    /// that no longer exist, of all providers that were asked for probes. No pattern matches the latter any more.
+    /// Modules were loaded and unloaded. Gives the probes that came, of the providers that one of
+    /// the patterns selects, and those that no longer exist, of all providers that were asked for
+    /// probes. No pattern matches the latter any more.
     fn modules_changed(
         &self,
         loaded: &BTreeSet<String>,
@@ -59,13 +62,14 @@ pub trait ProbeStore {
     fn family(&self, name: &str) -> Option<&Family>;
 }
 
-/// A source of changes. A provider has one if its probes come and go ([`super::Provider::changes`]); modules are one for several
-/// providers.
+/// A source of changes. A provider has one if its probes come and go
+/// ([`super::Provider::changes`]); modules are one for several providers.
 pub trait ChangeSource: Send {
     /// Readable when there may be changes.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// The changes since the last call. Probes that come and go together are one change. The source adds and removes the probes
-    /// in the store ([`ProbeStore::add`], [`ProbeStore::remove`]). Only probes that one of the patterns can match are needed.
+    /// The changes since the last call. Probes that come and go together are one change. The source
+    /// adds and removes the probes in the store ([`ProbeStore::add`], [`ProbeStore::remove`]). Only
+    /// probes that one of the patterns can match are needed.
     fn changes(&mut self, store: &dyn ProbeStore, patterns: &[Pattern]) -> Vec<Change>;
 }

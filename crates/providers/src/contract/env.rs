@@ -1,4 +1,5 @@
-//! What a provider plans for: the system, the options that matter to it, and the probes that are enabled.
+//! What a provider plans for: the system, the options that matter to it, and the probes that are
+//! enabled.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ pub struct Env<'a> {
     pub cpus: &'a [u32],
     /// Trace this CPU only (`-x cpu`).
     pub only_cpu: Option<u32>,
-    /// How to attach to functions of the kernel (`-x fbtmeans`). `None` chooses the best method of this kernel.
+    /// How to attach to functions of the kernel (`-x fbtmeans`). `None` chooses the best method of
+    /// this kernel.
     pub method: Option<FunctionMethod>,
     /// How many functions may be attached one by one at most (`-x fbtmax`).
     pub single_attach_limit: usize,

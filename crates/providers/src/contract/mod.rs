@@ -1,4 +1,5 @@
-//! What a provider is, for those who write one and for those who ask one. No file here knows a provider, nor the registry.
+//! What a provider is, for those who write one and for those who ask one. No file here knows a
+//! provider, nor the registry.
 //!
 //! ```text
 //!  provider   Provider: its names, its probes, how they are attached      every provider

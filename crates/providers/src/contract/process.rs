@@ -12,29 +12,34 @@ use super::method::{Detached, Members, Semaphores};
 
 /// A provider of probes in processes: see [`super::Provider::processes`].
 pub trait ProcessProvider: Send + Sync {
-    /// The processes of which it has probes: [`ProcessProvider::process_changed`] is called for what they map and execute later.
+    /// The processes of which it has probes: [`ProcessProvider::process_changed`] is called for
+    /// what they map and execute later.
     fn pids(&self) -> Vec<u32>;
 
-    /// True if every process may come to have probes that one of these patterns matches: [`ProcessProvider::process_changed`] is called for all.
+    /// True if every process may come to have probes that one of these patterns matches:
+    /// [`ProcessProvider::process_changed`] is called for all.
     fn follows_all(&self, patterns: &[Pattern]) -> bool {
         let _ = patterns;
         false
     }
 
-    /// The processes that run which may have probes of these patterns, where [all are followed](ProcessProvider::follows_all).
+    /// The processes that run which may have probes of these patterns, where [all are
+    /// followed](ProcessProvider::follows_all).
     fn running(&self, patterns: &[Pattern]) -> Vec<u32> {
         let _ = patterns;
         Vec::new()
     }
 
-    /// True if libraries that a process loads may have probes, or change how those that it has are made.
+    /// True if libraries that a process loads may have probes, or change how those that it has are
+    /// made.
     fn follows_loading(&self, pid: u32) -> bool {
         let _ = pid;
         false
     }
 
-    /// A process has mapped or unmapped files, or executed another program, or ended. `sets` are those in which it is, as bits. Adds and removes
-    /// its probes in the store, like a [`ChangeSource`]. A call without a change is cheap.
+    /// A process has mapped or unmapped files, or executed another program, or ended. `sets` are
+    /// those in which it is, as bits. Adds and removes its probes in the store, like a
+    /// [`ChangeSource`]. A call without a change is cheap.
     fn process_changed(
         &self,
         store: &dyn ProbeStore,
@@ -45,13 +50,15 @@ pub trait ProcessProvider: Send + Sync {
         Vec::new()
     }
 
-    /// What was planned is attached: the probes that are to be attached again, because the process in which they are has changed meanwhile.
+    /// What was planned is attached: the probes that are to be attached again, because the process
+    /// in which they are has changed meanwhile.
     fn settle(&self, store: &dyn ProbeStore) -> Vec<Change> {
         let _ = store;
         Vec::new()
     }
 
-    /// The processes whose [links](super::method::SiteLink::of_process) are to be closed, because their probes are attached again, since the last call.
+    /// The processes whose [links](super::method::SiteLink::of_process) are to be closed, because
+    /// their probes are attached again, since the last call.
     fn take_detached(&self) -> Vec<Detached> {
         Vec::new()
     }
@@ -61,7 +68,8 @@ pub trait ProcessProvider: Send + Sync {
         let _ = (probes, to);
     }
 
-    /// Closes the files that no running process has mapped for a while. It is called again and again; most calls do nothing.
+    /// Closes the files that no running process has mapped for a while. It is called again and
+    /// again; most calls do nothing.
     fn close_unmapped(&self) {}
 
     /// Which probes are left out, and why, since the last call: numbers lack theirs.
@@ -79,15 +87,16 @@ pub trait ProcessProvider: Send + Sync {
         Vec::new()
     }
 
-    /// The sets of processes that programs of this provider look for: see [`Members`]. They are filled when tracing begins, also where there is no
-    /// probe yet.
+    /// The sets of processes that programs of this provider look for: see [`Members`]. They are
+    /// filled when tracing begins, also where there is no probe yet.
     fn members(&self, env: &Env<'_>) -> Vec<Members> {
         let _ = env;
         Vec::new()
     }
 
-    /// The processes that have code which unwinds through frames since returns of their functions were probed by their return addresses, and
-    /// why, since the last call. Links to them that [keep](super::method::SiteLink::returns_in) return addresses are to be closed.
+    /// The processes that have code which unwinds through frames since returns of their functions
+    /// were probed by their return addresses, and why, since the last call. Links to them that
+    /// [keep](super::method::SiteLink::returns_in) return addresses are to be closed.
     fn take_unwinding(&self) -> Vec<(u32, String)> {
         Vec::new()
     }
@@ -98,7 +107,8 @@ pub trait ProcessProvider: Send + Sync {
         None
     }
 
-    /// The types of a file that the processes of a provider's name run: see [`probes::Catalog::object`].
+    /// The types of a file that the processes of a provider's name run: see
+    /// [`probes::Catalog::object`].
     fn object(&self, provider: &str, object: &str) -> Option<Result<Arc<dyn UserObject>, String>> {
         let _ = (provider, object);
         None

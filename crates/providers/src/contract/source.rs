@@ -9,10 +9,11 @@
 //!  removed    what describes the probes of modules that were unloaded                                  ProbesChanged
 //! ```
 //!
-//! The decision that shapes this interface: a probe that exists has a *position*, and the registry makes its id from the
-//! provider's first id and the position. So a provider with a hundred thousand probes stores none of them: it finds them in
-//! what it has read, and computes a description when it is asked for one. A provider with few probes has a [`ProbeList`], which
-//! is such a source.
+//! The decision that shapes this interface: a probe that exists has a *position*, and the registry
+//! makes its id from the provider's first id and the position. So a provider with a hundred
+//! thousand probes stores none of them: it finds them in what it has read, and computes a
+//! description when it is asked for one. A provider with few probes has a [`ProbeList`], which is
+//! such a source.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, OnceLock};
@@ -29,25 +30,27 @@ pub trait ProbeSource: Send + Sync {
     /// The number of positions. A position may have no probe.
     fn positions(&self) -> u32;
 
-    /// The number of ids that an [`Estimated`](IdRange::Estimated) range has, found without counting the positions.
+    /// The number of ids that an [`Estimated`](IdRange::Estimated) range has, found without
+    /// counting the positions.
     fn estimate(&self) -> u32 {
         self.positions()
     }
 
-    /// False if the pattern's globs alone show that it matches no probe of this source. The source is then not asked, and reads
-    /// nothing.
+    /// False if the pattern's globs alone show that it matches no probe of this source. The source
+    /// is then not asked, and reads nothing.
     fn may_match(&self, pattern: &Pattern) -> bool {
         let _ = pattern;
         true
     }
 
-    /// Calls `give` with each probe that a pattern matches, in the order of positions, then with those that it makes for the
-    /// pattern. The empty pattern matches all that exist and makes none. An error says why the pattern matches none, if there
-    /// is more to say.
+    /// Calls `give` with each probe that a pattern matches, in the order of positions, then with
+    /// those that it makes for the pattern. The empty pattern matches all that exist and makes
+    /// none. An error says why the pattern matches none, if there is more to say.
     fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError>;
 
-    /// Calls `give` with what a field of the probes is that a pattern matches, for a user who waits at a prompt: in any order, some
-    /// of them perhaps more than once. What takes long is not read, so that names may be among them of which there is no probe.
+    /// Calls `give` with what a field of the probes is that a pattern matches, for a user who waits
+    /// at a prompt: in any order, some of them perhaps more than once. What takes long is not read,
+    /// so that names may be among them of which there is no probe.
     fn names(&self, pattern: &Pattern, field: FieldKind, give: &mut dyn FnMut(&str)) {
         // What cannot be matched has no names.
         let _ = self.matches(pattern, &mut |found| give(found.desc().field(field)));
@@ -58,13 +61,14 @@ pub trait ProbeSource: Send + Sync {
         true
     }
 
-    /// Calls `give` with each probe that files of running processes describe: the list of all probes ends with them, although no
-    /// pattern without the name of a provider matches them.
+    /// Calls `give` with each probe that files of running processes describe: the list of all
+    /// probes ends with them, although no pattern without the name of a provider matches them.
     fn running(&self, give: &mut dyn FnMut(ProbeDesc)) {
         let _ = give;
     }
 
-    /// These patterns, which may match probes of this source, will be asked for next: what they need can be read for all at once.
+    /// These patterns, which may match probes of this source, will be asked for next: what they
+    /// need can be read for all at once.
     fn announce(&self, patterns: &[Pattern]) {
         let _ = patterns;
     }
@@ -75,13 +79,15 @@ pub trait ProbeSource: Send + Sync {
         None
     }
 
-    /// True if a pattern selects no later probe of this source but those of [`ProbeSource::matched_otherwise`], whatever their names.
+    /// True if a pattern selects no later probe of this source but those of
+    /// [`ProbeSource::matched_otherwise`], whatever their names.
     fn selects_only_matched(&self, pattern: &Pattern) -> bool {
         let _ = pattern;
         false
     }
 
-    /// The probes that a pattern would match, with their positions, if what they are derived from existed.
+    /// The probes that a pattern would match, with their positions, if what they are derived from
+    /// existed.
     fn absent(&self, pattern: &Pattern) -> Vec<(u32, Arc<ProbeDesc>)> {
         let _ = pattern;
         Vec::new()
@@ -98,13 +104,15 @@ pub trait ProbeSource: Send + Sync {
         false
     }
 
-    /// The probes of modules that were loaded after the source was first asked. They have no position.
+    /// The probes of modules that were loaded after the source was first asked. They have no
+    /// position.
     fn added(&self, modules: &LoadedModules<'_>) -> Vec<ProbeDesc> {
         let _ = modules;
         Vec::new()
     }
 
-    /// Descriptions of the probes that no longer exist, with and without a position, as modules were unloaded.
+    /// Descriptions of the probes that no longer exist, with and without a position, as modules
+    /// were unloaded.
     fn removed(&self, modules: &UnloadedModules<'_>) -> Vec<Pattern> {
         let _ = modules;
         Vec::new()
@@ -114,13 +122,13 @@ pub trait ProbeSource: Send + Sync {
 /// Which ids the positions of a source have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdRange {
-    /// As many as this limit, which is known before the probes are. The ids of other providers then do not depend on the
-    /// source.
+    /// As many as this limit, which is known before the probes are. The ids of other providers then
+    /// do not depend on the source.
     Reserved(u32),
     /// As many as the source has positions.
     Counted,
-    /// As many as [`ProbeSource::estimate`] says. Some may be of no position, and positions beyond have ids as those beyond a
-    /// limit.
+    /// As many as [`ProbeSource::estimate`] says. Some may be of no position, and positions beyond
+    /// have ids as those beyond a limit.
     Estimated,
 }
 
@@ -168,8 +176,9 @@ impl FoundProbe<'_> {
 pub struct LoadedModules<'a> {
     /// Their names.
     pub modules: &'a BTreeSet<String>,
-    /// All modules that were unloaded since the start. Their positions have no probe any more. A module that is not among them
-    /// and has positions was loaded while the source read its list: its probes are known.
+    /// All modules that were unloaded since the start. Their positions have no probe any more. A
+    /// module that is not among them and has positions was loaded while the source read its list:
+    /// its probes are known.
     pub unloaded: &'a BTreeSet<String>,
     /// Counts the changes. Sources that share a list read it once for each change.
     pub sequence: u32,
@@ -195,8 +204,8 @@ pub struct ProbeList {
     on_demand: Option<Box<MakeFn>>,
 }
 
-/// Makes the probe that a pattern without globs names. `None` if the name is none of the provider's; an error says why it cannot
-/// make it.
+/// Makes the probe that a pattern without globs names. `None` if the name is none of the
+/// provider's; an error says why it cannot make it.
 pub type MakeFn = dyn Fn(&Pattern) -> Option<Result<ProbeDesc, MatchError>> + Send + Sync;
 
 impl ProbeList {
@@ -216,7 +225,8 @@ impl ProbeList {
         ProbeList { may_match, ..self }
     }
 
-    /// With probes that are made on demand, where the list has none that a pattern without globs names.
+    /// With probes that are made on demand, where the list has none that a pattern without globs
+    /// names.
     pub fn on_demand(
         self,
         make: impl Fn(&Pattern) -> Option<Result<ProbeDesc, MatchError>> + Send + Sync + 'static,

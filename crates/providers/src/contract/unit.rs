@@ -1,5 +1,5 @@
-//! A unit: the plan of one program, from a provider to the session. It says how the program finds its probe and its arguments,
-//! and how it is attached.
+//! A unit: the plan of one program, from a provider to the session. It says how the program finds
+//! its probe and its arguments, and how it is attached.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The events of perf counters, by name.
 //!
-//! The numbers are those of `enum perf_hw_id`, `perf_sw_ids`, `perf_hw_cache_id` and the two enums after it, in
-//! linux/perf_event.h. The names are those of perf with `_` for `-`, and the generic names of the original (PAPI's) for events that
-//! the kernel also counts.
+//! The numbers are those of `enum perf_hw_id`, `perf_sw_ids`, `perf_hw_cache_id` and the two enums
+//! after it, in linux/perf_event.h. The names are those of perf with `_` for `-`, and the generic
+//! names of the original (PAPI's) for events that the kernel also counts.
 
 use std::sync::OnceLock;
 
@@ -122,7 +122,8 @@ pub(super) fn all() -> &'static [(String, Event)] {
     })
 }
 
-/// The event of a name: one of the table, an alias of one, or `rN`, the processor's event with that hexadecimal number.
+/// The event of a name: one of the table, an alias of one, or `rN`, the processor's event with that
+/// hexadecimal number.
 pub(super) fn find(name: &str) -> Option<Event> {
     let known = |name: &str| all().iter().find(|(n, _)| n == name).map(|(_, m)| *m);
     if let Some(event) = known(name) {

@@ -1,8 +1,9 @@
 //! `cpc`: `EVENT-MODE[-UMASK]-COUNT` fires each time a CPU has counted so many events.
 //!
-//! EVENT is a name of [`events`], MODE is `user`, `kernel` or `all`, UMASK is the unit mask of a raw event of the processor, and
-//! COUNT is the number of events for a firing. Each probe has a perf event on each CPU. arg0 is the kernel's program counter or 0,
-//! arg1 the user program counter or 0.
+//! EVENT is a name of [`events`], MODE is `user`, `kernel` or `all`, UMASK is the unit mask of a
+//! raw event of the processor, and COUNT is the number of events for a firing. Each probe has a
+//! perf event on each CPU. arg0 is the kernel's program counter or 0, arg1 the user program counter
+//! or 0.
 //!
 //! Events that this machine cannot count have no probes. A message says so if a script names one.
 
@@ -44,8 +45,8 @@ struct Counters {
 /// The count of the listed probes.
 const LISTED: u64 = 1_000_000_000;
 
-/// The least counts, so that a typing error does not stop the machine: of the processor's events that of the original, of
-/// clocks 10,000 firings a second.
+/// The least counts, so that a typing error does not stop the machine: of the processor's events
+/// that of the original, of clocks 10,000 firings a second.
 const LEAST_HARDWARE: u64 = 5_000;
 const LEAST_TIME: u64 = 100_000;
 
@@ -108,7 +109,8 @@ fn counter(name: &str, Event { kind, config }: Event) -> Counter {
     Counter { name: name.to_owned(), kind: kind.number(), config, user: true, kernel: true }
 }
 
-/// The events of the processor that a machine may be unable to count, and the count with which that is tried.
+/// The events of the processor that a machine may be unable to count, and the count with which that
+/// is tried.
 pub fn hardware_counters() -> Vec<(Counter, u64)> {
     let hardware = events::all().iter().filter(|(_, event)| event.kind.is_hardware());
     hardware.map(|(name, event)| (counter(name, *event), LISTED)).collect()

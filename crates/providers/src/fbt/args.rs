@@ -1,4 +1,5 @@
-//! The types of a function's arguments and of its result, from the BTF of the kernel or of the module.
+//! The types of a function's arguments and of its result, from the BTF of the kernel or of the
+//! module.
 
 use std::sync::Arc;
 
@@ -24,7 +25,8 @@ pub(super) fn at_entry(kernel: &KernelBtf, module: &str, function: &str) -> Args
                 types.push(ArgType::btf(register, &btf, param.ty));
                 1
             }
-            // A small struct is passed in one or two registers. (It has no address, which `args[]` of a struct would be.)
+            // A small struct is passed in one or two registers. (It has no address, which `args[]`
+            // of a struct would be.)
             Some(size) if size <= 2 * REGISTER => {
                 types.push(ArgType::text(register, "uint64_t"));
                 size.div_ceil(REGISTER)

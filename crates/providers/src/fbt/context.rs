@@ -1,9 +1,11 @@
-//! The contexts of programs at kernel functions: how a firing finds its probe, its arguments and its result.
+//! The contexts of programs at kernel functions: how a firing finds its probe, its arguments and
+//! its result.
 
 use bpf_codegen::context::{Context, Index, StackStart};
 use bpf_codegen::mir::{Builder, Helper, Label, Size, V};
 
-/// The context of a kprobe: the registers at the function's first instruction, or after its return. The cookie is the index.
+/// The context of a kprobe: the registers at the function's first instruction, or after its return.
+/// The cookie is the index.
 pub(super) struct ByRegisters {
     pub(super) on_return: bool,
     /// There is one probe, so the cookie is not needed.
@@ -13,7 +15,8 @@ pub(super) struct ByRegisters {
 /// The size of a word of the stack in bytes.
 const WORD: i64 = 8;
 
-/// Argument `n`, which is on the stack. Some machines have the return address before the first such argument.
+/// Argument `n`, which is on the stack. Some machines have the return address before the first such
+/// argument.
 fn on_stack(b: &mut Builder, sp: V, n: usize) -> V {
     let to = b.stack(8);
     b.slot_store(Size::B8, to, 0, 0);
@@ -40,7 +43,8 @@ impl Context for ByTrampoline {
         Index::V(b.call(Helper::GET_ATTACH_COOKIE, &[ctx]))
     }
 
-    /// A helper loads the argument and knows how many there are, so that the same code serves all functions.
+    /// A helper loads the argument and knows how many there are, so that the same code serves all
+    /// functions.
     fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {
         if self.on_return && n != 1 {
             return b.imm(0);

@@ -1,9 +1,11 @@
 //! The addresses of functions.
 //!
-//! `kprobe_multi` takes the address of the function's *symbol*. The kernel's list of traceable functions has the address of the
-//! instruction that the kernel patches; on machines with branch protection an `endbr64` stands before it. So the kernel's code is
-//! read to see whether there is one ([`bpf_sys::kernel_read`]), which is much faster than reading the symbols. If the code cannot be read,
-//! the symbols decide. On kernels before 6.5 the list has no addresses: there a symbol gives the address if its name is unique.
+//! `kprobe_multi` takes the address of the function's *symbol*. The kernel's list of traceable
+//! functions has the address of the instruction that the kernel patches; on machines with branch
+//! protection an `endbr64` stands before it. So the kernel's code is read to see whether there is
+//! one ([`bpf_sys::kernel_read`]), which is much faster than reading the symbols. If the code
+//! cannot be read, the symbols decide. On kernels before 6.5 the list has no addresses: there a
+//! symbol gives the address if its name is unique.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 

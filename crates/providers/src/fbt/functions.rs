@@ -12,7 +12,8 @@ pub(super) struct Function<'l> {
 }
 
 impl Function<'_> {
-    /// True for a copy or part of a function that the compiler made. It may have other arguments than the function in the source.
+    /// True for a copy or part of a function that the compiler made. It may have other arguments
+    /// than the function in the source.
     pub(super) fn is_clone(&self) -> bool {
         self.name.contains('.')
     }
@@ -28,7 +29,8 @@ impl Function<'_> {
     }
 }
 
-/// A filter that most names which are not in a list do not pass. Fifty thousand names are looked up, and nearly all are in no list.
+/// A filter that most names which are not in a list do not pass. Fifty thousand names are looked
+/// up, and nearly all are in no list.
 struct Keys([u64; 4]);
 
 impl Keys {

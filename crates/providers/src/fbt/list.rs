@@ -1,8 +1,8 @@
 //! The kernel's list of traceable functions, in tracefs.
 //!
-//! The list is read when a description first needs it, and stored as text: 50,000 lines, two megabytes. Functions are searched in
-//! the text, so that a description costs one pass and the probes that it matches, and not a name for each function. A function
-//! is identified by its line.
+//! The list is read when a description first needs it, and stored as text: 50,000 lines, two
+//! megabytes. Functions are searched in the text, so that a description costs one pass and the
+//! probes that it matches, and not a name for each function. A function is identified by its line.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -75,7 +75,8 @@ impl List {
         function(&self.text[start..end])
     }
 
-    /// The functions whose names begin with a prefix, in the order of their lines, each with its line.
+    /// The functions whose names begin with a prefix, in the order of their lines, each with its
+    /// line.
     pub(super) fn starting(&self, prefix: &str) -> impl Iterator<Item = (u32, Function<'_>)> {
         let ends = self.lines.iter().skip(1).map(|next| *next as usize).chain([self.text.len()]);
         let lines = (0..).zip(self.lines.iter().map(|at| *at as usize).zip(ends));

@@ -1,7 +1,8 @@
 //! The choice of the method that attaches to functions of the kernel.
 //!
-//! `kprobe_multi` if the kernel has it: one link serves all functions, and no firing is lost if a program is preempted. Else each
-//! function is attached to by itself: by a trampoline if BTF has the function, by a kprobe if not.
+//! `kprobe_multi` if the kernel has it: one link serves all functions, and no firing is lost if a
+//! program is preempted. Else each function is attached to by itself: by a trampoline if BTF has
+//! the function, by a kprobe if not.
 
 use bpf_sys::features::Facility;
 use types::btf::{Btf, Def, KernelBtf};
@@ -30,7 +31,8 @@ pub(super) fn choose(env: &Env<'_>) -> Result<FunctionMethod, String> {
     Err(format!("this kernel lets no program attach to its functions by {why}"))
 }
 
-/// Refuses to attach to many functions one by one, which takes minutes, unless the user allows so many.
+/// Refuses to attach to many functions one by one, which takes minutes, unless the user allows so
+/// many.
 pub(super) fn confirm(method: FunctionMethod, count: usize, most: usize) -> Result<(), String> {
     let (attach, detach) = method.cost_ms();
     if method == FunctionMethod::Multi || count <= most {
@@ -73,7 +75,8 @@ pub(super) fn of_function(
     }
 }
 
-/// The BTF id of a function whose result a clause sets. Whether that is allowed, the kernel decides when the program is loaded.
+/// The BTF id of a function whose result a clause sets. Whether that is allowed, the kernel decides
+/// when the program is loaded.
 pub(super) fn modify_return_target(
     kernel: &KernelBtf,
     function: &Function<'_>,

@@ -1,10 +1,12 @@
 //! `fbt` and `rawfbt`: entry and return of every function that the kernel lets be traced.
 //!
-//! `rawfbt` has all of them. `fbt` has those that the source has: a copy or part of a function that the compiler made
-//! (`vfs_read.isra.0`, `.part.0`, `.constprop.0`) may have other arguments than the function in the source.
+//! `rawfbt` has all of them. `fbt` has those that the source has: a copy or part of a function that
+//! the compiler made (`vfs_read.isra.0`, `.part.0`, `.constprop.0`) may have other arguments than
+//! the function in the source.
 //!
-//! One link attaches to the entries of all functions, and one to the returns (`kprobe_multi`). A firing finds its probe by the
-//! cookie. Functions are attached to by address, because several may have one name.
+//! One link attaches to the entries of all functions, and one to the returns (`kprobe_multi`). A
+//! firing finds its probe by the cookie. Functions are attached to by address, because several may
+//! have one name.
 
 mod args;
 mod context;
@@ -45,7 +47,8 @@ pub(crate) struct SharedList {
     loaded: Mutex<Option<(u32, Arc<List>)>>,
 }
 
-/// Probes of modules that were loaded later, by id: the line of the function, and whether it is the return.
+/// Probes of modules that were loaded later, by id: the line of the function, and whether it is the
+/// return.
 #[derive(Clone)]
 struct ModuleProbes {
     first_id: u32,
@@ -68,8 +71,8 @@ impl SharedList {
         list.as_ref().map_err(String::as_str)
     }
 
-    /// The functions of modules that were loaded later. The kernel's list has no index, so it is read again, once for both
-    /// providers.
+    /// The functions of modules that were loaded later. The kernel's list has no index, so it is
+    /// read again, once for both providers.
     fn of_modules(&self, loaded: &LoadedModules<'_>) -> Arc<List> {
         let mut last = lock(&self.loaded);
         match &*last {
@@ -115,7 +118,8 @@ impl Fbt {
         self.shared.system.types()
     }
 
-    /// The function of a position, and whether the probe is at the return. Line N of the list has positions 2N and 2N + 1.
+    /// The function of a position, and whether the probe is at the return. Line N of the list has
+    /// positions 2N and 2N + 1.
     fn function(&self, position: u32) -> Option<(Function<'_>, bool)> {
         let (line, on_return) = (position / 2, position % 2 == 1);
         let list = self.shared.list().ok()?;
@@ -164,8 +168,8 @@ impl ProbeSource for Fbt {
         }
     }
 
-    /// The kernel's list is not read, which takes it tens of milliseconds: its types have the names of its functions, also of
-    /// some that cannot be traced, such as those of its start.
+    /// The kernel's list is not read, which takes it tens of milliseconds: its types have the names
+    /// of its functions, also of some that cannot be traced, such as those of its start.
     fn names(&self, pattern: &Pattern, field: FieldKind, give: &mut dyn FnMut(&str)) {
         let mut modules = vec![list::CORE.to_string()];
         modules.extend(self.kernel().modules());
@@ -233,7 +237,8 @@ impl ProbeSource for Fbt {
 }
 
 impl Fbt {
-    /// Calls `give` with the functions of a module that a pattern matches, as the kernel's types have them.
+    /// Calls `give` with the functions of a module that a pattern matches, as the kernel's types
+    /// have them.
     fn typed(&self, module: &str, pattern: &str, give: &mut dyn FnMut(&str)) {
         let Some(btf) = self.kernel().module(module) else { return };
         let all = btf.with_prefix(BtfKind::Func, glob_prefix(pattern)).map(|(name, _)| name);
@@ -258,7 +263,8 @@ impl Fbt {
         }
     }
 
-    /// Calls `give` with each probe that a pattern matches and with its position, in the order of positions.
+    /// Calls `give` with each probe that a pattern matches and with its position, in the order of
+    /// positions.
     fn each(&self, list: &List, pattern: &Pattern, give: &mut dyn FnMut(u32, ProbeDesc)) {
         let provider: Arc<str> = self.name.into();
         let names = NAMES.map(|name| glob_matches(&pattern.name, name).then(|| Arc::<str>::from(name)));

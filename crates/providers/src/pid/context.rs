@@ -1,6 +1,8 @@
-//! The contexts of programs at places in processes: how a firing finds its probe, its arguments and its result.
+//! The contexts of programs at places in processes: how a firing finds its probe, its arguments and
+//! its result.
 //!
-//! The cookie of a place has the index of its probe, and above it what the program needs to know of the place:
+//! The cookie of a place has the index of its probe, and above it what the program needs to know of
+//! the place:
 //!
 //! ```text
 //!  bits  0–31   the index of the probe

@@ -1,8 +1,10 @@
 //! Returns that the kernel does not probe, because a thread is in too many probed calls.
 //!
-//! It keeps the return addresses of 64 calls of a thread. A function that calls itself has its probes at the instructions that return, from the beginning. Others may
-//! be nested as deep, through each other or through pointers; that the kernel says in its log when it happens, and then all returns of
-//! the process are moved to the instructions. Where these are not certain the return keeps its uretprobe, which is incomplete and not dangerous.
+//! It keeps the return addresses of 64 calls of a thread. A function that calls itself has its
+//! probes at the instructions that return, from the beginning. Others may be nested as deep,
+//! through each other or through pointers; that the kernel says in its log when it happens, and
+//! then all returns of the process are moved to the instructions. Where these are not certain the
+//! return keeps its uretprobe, which is incomplete and not dangerous.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -19,7 +21,8 @@ use crate::contract::method::{Detached, HeldProcess};
 pub(super) const DEEP: &str = "it is in more calls at a time than the kernel probes returns of";
 
 impl Matches {
-    /// The processes of which the kernel has left out returns, as far as that was not reported, in words.
+    /// The processes of which the kernel has left out returns, as far as that was not reported, in
+    /// words.
     pub(super) fn nested(&mut self) -> Vec<String> {
         self.read_log();
         let mut found = std::mem::take(&mut self.nested);
@@ -45,7 +48,8 @@ impl Matches {
         self.nested.extend(found);
     }
 
-    /// The probes that are moved, because the kernel has left out returns of their process, where their place was this provider's choice.
+    /// The probes that are moved, because the kernel has left out returns of their process, where
+    /// their place was this provider's choice.
     pub(super) fn too_deep(&mut self) -> Vec<(u32, FileChange)> {
         if self.by_address.values().all(|probes| probes.is_empty()) {
             return Vec::new();
@@ -55,7 +59,8 @@ impl Matches {
         for pid in self.nested.clone() {
             let Some(process) = self.links.get(&pid).map(|links| links.process.clone()) else { continue };
             if self.is_deep(&process) {
-                // Said once: by returns that were omitted before they were moved, or those that stay.
+                // Said once: by returns that were omitted before they were moved, or those that
+                // stay.
                 self.nested.remove(&pid);
                 self.moved.insert(pid);
                 continue;
@@ -76,12 +81,14 @@ impl Matches {
         all
     }
 
-    /// True if the returns of a process were moved because the kernel has left out some. Its number may be another's later.
+    /// True if the returns of a process were moved because the kernel has left out some. Its number
+    /// may be another's later.
     pub(super) fn is_deep(&self, process: &Arc<HeldProcess>) -> bool {
         self.deep.get(&process.pid()).is_some_and(|deep| std::ptr::eq(deep.as_ptr(), Arc::as_ptr(process)))
     }
 
-    /// True if returns that the kernel finds by the return address can be probed at the instructions.
+    /// True if returns that the kernel finds by the return address can be probed at the
+    /// instructions.
     fn has_certain_returns(&self, process: &Arc<HeldProcess>) -> bool {
         let probes = self.by_address.get(&process.pid());
         let mut targets = probes.into_iter().flatten().flat_map(|(id, desc)| self.targets(*id, desc));
@@ -91,8 +98,8 @@ impl Matches {
         })
     }
 
-    /// Return addresses on the stack of a process are the kernel's, and should not be: the probes of these returns go, and come again where
-    /// they are probed now.
+    /// Return addresses on the stack of a process are the kernel's, and should not be: the probes
+    /// of these returns go, and come again where they are probed now.
     pub(super) fn moves_returns(&mut self, process: &Arc<HeldProcess>) -> Vec<FileChange> {
         let pid = process.pid();
         let mut by_file: HashMap<OsString, FileChange> = HashMap::new();

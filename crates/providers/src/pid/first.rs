@@ -5,10 +5,13 @@
 //!                      └──► it has ended: the kernel may have found no memory to set probes in ──► attached again, by the links of files
 //! ```
 //!
-//! The kernel's link of a process finds the memory of the process by its first thread, which has none when it has ended (`pthread_exit` in
-//! `main`). A link of many places has its probes in the memory as before, can set no more, and loses one when any other link to its place is
-//! closed: the kernel then asks whether somebody still wants it there. A link of one place loses its probe where it is next reached; a uretprobe
-//! is not asked, and fires as long as another one has the place. So what is lost is attached again to the files, for a set with these processes, as where the first thread had ended before the process was matched.
+//! The kernel's link of a process finds the memory of the process by its first thread, which has
+//! none when it has ended (`pthread_exit` in `main`). A link of many places has its probes in the
+//! memory as before, can set no more, and loses one when any other link to its place is closed: the
+//! kernel then asks whether somebody still wants it there. A link of one place loses its probe
+//! where it is next reached; a uretprobe is not asked, and fires as long as another one has the
+//! place. So what is lost is attached again to the files, for a set with these processes, as where
+//! the first thread had ended before the process was matched.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -50,8 +53,8 @@ impl Matches {
         self.links.values().filter(|links| !links.new.is_empty()).map(|links| links.process.clone()).collect()
     }
 
-    /// A process is looked at: the probes that are to be attached again because its first thread has ended. `is_of_several`: the name of a provider
-    /// means more processes than one.
+    /// A process is looked at: the probes that are to be attached again because its first thread
+    /// has ended. `is_of_several`: the name of a provider means more processes than one.
     pub(super) fn without_first_thread(
         &mut self,
         process: &Arc<HeldProcess>,
@@ -93,7 +96,8 @@ impl Matches {
         self.warnings.push(format!(
             "the first thread of process {pid} has ended, and with it {count} probe{s}: attached again in another way; what fired meanwhile is lost"
         ));
-        // Links of single places are lost already, but for uretprobes, and each takes the kernel long to close.
+        // Links of single places are lost already, but for uretprobes, and each takes the kernel
+        // long to close.
         self.detached.push(if can.multi { Detached::All(pid) } else { Detached::Returns(pid) });
         let mut by_file: HashMap<(OsString, Arc<str>), FileChange> = HashMap::new();
         for (id, desc) in lost {
@@ -115,7 +119,8 @@ impl Matches {
         by_file.into_values().collect()
     }
 
-    /// The processes that the name of a provider means have a set from now on, for what is attached later. False if there are too many sets.
+    /// The processes that the name of a provider means have a set from now on, for what is attached
+    /// later. False if there are too many sets.
     fn share(&mut self, provider: &str) -> bool {
         let next = self.sets();
         let Some(meant) = self.meant.get_mut(provider) else { return false };

@@ -5,14 +5,16 @@
 //!                                     └──► one that is not mapped any more       ──► its later probes go
 //! ```
 //!
-//! A probe is a place in a file, and the kernel sets it in every mapping of the file that the process makes. So the links of a file stay
-//! where it is unmapped: they cost nothing then, and a file that comes back (`dlclose` and `dlopen`, the same library after an
-//! `exec`) has its probes before any of its code runs. A process may map any number of files, so of those that came later only the
-//! last [`KEPT`] that were unmapped are kept. An address range means nothing here: a library that is mapped where another one was has
-//! probes of its own, or none.
+//! A probe is a place in a file, and the kernel sets it in every mapping of the file that the
+//! process makes. So the links of a file stay where it is unmapped: they cost nothing then, and a
+//! file that comes back (`dlclose` and `dlopen`, the same library after an `exec`) has its probes
+//! before any of its code runs. A process may map any number of files, so of those that came later
+//! only the last [`KEPT`] that were unmapped are kept. An address range means nothing here: a
+//! library that is mapped where another one was has probes of its own, or none.
 //!
-//! Of processes with a set the links are those of files, and serve all of them. So a file is searched when the first of them maps it, and from
-//! then on every process of the set has its probes before any of its code runs. Which file is mapped by none of them is found by a look at
+//! Of processes with a set the links are those of files, and serve all of them. So a file is
+//! searched when the first of them maps it, and from then on every process of the set has its
+//! probes before any of its code runs. Which file is mapped by none of them is found by a look at
 //! all processes, when there are many files ([`Files::sweep`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -42,7 +44,8 @@ pub(super) fn may_come(answer: &Answer) -> bool {
     answer.as_ref().map_or_else(|e| e.may_come, |_| true)
 }
 
-/// So many files of a set that came later are kept before it is looked which of them a process maps.
+/// So many files of a set that came later are kept before it is looked which of them a process
+/// maps.
 const SWEEP: usize = 128;
 
 /// The probes of a file that came or went.
@@ -129,8 +132,8 @@ impl Followed {
         &self.process
     }
 
-    /// True if a library that is loaded may have what a description means, or code that unwinds through the frames of functions whose
-    /// returns are probed.
+    /// True if a library that is loaded may have what a description means, or code that unwinds
+    /// through the frames of functions whose returns are probed.
     pub(super) fn follows_loading(&self) -> bool {
         self.loads
     }
@@ -142,7 +145,8 @@ impl Followed {
         self.loads |= may_come(answer) && (answer.is_err() || open);
     }
 
-    /// Remembers what a description has matched. A refusal that no later file changes is made again.
+    /// Remembers what a description has matched. A refusal that no later file changes is made
+    /// again.
     pub(super) fn answered(&mut self, pattern: &Pattern, answer: Answer) {
         self.asked(pattern, &answer);
         if may_come(&answer) {
@@ -155,7 +159,8 @@ impl Followed {
         self.ended
     }
 
-    /// Looks at the files of the process again: the probes of those that came, and of those that are gone for good.
+    /// Looks at the files of the process again: the probes of those that came, and of those that
+    /// are gone for good.
     pub(super) fn changes(
         &mut self,
         (symbols, held): (&mut Processes, &mut Objects),
@@ -194,8 +199,9 @@ impl Followed {
         changes
     }
 
-    /// Code that unwinds through frames was loaded, and return addresses on the stack of the process are the kernel's: the probes of
-    /// these returns go, and come again at the instructions that return.
+    /// Code that unwinds through frames was loaded, and return addresses on the stack of the
+    /// process are the kernel's: the probes of these returns go, and come again at the instructions
+    /// that return.
     fn move_returns(
         &self,
         objects: &[Object],
@@ -286,8 +292,8 @@ impl Files {
         changes
     }
 
-    /// A process of a set has mapped these files: the probes of those that none of them had mapped before, and of those that none has mapped
-    /// any more.
+    /// A process of a set has mapped these files: the probes of those that none of them had mapped
+    /// before, and of those that none has mapped any more.
     pub(super) fn changes_of_set(
         &mut self,
         name: &Arc<str>,
@@ -299,7 +305,8 @@ impl Files {
     ) -> Vec<FileChange> {
         let mut changes = self.sweep(symbols, held);
         let mut mapped = mapped(objects, symbols, held);
-        // The path to any other is that of one process, and would be another file's in the next: each would have its probes once more.
+        // The path to any other is that of one process, and would be another file's in the next:
+        // each would have its probes once more.
         mapped.retain(|(file, _)| file.is_held());
         changes.extend(self.search(process, &mapped, (symbols, held), known, patterns));
         changes.iter_mut().for_each(|change| change.set = Some(name.clone()));
@@ -307,7 +314,8 @@ impl Files {
         changes
     }
 
-    /// Removes the later probes of files that no process of the system has mapped, and forgets these files, if there are many.
+    /// Removes the later probes of files that no process of the system has mapped, and forgets
+    /// these files, if there are many.
     fn sweep(&mut self, symbols: &mut Processes, held: &mut Objects) -> Vec<FileChange> {
         let count = self.all.values().filter(|searched| searched.came_later()).count();
         if count < self.sweep.max(SWEEP) {

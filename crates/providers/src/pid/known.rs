@@ -1,4 +1,5 @@
-//! What descriptions of the pid provider have matched: the places of their probes, and the processes that they mean.
+//! What descriptions of the pid provider have matched: the places of their probes, and the
+//! processes that they mean.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Weak};
@@ -13,7 +14,8 @@ use crate::contract::method::{Detached, HeldFile, HeldProcess};
 /// The places of each probe.
 pub(super) type Targets = HashMap<Arc<ProbeDesc>, Vec<Target>>;
 
-/// A function or an instruction that has a probe. A program may have a million, so what several have is shared.
+/// A function or an instruction that has a probe. A program may have a million, so what several
+/// have is shared.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) place: Arc<Place>,
@@ -132,8 +134,9 @@ pub(super) struct Matches {
     pub(super) targets: Targets,
     /// The places of those that came later. Another probe may have the same names.
     pub(super) later: HashMap<ProbeId, Vec<Target>>,
-    /// A process with the file of a probe that came later: the last one, where files of one name have such a function. Its types are asked for
-    /// while the process is held, or soon after it was seen.
+    /// A process with the file of a probe that came later: the last one, where files of one name
+    /// have such a function. Its types are asked for while the process is held, or soon after it
+    /// was seen.
     pub(super) runners: HashMap<Arc<ProbeDesc>, u32>,
     /// What has no probe, and why.
     pub(super) left_out: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
@@ -141,7 +144,8 @@ pub(super) struct Matches {
     pub(super) unwinds: HashMap<u32, Option<String>>,
     /// The processes that the name of a provider means.
     pub(super) meant: BTreeMap<Arc<str>, Meant>,
-    /// The probes of each process whose returns the kernel finds by the return address, where that was this provider's choice.
+    /// The probes of each process whose returns the kernel finds by the return address, where that
+    /// was this provider's choice.
     pub(super) by_address: HashMap<u32, BTreeMap<ProbeId, Arc<ProbeDesc>>>,
     /// Processes that have code which unwinds since then, and why.
     pub(super) unwinding: Vec<(u32, String)>,
@@ -151,7 +155,8 @@ pub(super) struct Matches {
     pub(super) can: Abilities,
     /// Processes whose links are to be closed, because their probes are attached again.
     pub(super) detached: Vec<Detached>,
-    /// Names of functions that no file has, each with a similar name, if there is one: they are looked for once.
+    /// Names of functions that no file has, each with a similar name, if there is one: they are
+    /// looked for once.
     pub(super) similar: HashMap<String, Option<String>>,
     /// What is to be reported.
     pub(super) warnings: Vec<String>,
@@ -161,9 +166,11 @@ pub(super) struct Matches {
     pub(super) log: Option<NestedReturns>,
     /// The processes of which it has said so, and of which that was not reported.
     pub(super) nested: BTreeSet<u32>,
-    /// Those whose returns are probed at the instructions since then, as far as these are certain, and of which that was not reported.
+    /// Those whose returns are probed at the instructions since then, as far as these are certain,
+    /// and of which that was not reported.
     pub(super) moved: BTreeSet<u32>,
-    /// The same for as long as they run. It stays so, whatever they load: what unwinds is another matter.
+    /// The same for as long as they run. It stays so, whatever they load: what unwinds is another
+    /// matter.
     pub(super) deep: HashMap<u32, Weak<HeldProcess>>,
     /// The probes of descriptions by other names than theirs.
     pub(super) otherwise: HashMap<Pattern, Arc<HashSet<Arc<ProbeDesc>>>>,
@@ -174,7 +181,8 @@ pub(super) struct Matches {
 pub(super) struct Meant {
     /// The number of their set in the kernel, if they have one.
     pub(super) set: Option<u32>,
-    /// It has come while they were traced, and only for places: what they map is followed for each of them.
+    /// It has come while they were traced, and only for places: what they map is followed for each
+    /// of them.
     pub(super) shares: bool,
     /// It is decided whether they have one.
     is_decided: bool,
@@ -185,7 +193,8 @@ pub(super) struct Meant {
 /// Probes that are attached by links of a process.
 pub(super) struct Links {
     pub(super) process: Arc<HeldProcess>,
-    /// Of these it is not known whether the first thread ran when they were attached, or when others at their places were detached.
+    /// Of these it is not known whether the first thread ran when they were attached, or when
+    /// others at their places were detached.
     pub(super) new: BTreeMap<ProbeId, Arc<ProbeDesc>>,
     /// It ran.
     pub(super) old: BTreeMap<ProbeId, Arc<ProbeDesc>>,
@@ -201,8 +210,8 @@ pub(super) struct Abilities {
 }
 
 impl Matches {
-    /// The number of the set of the processes that the name of a provider means, if they have one. It does not change: what is known of
-    /// their files depends on it.
+    /// The number of the set of the processes that the name of a provider means, if they have one.
+    /// It does not change: what is known of their files depends on it.
     pub(super) fn set_of(
         &mut self,
         provider: &str,

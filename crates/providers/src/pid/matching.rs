@@ -1,4 +1,5 @@
-//! One description and one process: which functions and instructions of its files the description matches.
+//! One description and one process: which functions and instructions of its files the description
+//! matches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use probes::{FIELD_LIMITS, MatchError, Pattern, ProbeDesc, glob_matches};
 use symbols::{Function, Processes, SymbolSource};
 use text::EntryProbe;
 
-/// How long the reader may take for one request. Lists are read before tracing begins, and decoding a great library takes
-/// seconds on an emulated processor.
+/// How long the reader may take for one request. Lists are read before tracing begins, and decoding
+/// a great library takes seconds on an emulated processor.
 pub(super) const READING: Duration = Duration::from_secs(20);
 
 /// A file whose functions were listed.
@@ -131,7 +132,8 @@ impl<'a> Match<'a> {
         }
     }
 
-    /// The name that a function's probes have: the preferred one, or the one that the description matches.
+    /// The name that a function's probes have: the preferred one, or the one that the description
+    /// matches.
     fn name_of(&self, function: &Function) -> Option<Arc<str>> {
         let matching = function.names.iter().find(|name| name.matches(&self.pattern.function));
         let name = matching.or_else(|| function.names.first())?;
@@ -184,7 +186,8 @@ impl<'a> Match<'a> {
         }
     }
 
-    /// Why a function has no instruction at the offset that is asked for. Another one that the description matches may have it.
+    /// Why a function has no instruction at the offset that is asked for. Another one that the
+    /// description matches may have it.
     fn refuse(&mut self, tag: Tag, why: MatchError) {
         self.refused.get_or_insert(why.tagged(tag));
     }

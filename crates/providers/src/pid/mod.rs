@@ -12,13 +12,15 @@
 //!  first       processes whose first thread ends while they are traced
 //! ```
 //!
-//! The decision that shapes it: what the kernel would refuse is known before anything is attached, because the reader decodes the code.
-//! So one link attaches to all places of a file, and none is tried.
+//! The decision that shapes it: what the kernel would refuse is known before anything is attached,
+//! because the reader decodes the code. So one link attaches to all places of a file, and none is
+//! tried.
 //!
-//! A **return** is one of two things ([`Returns`]). A uretprobe puts an address of its own in the place of the return address on the
-//! stack, which ends a process whose code unwinds through that frame (a C++ exception, a panic of Rust, the stacks of Go). So it is used only
-//! where nothing in the process unwinds. Elsewhere the probes are at the instructions that leave the function, which the kernel
-//! single-steps.
+//! A **return** is one of two things ([`Returns`]). A uretprobe puts an address of its own in the
+//! place of the return address on the stack, which ends a process whose code unwinds through that
+//! frame (a C++ exception, a panic of Rust, the stacks of Go). So it is used only where nothing in
+//! the process unwinds. Elsewhere the probes are at the instructions that leave the function, which
+//! the kernel single-steps.
 
 mod context;
 mod deep;
@@ -239,7 +241,8 @@ impl Provider for Pid {
             let mut notes = Some(notes);
             let mut units = Vec::new();
             for (members, group, sides) in groups {
-                // Of several programs at one place the kernel runs the newest first, and a function is entered before it returns.
+                // Of several programs at one place the kernel runs the newest first, and a function
+                // is entered before it returns.
                 let all = [
                     (sides.returned, "pid_return", When::Returned),
                     (sides.leaving, "pid_ret", When::Leaving),
@@ -256,7 +259,8 @@ impl Provider for Pid {
         })
     }
 
-    /// One program of a kind for all groups, which tests whether the process is in one of the sets, if all of them have one.
+    /// One program of a kind for all groups, which tests whether the process is in one of the sets,
+    /// if all of them have one.
     fn all_before(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Vec<Unit> {
         if !env.features.has(Facility::UprobeMulti) {
             return Vec::new();

@@ -5,24 +5,31 @@
 //!  a set           a link for each file               the kernel runs it in every process, and it looks for its own in a set
 //! ```
 //!
-//! A link of a process is asked at every mapping of the file on the machine, and by every firing in it. A link of a file is in the way of
-//! every process that runs the file. So few processes have links of their own, and many share one: with the links of `n` processes to
-//! all functions of libc an exec of another program takes `1 + 1.5 n` times as long as without, with that of the file 16 times. Ten
-//! is where one becomes dearer than the other. Where children are followed there is a set, because a link of a process does not fire in them.
+//! A link of a process is asked at every mapping of the file on the machine, and by every firing in
+//! it. A link of a file is in the way of every process that runs the file. So few processes have
+//! links of their own, and many share one: with the links of `n` processes to all functions of libc
+//! an exec of another program takes `1 + 1.5 n` times as long as without, with that of the file 16
+//! times. Ten is where one becomes dearer than the other. Where children are followed there is a
+//! set, because a link of a process does not fire in them.
 //!
-//! Children have no links of their own, although a few would be cheaper for others. Who is in a set is known without gaps, whatever a
-//! child does; a link of a child would have to be there before its first instruction, and to lose nothing later. Neither is certain:
+//! Children have no links of their own, although a few would be cheaper for others. Who is in a set
+//! is known without gaps, whatever a child does; a link of a child would have to be there before
+//! its first instruction, and to lose nothing later. Neither is certain:
 //!
-//! - A child is held at its first instruction by its tracer only. There is none for a set of other processes, where another thread than
-//!   the first one forks, and where `clone` has another signal for the child's end than `SIGCHLD` (the kernel takes the child for a thread).
-//! - A link of a process loses its places when the first thread ends before others ([`super::first`]), and when another thread executes a
-//!   program: it has the number of the first one from then on, and is another task.
-//! - To change from links of processes to that of the file while threads run, some firing would have both or none.
+//! - A child is held at its first instruction by its tracer only. There is none for a set of other
+//!   processes, where another thread than the first one forks, and where `clone` has another signal
+//!   for the child's end than `SIGCHLD` (the kernel takes the child for a thread).
+//! - A link of a process loses its places when the first thread ends before others
+//!   ([`super::first`]), and when another thread executes a program: it has the number of the first
+//!   one from then on, and is another task.
+//! - To change from links of processes to that of the file while threads run, some firing would
+//!   have both or none.
 //!
-//! Such a link also takes some 20 ms to make and 100 to close, for each child: as long as three executions of others take longer by the
-//! link of the file.
+//! Such a link also takes some 20 ms to make and 100 to close, for each child: as long as three
+//! executions of others take longer by the link of the file.
 //!
-//! By a file's link no return is probed by uretprobe: that would be in the stacks of all processes, also of those that unwind.
+//! By a file's link no return is probed by uretprobe: that would be in the stacks of all processes,
+//! also of those that unwind.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -238,8 +245,8 @@ fn class(probe: &EnabledProbe) -> usize {
     }
 }
 
-/// True if somebody else keeps the return address of a function: a uretprobe writes it on the stack, and what is returned to by another way is not
-/// its return.
+/// True if somebody else keeps the return address of a function: a uretprobe writes it on the
+/// stack, and what is returned to by another way is not its return.
 pub(super) fn saves_its_return(probe: &EnabledProbe) -> bool {
     const SAVES: [&str; 10] = [
         "getcontext",
@@ -285,8 +292,9 @@ struct Places<'a> {
     returned: Vec<Chosen<'a>>,
 }
 
-/// What is said before so many places are probed by the links of files, if that is dear. The times are those that `benches` measures on a machine
-/// with two CPUs and some fifty processes that run the C library (its section `compile`).
+/// What is said before so many places are probed by the links of files, if that is dear. The times
+/// are those that `benches` measures on a machine with two CPUs and some fifty processes that run
+/// the C library (its section `compile`).
 pub(super) fn dear(places: usize) -> Option<String> {
     const DEAR: usize = 1000;
     const START_US: usize = 15;
@@ -357,7 +365,8 @@ impl Sides {
                 let super::known::Returns { entry, sites, by_the_stack, calls_itself } = &**at;
                 let pid = process.map(|process| process.pid());
                 let unwinds = pid.and_then(|pid| known.unwinds.get(&pid)).and_then(Option::as_deref);
-                // Where nothing unwinds, a uretprobe misses returns of such a process and does no harm.
+                // Where nothing unwinds, a uretprobe misses returns of such a process and does no
+                // harm.
                 let is_nested = returns == Returns::Auto
                     && unwinds.is_none()
                     && !self.several
@@ -375,7 +384,8 @@ impl Sides {
                     (Returns::Auto, Some(why)) => format!("the instructions that return: {why}"),
                     (Returns::Instructions, _) => "the instructions that return".into(),
                 };
-                // The kernel probes the returns of at most 64 calls that a thread is in. The runtime of Go moves stacks.
+                // The kernel probes the returns of at most 64 calls that a thread is in. The
+                // runtime of Go moves stacks.
                 let is_deep = (*calls_itself || is_nested) && returns == Returns::Auto && sites.is_ok();
                 let by_uretprobe = (wanted == "uretprobe" || is_nested)
                     && target.place.calling == Calling::C

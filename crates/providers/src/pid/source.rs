@@ -9,12 +9,14 @@
 //!      └──────────────── one process, or a glob: those of the selection (`-x processes`) that it matches
 //! ```
 //!
-//! The probes of a glob are not those of each process, but one for each function, with the glob in the place of the process: a
-//! thousand processes that run one library have as many probes as one has. Which process fired is known when it fires.
+//! The probes of a glob are not those of each process, but one for each function, with the glob in
+//! the place of the process: a thousand processes that run one library have as many probes as one
+//! has. Which process fired is known when it fires.
 //!
-//! No probe is listed before a description asks for it. What was matched is remembered with its place, for the plan, and the answer
-//! itself, because a program that runs is checked again when probes come, and must then match what it matched before. What a process
-//! maps later is [`super::follow`]'s.
+//! No probe is listed before a description asks for it. What was matched is remembered with its
+//! place, for the plan, and the answer itself, because a program that runs is checked again when
+//! probes come, and must then match what it matched before. What a process maps later is
+//! [`super::follow`]'s.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -135,8 +137,8 @@ impl PidProbes {
         Ok(all.into_iter().filter(is_meant).collect())
     }
 
-    /// The description of one process that this one is: a glob that ends with the id of the process whose provider it
-    /// matches (`p*d123`), as in the original.
+    /// The description of one process that this one is: a glob that ends with the id of the process
+    /// whose provider it matches (`p*d123`), as in the original.
     fn of_one(&self, pattern: &Pattern) -> Option<Pattern> {
         let glob = &pattern.provider;
         if !is_glob(glob) || self.family.is_of_several(glob) {
@@ -297,8 +299,8 @@ impl PidProbes {
         lock(&self.reading).as_ref().and_then(|r| r.followed.get(&pid)).is_some_and(Followed::follows_loading)
     }
 
-    /// A process, which is in these sets, has mapped other files, or executed another program, or ended: what came and what went for these
-    /// descriptions.
+    /// A process, which is in these sets, has mapped other files, or executed another program, or
+    /// ended: what came and what went for these descriptions.
     pub(super) fn changed(&self, (pid, sets): (u32, u64), patterns: &[Pattern]) -> Vec<FileChange> {
         let mut reading = lock(&self.reading);
         let Some(Reading { symbols, held, followed, files, .. }) = reading.as_mut() else {
@@ -353,8 +355,8 @@ impl PidProbes {
         }
     }
 
-    /// What is attached is looked at: the probes of processes that are to be attached again, because their first thread has ended, or their
-    /// calls are nested too deep.
+    /// What is attached is looked at: the probes of processes that are to be attached again,
+    /// because their first thread has ended, or their calls are nested too deep.
     pub(super) fn settle(&self) -> Vec<(u32, FileChange)> {
         let is_of_several = |name: &str| self.family.is_of_several(name);
         let mut known = lock(&self.known);
@@ -386,7 +388,8 @@ impl PidProbes {
     }
 }
 
-/// Calls with the names of a field at a prompt: the files of a process, or their functions. No code is decoded.
+/// Calls with the names of a field at a prompt: the files of a process, or their functions. No code
+/// is decoded.
 fn names(
     pid: u32,
     pattern: &Pattern,

@@ -176,7 +176,8 @@ fn a_function_that_is_not_called_has_no_uretprobe() {
     assert!(!by_uretprobe("f", false) && !by_uretprobe("swapcontext", true));
 }
 
-/// A process with returns that the kernel finds by the return address, of which it has left out some.
+/// A process with returns that the kernel finds by the return address, of which it has left out
+/// some.
 fn nested(all: &[Result<Vec<ReturnSite>, Arc<str>>]) -> (Matches, Vec<EnabledProbe>, Arc<HeldProcess>) {
     let mut nested = Matches::default();
     let process = Arc::new(HeldProcess::open(std::process::id()).unwrap());
@@ -195,7 +196,8 @@ fn nested(all: &[Result<Vec<ReturnSite>, Arc<str>>]) -> (Matches, Vec<EnabledPro
     (nested, probes, process)
 }
 
-/// Chooses the places of returns: how many are probed by uretprobe, at instructions, and not at all.
+/// Chooses the places of returns: how many are probed by uretprobe, at instructions, and not at
+/// all.
 fn attach(known: &mut Matches, probes: &[EnabledProbe]) -> [usize; 3] {
     let sides = Sides::of(&Group::default(), probes, known, Returns::Auto);
     for (pid, id, desc) in sides.by_address {

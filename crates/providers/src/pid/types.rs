@@ -1,4 +1,5 @@
-//! The types of the files that a process runs: of the arguments of its functions, and of names that a program scopes to a file.
+//! The types of the files that a process runs: of the arguments of its functions, and of names that
+//! a program scopes to a file.
 //!
 //! ```text
 //!  args[] of a probe ──► the function's symbol ──► its address ──► the reader: prototype, and places of the parameters
@@ -7,8 +8,8 @@
 //!            Blob (origin of the types) ◄───────────────┘ what is only named is asked for when a program needs its members
 //! ```
 //!
-//! A reader of symbols reads them, because a traced process's files can be hostile. Nothing is read, and no process is started,
-//! before a program asks for a type.
+//! A reader of symbols reads them, because a traced process's files can be hostile. Nothing is
+//! read, and no process is started, before a program asks for a type.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
@@ -283,7 +284,8 @@ impl UserTypes {
     }
 }
 
-/// Where the code of the program of a process begins (`mm_struct.start_code`), if the kernel tells it.
+/// Where the code of the program of a process begins (`mm_struct.start_code`), if the kernel tells
+/// it.
 fn code_of(pid: u32) -> Option<u64> {
     let stat = std::fs::read(format!("/proc/{}/stat", proc::thread_with_memory(pid))).ok()?;
     let code = proc::parse_stat(&stat)?.code;

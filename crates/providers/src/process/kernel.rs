@@ -1,4 +1,5 @@
-//! What uprobes of the running kernel do at nops, which is tried when a place asks for it: a trial takes the kernel two grace periods.
+//! What uprobes of the running kernel do at nops, which is tried when a place asks for it: a trial
+//! takes the kernel two grace periods.
 
 use bpf_sys::features::{Facility, Features};
 use text::Kernel;

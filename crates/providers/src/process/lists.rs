@@ -1,7 +1,8 @@
 //! What descriptions ask for, and the functions of files among which it is looked for.
 //!
-//! Reading and decoding the functions of a file takes most of the time that a description takes. So the descriptions of a program are
-//! announced before the first is asked for, and a file is read once for all of them that mean the same process:
+//! Reading and decoding the functions of a file takes most of the time that a description takes. So
+//! the descriptions of a program are announced before the first is asked for, and a file is read
+//! once for all of them that mean the same process:
 //!
 //! ```text
 //!  expected   pid1:libc::entry   pid1:libc::return
@@ -9,7 +10,8 @@
 //!                └─ reads both ──►  list ──► answers both, and is forgotten
 //! ```
 //!
-//! A list is kept only as long as a description is expected that it answers, because those of a browser have half a million functions.
+//! A list is kept only as long as a description is expected that it answers, because those of a
+//! browser have half a million functions.
 
 use std::sync::Arc;
 
@@ -28,7 +30,8 @@ pub(crate) const NO_FUNCTION: &str = "-";
 /// In how many of the files that a description means similar names are looked for.
 const FILES_SEARCHED: usize = 3;
 
-/// What the clauses of an entry probe may notice, from nothing to everything. The place of the probe depends on it.
+/// What the clauses of an entry probe may notice, from nothing to everything. The place of the
+/// probe depends on it.
 pub(crate) fn uses() -> [Uses; 4] {
     let arguments = (0..6).fold(Uses::NOTHING, Uses::and_argument);
     [Uses::NOTHING, arguments, arguments.and_stack(), arguments.and_registers()]
@@ -84,7 +87,8 @@ impl Wanted {
         Ok(wanted)
     }
 
-    /// True if it asks for entries and returns alone. Instructions are many, and are listed for one description only.
+    /// True if it asks for entries and returns alone. Instructions are many, and are listed for one
+    /// description only.
     fn is_shared(&self) -> bool {
         !self.instructions && self.offset.is_none()
     }
@@ -123,7 +127,8 @@ impl Answer {
         self.list.source
     }
 
-    /// Those that the description selects. What was given is forgotten, as far as no other description has it.
+    /// Those that the description selects. What was given is forgotten, as far as no other
+    /// description has it.
     pub(crate) fn functions(self, pattern: &Pattern) -> impl Iterator<Item = Function> {
         let all = !self.is_shared || pattern.function.is_empty();
         let functions = Arc::unwrap_or_clone(self.list).functions.into_iter();
@@ -152,7 +157,8 @@ impl Lists {
         self.shared.retain(|shared| !shared.patterns.is_empty());
     }
 
-    /// The functions of a file that a description asks for. The error says in words why they are not known.
+    /// The functions of a file that a description asks for. The error says in words why they are
+    /// not known.
     pub(crate) fn functions(
         &mut self,
         object: &Object,
@@ -175,8 +181,8 @@ impl Lists {
         Ok(Answer { list: Arc::new(list), is_shared: false })
     }
 
-    /// A list for this description and for those that are expected to look for functions of this file. Where it cannot be read, one for
-    /// each may be.
+    /// A list for this description and for those that are expected to look for functions of this
+    /// file. Where it cannot be read, one for each may be.
     fn shared_list(
         &mut self,
         object: &Object,
@@ -207,7 +213,8 @@ impl Lists {
     }
 }
 
-/// Reads a list; once more for the running kernel if that may take probes at nops which others refuse.
+/// Reads a list; once more for the running kernel if that may take probes at nops which others
+/// refuse.
 fn read(object: &Object, query: FunctionQuery, symbols: &mut Processes) -> Result<FileFunctions, String> {
     let list = symbols.functions_in(object.pid, &object.text, &query)?;
     if !list.functions.iter().any(|function| has_refused_nop(&function)) {
@@ -219,7 +226,8 @@ fn read(object: &Object, query: FunctionQuery, symbols: &mut Processes) -> Resul
     }
 }
 
-/// True for the error that no file has a function of the description's name, where a similar name would help.
+/// True for the error that no file has a function of the description's name, where a similar name
+/// would help.
 pub(crate) fn wants_similar(error: &MatchError, function: &str) -> bool {
     let is_plain = !function.is_empty() && function != NO_FUNCTION && !is_glob(function);
     error.tag == Some(Tag::D_PROC_FUNC) && error.may_come && error.help.is_none() && is_plain
@@ -238,7 +246,8 @@ pub(crate) fn similar(function: &str, called: &[&Object], symbols: &mut Processe
     nearest(function, lists.filter_map(of_file))
 }
 
-/// True if a probe was refused where a nop may be at which kernels differ. It has five or ten bytes.
+/// True if a probe was refused where a nop may be at which kernels differ. It has five or ten
+/// bytes.
 fn has_refused_nop(function: &Function) -> bool {
     let is_nop = |why: &String| *why == Refusal::RedZone.to_string();
     if function.entries.iter().any(|entry| entry.as_ref().is_err_and(is_nop)) {

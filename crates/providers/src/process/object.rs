@@ -42,7 +42,8 @@ impl Object {
     }
 }
 
-/// True if a module names the file of this name, perhaps without its version: `libc.so.6` is `libc.so` and `libc` too.
+/// True if a module names the file of this name, perhaps without its version: `libc.so.6` is
+/// `libc.so` and `libc` too.
 fn is_called(name: &str, module: &str) -> bool {
     const LIBRARY: &str = ".so";
     if glob_matches(module, name) {
@@ -55,12 +56,13 @@ fn is_called(name: &str, module: &str) -> bool {
         && (glob_matches(module, short) || glob_matches(module, &format!("{short}{LIBRARY}")))
 }
 
-/// What a file is, as long as it is held: below overlays, because what is attached to a file of a lower directory fires through
-/// every overlay of it.
+/// What a file is, as long as it is held: below overlays, because what is attached to a file of a
+/// lower directory fires through every overlay of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct FileKey {
     file: RealInode,
-    /// Size and time of modification, because some file systems have several files with one inode on one device.
+    /// Size and time of modification, because some file systems have several files with one inode
+    /// on one device.
     size: u64,
     modified: (i64, u32),
 }
@@ -109,7 +111,8 @@ impl Objects {
         self.unwinds.get(file.path()).cloned()
     }
 
-    /// See [`Objects::unwinds`]. Of a file that is not held it is not remembered: another may be at its path later.
+    /// See [`Objects::unwinds`]. Of a file that is not held it is not remembered: another may be at
+    /// its path later.
     pub(crate) fn set_unwinds(&mut self, file: &HeldFile, why: Option<String>) {
         if file.is_held() {
             self.unwinds.insert(file.path().into(), why);
@@ -128,11 +131,13 @@ impl Objects {
         let seen = FileKey { file, size: stat.size, modified: stat.modified };
         let is_in_memory = handle.is_in_memory();
         let new = || Arc::new(HeldFile::of(handle.into_fd(), object.name.clone()));
-        // An overlay's device is an anonymous one. That of files in memory is too, and a process may have thousands of them.
+        // An overlay's device is an anonymous one. That of files in memory is too, and a process
+        // may have thousands of them.
         if stat.dev.0 != 0 || is_in_memory {
             return self.files.entry(seen).or_insert_with(new).clone();
         }
-        // A process that runs may have unmapped the file when the kernel is asked: it is still the file that it was.
+        // A process that runs may have unmapped the file when the kernel is asked: it is still the
+        // file that it was.
         if let Some(held) = self.seen.get(&seen).and_then(Weak::upgrade) {
             return held;
         }
@@ -146,7 +151,8 @@ impl Objects {
     }
 }
 
-/// The files that a process runs, the program first. `path` gives the path of a file, and `exe` is that of the program.
+/// The files that a process runs, the program first. `path` gives the path of a file, and `exe` is
+/// that of the program.
 pub(crate) fn objects<'a>(
     pid: u32,
     mapped: &[MappedText],

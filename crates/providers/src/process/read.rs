@@ -1,4 +1,5 @@
-//! The processes that a description means, and the files that they run. A file is there once, however many processes run it.
+//! The processes that a description means, and the files that they run. A file is there once,
+//! however many processes run it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The list of all probes: those that have a position, in the order of ids, then those that running processes describe; and what their names
-//! can be, for completions.
+//! The list of all probes: those that have a position, in the order of ids, then those that running
+//! processes describe; and what their names can be, for completions.
 
 use std::sync::Arc;
 
@@ -35,8 +35,8 @@ impl Registry {
         }
     }
 
-    /// The probe after a place in the list of all, in the order of ids; `None` at the end. Nothing is
-    /// read before its provider's turn.
+    /// The probe after a place in the list of all, in the order of ids; `None` at the end. Nothing
+    /// is read before its provider's turn.
     pub fn next_probe(&self, cursor: &mut Cursor) -> Option<ProbeInfo> {
         while let Some(entry) = self.entries.get(cursor.provider) {
             let probes = entry.provider.probes();
@@ -71,14 +71,15 @@ impl Registry {
         entry.map(|entry| entry.provider.as_ref())
     }
 
-    /// Calls `give` with what a field of the probes is that a pattern matches, for a user who waits at a prompt: see
-    /// [`ProbeSource::names`](crate::ProbeSource::names).
+    /// Calls `give` with what a field of the probes is that a pattern matches, for a user who waits
+    /// at a prompt: see [`ProbeSource::names`](crate::ProbeSource::names).
     pub fn names(&self, pattern: &Pattern, field: FieldKind, give: &mut dyn FnMut(&str)) {
         let asked = self.asked(pattern).map(|(_, entry)| entry.provider.probes());
         asked.filter(|probes| probes.may_have_probes()).for_each(|probes| probes.names(pattern, field, give));
     }
 
-    /// The families of the providers, without those of which it is known at once that they have no probes here.
+    /// The families of the providers, without those of which it is known at once that they have no
+    /// probes here.
     pub fn families_here(&self) -> impl Iterator<Item = &Family> {
         self.entries
             .iter()
@@ -86,8 +87,8 @@ impl Registry {
             .map(|entry| &entry.family)
     }
 
-    /// The probes that files of running processes describe, which follow those that have a position in the list of all. They are
-    /// valid in one session.
+    /// The probes that files of running processes describe, which follow those that have a position
+    /// in the list of all. They are valid in one session.
     pub fn running_probes(&self) -> Vec<ProbeInfo> {
         let mut all = Vec::new();
         for (provider, entry) in self.entries.iter().enumerate() {

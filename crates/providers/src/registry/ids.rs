@@ -8,21 +8,23 @@
 //!  OVERFLOW    probes for which their range is too small
 //! ```
 //!
-//! So an id means the same probe in every session while the kernel has the same modules, ids are small, and a description that
-//! names one provider lists no other: for a function the tracepoints are counted, for a tracepoint nothing is. The later ids
-//! follow the greatest counted one, and have no base that is always the same: it would be so great that ids no longer fit their
-//! column of the output.
+//! So an id means the same probe in every session while the kernel has the same modules, ids are
+//! small, and a description that names one provider lists no other: for a function the tracepoints
+//! are counted, for a tracepoint nothing is. The later ids follow the greatest counted one, and
+//! have no base that is always the same: it would be so great that ids no longer fit their column
+//! of the output.
 
 use super::{Entry, Registry};
 use crate::contract::IdRange;
 
 /// The providers whose ids come first, in their order.
 pub(super) const FIRST: [&str; 4] = ["dtrace", "profile", "cpc", "syscall"];
-/// Those whose ids come last. Between them are those of libraries and of users of the library, in the order of their names.
+/// Those whose ids come last. Between them are those of libraries and of users of the library, in
+/// the order of their names.
 pub(super) const LAST: [&str; 7] = ["bio", "PROVIDER*", "sdt", "rawtp", "pid*", "fbt", "rawfbt"];
 
-/// Sorts the providers as their ids follow each other. One that takes the place of another is where libraries are: the id of its probes must
-/// not need the number of tracepoints.
+/// Sorts the providers as their ids follow each other. One that takes the place of another is where
+/// libraries are: the id of its probes must not need the number of tracepoints.
 pub(super) fn sort(entries: &mut [Entry]) {
     entries.sort_by_cached_key(|entry| {
         let name = entry.family.to_string();
@@ -35,14 +37,15 @@ pub(super) fn sort(entries: &mut [Entry]) {
     });
 }
 
-/// How many ids are reserved for probes that are made on demand. Their range stands before the counted ones, so that a script
-/// that names such a probe does not count the functions of the kernel.
+/// How many ids are reserved for probes that are made on demand. Their range stands before the
+/// counted ones, so that a script that names such a probe does not count the functions of the
+/// kernel.
 pub(super) const ON_DEMAND_IDS: u32 = 300;
 
 /// The first id of probes for which their range is too small.
 pub(super) const OVERFLOW: u32 = 1 << 30;
-/// The lower bits of such an id are the probe's position. The higher bits are 0 for probes made on demand, else 1 more than the
-/// provider's index.
+/// The lower bits of such an id are the probe's position. The higher bits are 0 for probes made on
+/// demand, else 1 more than the provider's index.
 const OVERFLOW_BITS: u32 = 20;
 /// The first id of probes made on demand for which these bits are too few.
 const MANY_MADE: u32 = 1 << 31;

@@ -1,4 +1,5 @@
-//! The table of what the manual page says about each provider. A test checks that it has every provider.
+//! The table of what the manual page says about each provider. A test checks that it has every
+//! provider.
 
 use crate::contract::Manual;
 

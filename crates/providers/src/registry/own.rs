@@ -1,4 +1,5 @@
-//! The providers of this system: the only list of them. Their order here means nothing (see [`super::ids`]).
+//! The providers of this system: the only list of them. Their order here means nothing (see
+//! [`super::ids`]).
 
 use std::sync::Arc;
 
@@ -10,8 +11,9 @@ use crate::contract::Provider;
 use crate::trace::Tracepoints;
 use crate::{bio, cpc, dtrace, elsewhere, fbt, pid, profile, rawtp, sdt, syscall, usdt};
 
-/// The providers of this system, and those of a user of the library. One of these that [replaces](crate::Names::replaces) others takes the
-/// place of those of this system that answer for one of its names: its probes are the ends of the same calls, unless it says of which.
+/// The providers of this system, and those of a user of the library. One of these that
+/// [replaces](crate::Names::replaces) others takes the place of those of this system that answer
+/// for one of its names: its probes are the ends of the same calls, unless it says of which.
 pub(super) fn providers(system: &System, others: Vec<Box<dyn Provider>>) -> Vec<Entry> {
     let tracepoints = Arc::new(Tracepoints::new(system));
     let mut own: Vec<Box<dyn Provider>> = vec![

@@ -31,7 +31,8 @@ impl Registry {
         self.of_processes().for_each(|p| p.select_processes(selection));
     }
 
-    /// Reads files of processes by these, which a session shares with others. Before anything is matched.
+    /// Reads files of processes by these, which a session shares with others. Before anything is
+    /// matched.
     pub fn use_readers(&self, readers: &Readers) {
         self.of_processes().for_each(|p| p.use_readers(readers));
         let _ = self.readers.set(readers.clone());
@@ -42,8 +43,8 @@ impl Registry {
         self.readers.get_or_init(Readers::new).clone()
     }
 
-    /// The processes whose changes are to be told to [`Registry::process_changed`], because one of the patterns can match probes of
-    /// what they map or execute later.
+    /// The processes whose changes are to be told to [`Registry::process_changed`], because one of
+    /// the patterns can match probes of what they map or execute later.
     pub fn processes(&self, patterns: &[Pattern]) -> BTreeSet<u32> {
         self.matching(patterns).flat_map(|p| p.pids()).collect()
     }
@@ -77,7 +78,8 @@ impl Registry {
         self.of_processes().flat_map(|p| p.members(env)).collect()
     }
 
-    /// A process, which is in these sets, has mapped or unmapped files, or executed another program, or ended: the probes that came and those that went.
+    /// A process, which is in these sets, has mapped or unmapped files, or executed another
+    /// program, or ended: the probes that came and those that went.
     pub fn process_changed(&self, process: (u32, u64), patterns: &[Pattern]) -> Vec<Change> {
         self.matching(patterns).flat_map(|p| p.process_changed(self, process, patterns)).collect()
     }
@@ -92,7 +94,8 @@ impl Registry {
         self.of_processes().flat_map(|p| p.take_detached()).collect()
     }
 
-    /// The semaphores of places of probes that are about to be enabled: as long as the value lives, whatever is attached to these places has them.
+    /// The semaphores of places of probes that are about to be enabled: as long as the value lives,
+    /// whatever is attached to these places has them.
     pub fn semaphores(&self, probes: &[ProbeInfo]) -> Semaphores {
         let mut all = Semaphores::default();
         self.of_processes().for_each(|p| p.semaphores(probes, &mut all));

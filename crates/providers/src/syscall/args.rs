@@ -1,8 +1,9 @@
 //! The types of a call's arguments.
 //!
-//! They come from the format of the call's event in tracefs, which most kernels have. Else they come from BTF, from the function
-//! that implements the call (`__do_sys_NAME`), if the compiler did not inline it. (`__x64_sys_NAME` has only a pointer to
-//! registers.) A few calls, most of them for 32-bit programs only, have neither: their types are in [`UNTYPED`]. Every pointer argument
+//! They come from the format of the call's event in tracefs, which most kernels have. Else they
+//! come from BTF, from the function that implements the call (`__do_sys_NAME`), if the compiler did
+//! not inline it. (`__x64_sys_NAME` has only a pointer to registers.) A few calls, most of them for
+//! 32-bit programs only, have neither: their types are in [`UNTYPED`]. Every pointer argument
 //! points into the process.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]

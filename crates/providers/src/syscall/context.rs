@@ -1,4 +1,5 @@
-//! The contexts of programs at system calls: how a firing finds its probe, its arguments and its result.
+//! The contexts of programs at system calls: how a firing finds its probe, its arguments and its
+//! result.
 
 use bpf_codegen::arch::{FastEntry, Mark};
 use bpf_codegen::context::{Context, Index, StackStart};
@@ -18,9 +19,11 @@ pub(super) enum Regs {
 /// How a program tells a 32-bit call from a 64-bit one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompatTest {
-    /// By `thread_info.status`, at this offset of `task_struct`, unless the registers already show it.
+    /// By `thread_info.status`, at this offset of `task_struct`, unless the registers already show
+    /// it.
     Status(i16),
-    /// By the caller's code segment, on kernels without BTF. A 64-bit program that uses `int 0x80` counts as a 64-bit caller.
+    /// By the caller's code segment, on kernels without BTF. A 64-bit program that uses `int 0x80`
+    /// counts as a 64-bit caller.
     Registers,
 }
 
@@ -53,9 +56,10 @@ fn read(b: &mut Builder, how: Regs, base: V, off: i16) -> V {
     }
 }
 
-/// Goes to `unknown` unless the registers are as the 64-bit SYSCALL instruction leaves them: cx and r11 have copies of the next
-/// address and of the flags. Reading the task takes a call of a helper, which costs more than the rest of a small program (19 ns
-/// with return thunks); these loads cost nothing measurable. After `int 0x80`, cx and r11 are the caller's own. They equal the next
+/// Goes to `unknown` unless the registers are as the 64-bit SYSCALL instruction leaves them: cx and
+/// r11 have copies of the next address and of the flags. Reading the task takes a call of a helper,
+/// which costs more than the rest of a small program (19 ns with return thunks); these loads cost
+/// nothing measurable. After `int 0x80`, cx and r11 are the caller's own. They equal the next
 /// address and the flags only if the caller arranges it.
 fn entered_by_syscall(b: &mut Builder, saved: V, unknown: Label) {
     let Some(FastEntry { copies, segment: (at, value) }) = b.machine().fast_entry else {
@@ -102,7 +106,8 @@ impl Context for ByTracepoint {
         let saved = b.load(Size::B8, ctx, 0);
         let call = b.machine().call;
         let nr = if self.on_return { read(b, self.regs, saved, call) } else { b.load(Size::B8, ctx, 8) };
-        // x32 calls share the 64-bit numbers below 512. A value that is no call number (-1 after sigreturn) leaves here.
+        // x32 calls share the 64-bit numbers below 512. A value that is no call number (-1 after
+        // sigreturn) leaves here.
         let nr = b.alu32(Alu::And, nr, i64::from(!b.machine().call_bits));
         if !self.only.is_empty() {
             let probed = b.label();
@@ -258,7 +263,8 @@ fn result(b: &mut Builder, ctx: V, at: Returned) -> V {
     value
 }
 
-/// The error of a failed call, else 0. ERESTARTSYS (512) to ERESTART_RESTARTBLOCK (516) are never seen by a caller, and are EINTR.
+/// The error of a failed call, else 0. ERESTARTSYS (512) to ERESTART_RESTARTBLOCK (516) are never
+/// seen by a caller, and are EINTR.
 fn errno(b: &mut Builder, ctx: V, at: Returned) -> V {
     let raw = raw_result(b, ctx, at);
     let value = b.copy(0);

@@ -1,12 +1,14 @@
 //! `syscall`: entry and return of every system call of the running kernel.
 //!
 //! There are two methods. The enabled probes and the kernel's facilities decide:
-//! - *the tracepoints* `sys_enter` and `sys_exit`: one program each for any number of probes. They slow down every call
-//!   of the system (about 80 ns, the kernel's slow path).
-//! - *the functions* `__x64_sys_*` by `kprobe_multi`: no other call is slowed down, and no firing is lost under preemption. Only
-//!   for at most [`CALLS_BY_FUNCTION`] calls, each of which has the same firings by function ([`names::functions`]).
+//! - *the tracepoints* `sys_enter` and `sys_exit`: one program each for any number of probes. They
+//!   slow down every call of the system (about 80 ns, the kernel's slow path).
+//! - *the functions* `__x64_sys_*` by `kprobe_multi`: no other call is slowed down, and no firing
+//!   is lost under preemption. Only for at most [`CALLS_BY_FUNCTION`] calls, each of which has the
+//!   same firings by function ([`names::functions`]).
 //!
-//! With both, a failed call has -1 in `arg0` and `arg1` and its error in `errno`. The kernel's restart codes are EINTR.
+//! With both, a failed call has -1 in `arg0` and `arg1` and its error in `errno`. The kernel's
+//! restart codes are EINTR.
 
 mod args;
 mod context;
@@ -71,8 +73,8 @@ impl CallFunctions {
         self.system.types().vmlinux().ok().map(|b| &**b)
     }
 
-    /// A test of whether the kernel has a function; `None` without BTF. One pass over the types collects all candidates, because
-    /// looking up names would first make an index of all names.
+    /// A test of whether the kernel has a function; `None` without BTF. One pass over the types
+    /// collects all candidates, because looking up names would first make an index of all names.
     fn has(&self) -> Option<impl Fn(&str) -> bool> {
         let btf = self.btf()?;
         let all = || {
@@ -183,13 +185,14 @@ impl Provider for Syscall {
 type Functions = Vec<(String, Vec<String>)>;
 
 impl Syscall {
-    /// The functions of all probed calls, if the calls are few, the kernel has the facilities, and all have the same firings by
-    /// function.
+    /// The functions of all probed calls, if the calls are few, the kernel has the facilities, and
+    /// all have the same firings by function.
     fn by_function(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Option<Functions> {
         let mut calls: Vec<&str> = probes.iter().map(|p| &*p.desc.function).collect();
         calls.sort_unstable();
         calls.dedup();
-        // The program at a function reads the caller's registers with a helper, which lockdown may forbid.
+        // The program at a function reads the caller's registers with a helper, which lockdown may
+        // forbid.
         let able = |f| env.features.has(f);
         if calls.len() > CALLS_BY_FUNCTION || !able(Facility::KprobeMulti) || !able(Facility::ProbeRead) {
             return None;

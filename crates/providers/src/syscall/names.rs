@@ -1,10 +1,12 @@
 //! The system calls of the running kernel, and the kernel functions that implement them.
 //!
-//! A probe has a call's *name*: `openat` of a 64-bit and of a 32-bit caller is the same probe, though the numbers differ. The
-//! program's index of a 64-bit call is its number, that of a 32-bit call its number plus [`NARROW_BASE`].
+//! A probe has a call's *name*: `openat` of a 64-bit and of a 32-bit caller is the same probe,
+//! though the numbers differ. The program's index of a 64-bit call is its number, that of a 32-bit
+//! call its number plus [`NARROW_BASE`].
 //!
-//! The functions in BTF show which calls the kernel has (`__x64_sys_*`, and `__do_sys_*` for calls without arguments). Without BTF
-//! every call of the tables has probes; those of a call that the kernel lacks never fire.
+//! The functions in BTF show which calls the kernel has (`__x64_sys_*`, and `__do_sys_*` for calls
+//! without arguments). Without BTF every call of the tables has probes; those of a call that the
+//! kernel lacks never fire.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -46,7 +48,8 @@ const REMOVED: [&str; 21] = [
     "lookup_dcookie",
 ];
 
-/// Calls whose function has other firings than the tracepoints: they return twice, never, or in another program.
+/// Calls whose function has other firings than the tracepoints: they return twice, never, or in
+/// another program.
 const ONLY_TRACEPOINT: [&str; 9] =
     ["execve", "execveat", "fork", "vfork", "clone", "clone3", "exit", "exit_group", "rt_sigreturn"];
 
@@ -61,8 +64,8 @@ pub(super) fn entry(name: &str) -> &str {
     CALLS.entries.iter().find(|(n, _)| *n == name).map_or(name, |(_, e)| e)
 }
 
-/// The names of the kernel's calls, in the order of their numbers; those for 32-bit programs only are last. `has` tells whether the
-/// kernel has a function; it is `None` without BTF.
+/// The names of the kernel's calls, in the order of their numbers; those for 32-bit programs only
+/// are last. `has` tells whether the kernel has a function; it is `None` without BTF.
 pub(super) fn calls(has: Option<&dyn Fn(&str) -> bool>) -> Vec<&'static str> {
     let known = |prefixes: &[&str], name: &str| {
         has.is_none_or(|has| prefixes.iter().any(|p| has(&format!("{p}{name}"))))
@@ -88,7 +91,8 @@ pub(super) fn calls(has: Option<&dyn Fn(&str) -> bool>) -> Vec<&'static str> {
     names
 }
 
-/// The kernel functions that implement a call, for 64-bit and 32-bit callers. `None` if they have other firings than the tracepoints.
+/// The kernel functions that implement a call, for 64-bit and 32-bit callers. `None` if they have
+/// other firings than the tracepoints.
 pub(super) fn functions(name: &str, has: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
     if ONLY_TRACEPOINT.contains(&name) {
         return None;

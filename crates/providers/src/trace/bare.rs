@@ -1,8 +1,9 @@
 //! Bare tracepoints: those without an event, which tracefs does not list.
 //!
-//! They are found in the types of the kernel and its modules (`btf_trace_NAME`), and each is tried: what is listed can be attached
-//! to. Finding them opens the types, which takes longer than reading the list of events. So it is done only for a description that
-//! can match one of them and for a list of all probes.
+//! They are found in the types of the kernel and its modules (`btf_trace_NAME`), and each is tried:
+//! what is listed can be attached to. Finding them opens the types, which takes longer than reading
+//! the list of events. So it is done only for a description that can match one of them and for a
+//! list of all probes.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,10 +27,11 @@ const NEED_RESCHED: &str = "sched_set_need_resched_tp";
 
 /// Why no program can be at a tracepoint, though the kernel would attach it.
 ///
-/// Where readers of RCU can be preempted, the end of a reader may tell its own thread to give up the CPU (`rcu_read_unlock_special`,
-/// kernel/rcu/tree_plugin.h). The kernel runs a program as such a reader and no longer counts it as running then
-/// (`__bpf_trace_run`, kernel/trace/bpf_trace.c). So the program's end passes this tracepoint again, before the thread is marked, and again,
-/// until the kernel's stack is exhausted: Linux 7.2 died of it.
+/// Where readers of RCU can be preempted, the end of a reader may tell its own thread to give up
+/// the CPU (`rcu_read_unlock_special`, kernel/rcu/tree_plugin.h). The kernel runs a program as such
+/// a reader and no longer counts it as running then (`__bpf_trace_run`, kernel/trace/bpf_trace.c).
+/// So the program's end passes this tracepoint again, before the thread is marked, and again, until
+/// the kernel's stack is exhausted: Linux 7.2 died of it.
 pub(super) fn refusal(kernel: &KernelBtf, name: &str) -> Option<&'static str> {
     let is_preempted = || {
         let btf = kernel.vmlinux().ok()?;

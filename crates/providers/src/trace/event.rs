@@ -1,8 +1,10 @@
-//! Programs on perf events of tracepoints. Their arguments are the members of the event's record, in order.
+//! Programs on perf events of tracepoints. Their arguments are the members of the event's record,
+//! in order.
 //!
-//! A member of integer type is its value. An array, or a string elsewhere in the record, is its address, as [`probes::ArgType`] has
-//! it. The record begins at the context's address. To the verifier that address is a pointer, on which arithmetic is restricted. So
-//! the address is stored and read again by a helper, after which the verifier treats it as a number.
+//! A member of integer type is its value. An array, or a string elsewhere in the record, is its
+//! address, as [`probes::ArgType`] has it. The record begins at the context's address. To the
+//! verifier that address is a pointer, on which arithmetic is restricted. So the address is stored
+//! and read again by a helper, after which the verifier treats it as a number.
 
 use bpf_codegen::context::{Context, Index};
 use bpf_codegen::mir::{Alu, Builder, Helper, Size, V};

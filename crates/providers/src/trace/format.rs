@@ -8,8 +8,8 @@
 //!         field:__data_loc char[] name;   offset:24;      size:4; signed:0;
 //! ```
 //!
-//! A `__data_loc` member has 32 bits: the offset of the value in the record (low half) and the length. The offset of `__rel_loc`
-//! counts from the end of the member.
+//! A `__data_loc` member has 32 bits: the offset of the value in the record (low half) and the
+//! length. The offset of `__rel_loc` counts from the end of the member.
 
 /// Where the value of a member is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,8 @@ pub(crate) enum Place {
 pub(crate) struct Field {
     /// `prev_comm`
     pub(crate) name: String,
-    /// C type: `char [16]`, `struct page *`; `string` for a text that is stored elsewhere in the record.
+    /// C type: `char [16]`, `struct page *`; `string` for a text that is stored elsewhere in the
+    /// record.
     pub(crate) ty: String,
     /// Bytes from the beginning of the record.
     pub(crate) offset: u16,
@@ -109,7 +110,8 @@ fn field(line: &str) -> Option<Field> {
     })
 }
 
-/// The array's dimensions. Some kernels show the name of a constant; the length is then the size in bytes.
+/// The array's dimensions. Some kernels show the name of a constant; the length is then the size in
+/// bytes.
 fn array(dims: &str, size: u32) -> String {
     let inner = dims.trim_start_matches('[').split(']').next().unwrap_or("");
     match inner.parse::<u32>() {

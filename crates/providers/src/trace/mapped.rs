@@ -1,7 +1,9 @@
-//! Members of events that a program on the raw tracepoint can compute from the tracepoint's arguments.
+//! Members of events that a program on the raw tracepoint can compute from the tracepoint's
+//! arguments.
 //!
-//! Such a member is an argument, or a member of a struct that an argument points to. The raw tracepoint is cheaper than the perf
-//! event. A row of the table is used only if the kernel's types confirm it: the argument has the type, and the member has the size.
+//! Such a member is an argument, or a member of a struct that an argument points to. The raw
+//! tracepoint is cheaper than the perf event. A row of the table is used only if the kernel's types
+//! confirm it: the argument has the type, and the member has the size.
 
 use bpf_codegen::context::{Context, Index, StackStart};
 use bpf_codegen::mir::{Builder, Helper, Label, Size, V};
@@ -11,8 +13,8 @@ use types::btf::{Btf, Def};
 use super::event::{by_address, extend};
 use super::{Field, Format};
 
-/// Event, member, argument, and the member of the struct that the argument points to (`task_struct.comm`). If that is empty, the
-/// argument itself is the value.
+/// Event, member, argument, and the member of the struct that the argument points to
+/// (`task_struct.comm`). If that is empty, the argument itself is the value.
 type Row = (&'static str, &'static str, u8, &'static str);
 
 #[rustfmt::skip]
@@ -80,12 +82,14 @@ struct Source {
     signed: bool,
 }
 
-/// The context of a program on a raw tracepoint whose arguments are the members of the event's record.
+/// The context of a program on a raw tracepoint whose arguments are the members of the event's
+/// record.
 #[derive(Debug)]
 pub(crate) struct Mapped(Vec<(u8, Source)>);
 
 impl Mapped {
-    /// For an event of whose members those in `wanted` (bit N) are used. `None` if one of them has no confirmed row.
+    /// For an event of whose members those in `wanted` (bit N) are used. `None` if one of them has
+    /// no confirmed row.
     pub(crate) fn of(event: &str, format: &Format, wanted: u64, args: &Args) -> Option<Mapped> {
         let wanted = (0..64).filter(|n| wanted >> n & 1 != 0);
         let source = |n: u8| {

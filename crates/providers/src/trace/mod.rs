@@ -1,10 +1,12 @@
-//! The kernel's tracepoints: the list that `sdt` and `rawtp` share, formats of events, and types of arguments.
+//! The kernel's tracepoints: the list that `sdt` and `rawtp` share, formats of events, and types of
+//! arguments.
 //!
-//! A tracepoint has two interfaces. The kernel's code passes it *arguments* (`prev`, `next`). tracefs shows it as an *event*
-//! with a *group* and the fields of a record that is made from the arguments (`prev_comm`, `next_pid`). A program on the tracepoint
-//! itself gets the arguments: this is a raw tracepoint, which is cheap and detached at once. A program on the event gets the
-//! record: this is a perf event, which costs half as much again and takes the kernel 75 ms to detach. Some tracepoints have no
-//! event: see [`bare`].
+//! A tracepoint has two interfaces. The kernel's code passes it *arguments* (`prev`, `next`).
+//! tracefs shows it as an *event* with a *group* and the fields of a record that is made from the
+//! arguments (`prev_comm`, `next_pid`). A program on the tracepoint itself gets the arguments: this
+//! is a raw tracepoint, which is cheap and detached at once. A program on the event gets the
+//! record: this is a perf event, which costs half as much again and takes the kernel 75 ms to
+//! detach. Some tracepoints have no event: see [`bare`].
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -95,12 +97,14 @@ impl Tracepoints {
         Some(self.system.events().ok()?.into_iter().collect())
     }
 
-    /// Group and name of the tracepoints that are events, in the kernel's order; or why they cannot be listed.
+    /// Group and name of the tracepoints that are events, in the kernel's order; or why they cannot
+    /// be listed.
     pub(crate) fn events(&self) -> Result<&[(String, String)], String> {
         self.events.get_or_init(|| self.system.events()).as_deref().map_err(Clone::clone)
     }
 
-    /// Events of modules that were loaded: all that did not exist before. (tracefs does not say which module an event is of.)
+    /// Events of modules that were loaded: all that did not exist before. (tracefs does not say
+    /// which module an event is of.)
     pub(crate) fn added(&self, modules: &LoadedModules<'_>) -> Vec<(String, String)> {
         let mut changes = lock(&self.changes);
         if changes.loaded.0 != modules.sequence {
@@ -198,7 +202,8 @@ impl Tracepoints {
     }
 }
 
-/// The arguments of `typedef void (*btf_trace_NAME)(void *, ...)`, whose first is not the tracepoint's.
+/// The arguments of `typedef void (*btf_trace_NAME)(void *, ...)`, whose first is not the
+/// tracepoint's.
 fn parameters(btf: &Arc<Btf>, typedef: u32) -> Option<Arc<[ArgType]>> {
     let Some(Def::Pointer(proto)) = btf.def(btf.resolve(typedef)) else { return None };
     let Some(Def::FuncProto { params, .. }) = btf.def(proto) else { return None };

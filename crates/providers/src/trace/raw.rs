@@ -1,8 +1,9 @@
 //! Programs on raw tracepoints.
 //!
-//! One program serves all tracepoints with the same number of arguments, because the kernel refuses a program that reads more
-//! arguments than its tracepoint has. The program tells the tracepoints apart by a cookie. On kernels where raw tracepoints have no
-//! cookie, each tracepoint has a copy of the program, and each copy has a number.
+//! One program serves all tracepoints with the same number of arguments, because the kernel refuses
+//! a program that reads more arguments than its tracepoint has. The program tells the tracepoints
+//! apart by a cookie. On kernels where raw tracepoints have no cookie, each tracepoint has a copy
+//! of the program, and each copy has a number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -7,12 +7,13 @@ use probes::{MatchError, Pattern, ProbeDesc};
 use super::{Tracepoints, may_match};
 use crate::contract::source::{FoundProbe, IdRange, LoadedModules, ProbeList, ProbeSource, UnloadedModules};
 
-/// How many ids `rawtp` has for tracepoints that are no events. They are more than the kernel has (20 in Linux 7.2), so that the ids of
-/// the providers after it are known before the kernel's types are read.
+/// How many ids `rawtp` has for tracepoints that are no events. They are more than the kernel has
+/// (20 in Linux 7.2), so that the ids of the providers after it are known before the kernel's types
+/// are read.
 const BARE_IDS: u32 = 64;
 
-/// The probes of a provider at tracepoints: one for each event, in the kernel's order; then, for `rawtp`, one for each bare
-/// tracepoint.
+/// The probes of a provider at tracepoints: one for each event, in the kernel's order; then, for
+/// `rawtp`, one for each bare tracepoint.
 pub(crate) struct TracepointProbes {
     provider: &'static str,
     tracepoints: Arc<Tracepoints>,

@@ -1,7 +1,7 @@
 //! The context of programs at sites of USDT: how a firing finds its probe and its arguments.
 //!
-//! All sites of a program have the same operands of the arguments that its clauses use, so an argument is one load of a saved
-//! register, one read of the process's memory, or a constant.
+//! All sites of a program have the same operands of the arguments that its clauses use, so an
+//! argument is one load of a saved register, one read of the process's memory, or a constant.
 
 use bpf_codegen::context::{Context, Index};
 use bpf_codegen::mir::{Alu, Builder, Helper, Jmp, Label, Size, V};

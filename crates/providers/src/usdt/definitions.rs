@@ -28,8 +28,9 @@ impl Default for Definitions {
 }
 
 impl Definitions {
-    /// The definitions of a file, by the name of the provider in its notes. A file of objects that were made from
-    /// several versions of a definition does not say which of them a site has, so it has none.
+    /// The definitions of a file, by the name of the provider in its notes. A file of objects that
+    /// were made from several versions of a definition does not say which of them a site has, so it
+    /// has none.
     pub(super) fn of_file<'p>(
         &mut self,
         texts: &'p [ProviderText],

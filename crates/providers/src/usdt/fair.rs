@@ -1,8 +1,10 @@
-//! What each process may have of what a description matches, so that none hides the probes of others.
+//! What each process may have of what a description matches, so that none hides the probes of
+//! others.
 //!
-//! A file of a hostile process may describe as many probes as it has bytes for, each with other arguments, and take the reader all
-//! its time. So probes, forms of arguments and time are shared as [`proc::share`] has it, root's processes are looked at first, those
-//! of users in turns, and what is left out is said with its owner.
+//! A file of a hostile process may describe as many probes as it has bytes for, each with other
+//! arguments, and take the reader all its time. So probes, forms of arguments and time are shared
+//! as [`proc::share`] has it, root's processes are looked at first, those of users in turns, and
+//! what is left out is said with its owner.
 
 use std::time::{Duration, Instant};
 
@@ -97,7 +99,8 @@ impl Fair {
     }
 }
 
-/// Adds what is to be said of what is left out. Of all that a session has, a [`diagnostics::Few`] is said, which knows no more of them.
+/// Adds what is to be said of what is left out. Of all that a session has, a [`diagnostics::Few`]
+/// is said, which knows no more of them.
 pub(super) fn leave(all: &mut Vec<String>, text: String) {
     const MOST: usize = 1 << 14;
     if all.len() < MOST {

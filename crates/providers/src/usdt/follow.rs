@@ -1,13 +1,14 @@
-//! Processes that start, fork, execute and load files with probes after descriptions were first matched.
+//! Processes that start, fork, execute and load files with probes after descriptions were first
+//! matched.
 //!
 //! ```text
 //!  a process changed ──► its files now ──► one that a description has not searched in it ──► its probes come
 //!                                     └──► it has ended, or has unmapped too many         ──► its later probes go
 //! ```
 //!
-//! As with functions of processes (`pid`), what a file has stays where it is unmapped, so that a file which comes back has its
-//! probes before any of its code runs. A process may map any number of files that describe any number of probes, so what is kept
-//! of each and of all has a limit.
+//! As with functions of processes (`pid`), what a file has stays where it is unmapped, so that a
+//! file which comes back has its probes before any of its code runs. A process may map any number
+//! of files that describe any number of probes, so what is kept of each and of all has a limit.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -148,7 +149,8 @@ fn objects(pid: u32, reading: &mut Reading) -> Option<Vec<Object>> {
     read_objects(pid, &mut reading.symbols).ok()
 }
 
-/// What went with the files that a process does not run any more. `None`: it runs none of which we know.
+/// What went with the files that a process does not run any more. `None`: it runs none of which we
+/// know.
 fn gone(pid: u32, reading: &mut Reading, objects: Option<&[Object]>) -> Vec<FileChange> {
     let Some(objects) = objects else { return reading.shared.maps(pid, &HashSet::new()) };
     let numbers: HashSet<u64> = objects.iter().map(|object| reading.number(object)).collect();
@@ -189,7 +191,8 @@ impl UsdtProbes {
         names.into_iter().flat_map(of).map(|owner| owner.pid).collect()
     }
 
-    /// A process has mapped other files, or executed another program, or was forked, or has ended: what came and what went for these descriptions.
+    /// A process has mapped other files, or executed another program, or was forked, or has ended:
+    /// what came and what went for these descriptions.
     pub(super) fn changed(&self, pid: u32, patterns: &[&Pattern]) -> Vec<FileChange> {
         let mut reading = lock(&self.reading);
         let Some(reading) = reading.as_mut() else { return Vec::new() };
@@ -207,7 +210,8 @@ impl UsdtProbes {
             changes.extend(gone(pid, reading, objects.as_deref()));
         }
         changes.iter().for_each(|change| reading.brought.give(&change.by, change.went.len()));
-        // Before what came is matched: that may have the names of what went, of which nothing is to be remembered.
+        // Before what came is matched: that may have the names of what went, of which nothing is to
+        // be remembered.
         let mut known = lock(&self.known);
         changes.iter().flat_map(|change| &change.went).for_each(|id| known.remove(*id));
         drop(known);
@@ -251,7 +255,8 @@ impl UsdtProbes {
                     process = held_process(pid).ok();
                 }
                 let Some(process) = &process else { break };
-                // It is looked for again when others have gone. Until then nothing of the file is kept, not even the file.
+                // It is looked for again when others have gone. Until then nothing of the file is
+                // kept, not even the file.
                 if left == 0 && !reading.has_searched(pattern, number, pid) {
                     is_beyond = true;
                     continue;

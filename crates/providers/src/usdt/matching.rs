@@ -63,7 +63,8 @@ impl<'a> Match<'a> {
         result
     }
 
-    /// Adds what the files of a process have. It may run any number of files that describe any number of probes.
+    /// Adds what the files of a process have. It may run any number of files that describe any
+    /// number of probes.
     fn files(
         &mut self,
         owner: &Owner,
@@ -110,7 +111,8 @@ impl<'a> Match<'a> {
         let probes = mine.iter().map(|selected| &selected.desc).collect::<HashSet<_>>().len();
         self.room = fair.probes.left(owner);
         self.left_out.clear();
-        // A file that others may run, too, has all of its probes or none: it is searched once for all of them.
+        // A file that others may run, too, has all of its probes or none: it is searched once for
+        // all of them.
         if !is_known && (self.room == 0 || self.shares && self.room < probes) {
             fair.leave_probes(owner, &object.name, probes);
             return Ok(());
@@ -161,7 +163,8 @@ impl<'a> Match<'a> {
         self.object(file, selected, process, reading);
     }
 
-    /// Adds the sites of a file that are selected. `own`: also those that are of this process alone. True if there are any of those.
+    /// Adds the sites of a file that are selected. `own`: also those that are of this process
+    /// alone. True if there are any of those.
     fn object(
         &mut self,
         (object, number, sites): (&Object, u64, &[Arc<Site>]),
@@ -223,7 +226,8 @@ impl<'a> Match<'a> {
         let pattern = self.pattern;
         let is = |pattern: &str, text: &str| pattern == text || glob_matches(pattern, text);
         let provider = provider_name(&site.provider)?;
-        // A glob that matches the name of the provider and ends with `*` matches it with any number.
+        // A glob that matches the name of the provider and ends with `*` matches it with any
+        // number.
         let is_shared = shares && is(&pattern.provider, &provider);
         let provider = if is_shared { format!("{provider}*") } else { format!("{provider}{pid}") };
         if !is(&pattern.provider, &provider) {

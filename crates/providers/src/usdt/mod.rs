@@ -13,15 +13,18 @@
 //!  context  how a firing finds its probe and its arguments
 //! ```
 //!
-//! The decision that shapes it: where an argument is, is known when a program is compiled. Sites whose operands are equal, as far as
-//! clauses use them, are one program and one link for each file and process. A probe whose arguments nobody uses has one
-//! program, however its sites differ. So a firing decodes nothing.
+//! The decision that shapes it: where an argument is, is known when a program is compiled. Sites
+//! whose operands are equal, as far as clauses use them, are one program and one link for each file
+//! and process. A probe whose arguments nobody uses has one program, however its sites differ. So a
+//! firing decodes nothing.
 //!
-//! What a description means that has a glob for the process (`postgresql*`) is a probe for all processes that run the file: one link,
-//! by which the kernel also changes the code of what starts later. A list names the probes of each process.
+//! What a description means that has a glob for the process (`postgresql*`) is a probe for all
+//! processes that run the file: one link, by which the kernel also changes the code of what starts
+//! later. A list names the probes of each process.
 //!
-//! A probe may have a **semaphore**, a number in the program that says whether somebody traces it, so that preparing its arguments costs
-//! nothing otherwise. The kernel counts it up when a link is made and down when it is closed, however the session ends.
+//! A probe may have a **semaphore**, a number in the program that says whether somebody traces it,
+//! so that preparing its arguments costs nothing otherwise. The kernel counts it up when a link is
+//! made and down when it is closed, however the session ends.
 
 mod context;
 mod definitions;
@@ -179,7 +182,8 @@ fn notes(known: &Matches, groups: &BTreeMap<Operands, Group>) -> Vec<String> {
     refused.chain(unreadable).take(MOST).collect()
 }
 
-/// The type of an argument of all these sites: that of the first, or a whole number where they differ.
+/// The type of an argument of all these sites: that of the first, or a whole number where they
+/// differ.
 fn type_of(all: &[&Argument]) -> Option<ArgType> {
     let first = all.first()?;
     let same = all.iter().all(|a| (a.size, a.signed) == (first.size, first.signed));

@@ -1,4 +1,5 @@
-//! What a description can name of one process, for a user who waits at a prompt. Nothing is tried of the kernel, held or remembered.
+//! What a description can name of one process, for a user who waits at a prompt. Nothing is tried
+//! of the kernel, held or remembered.
 
 use probes::{FIELD_LIMITS, FieldKind, MatchError, Pattern, glob_matches};
 use symbols::{Processes, Readers};

@@ -1,4 +1,5 @@
-//! Files whose probes are those of all processes that run them, because a description has a glob for the process.
+//! Files whose probes are those of all processes that run them, because a description has a glob
+//! for the process.
 //!
 //! ```text
 //!  a process maps a file ──► not searched for this description: its probes come, by one link for all processes
@@ -6,11 +7,11 @@
 //!  no process maps it any more ──► its links are closed
 //! ```
 //!
-//! The kernel sets a place in whatever a file has there when it is mapped. While a process runs a program nobody can write to its file; so a
-//! file that nobody runs is not attached to.
+//! The kernel sets a place in whatever a file has there when it is mapped. While a process runs a
+//! program nobody can write to its file; so a file that nobody runs is not attached to.
 //!
-//! Two files whose sites of a probe differ in their arguments or in what they say of them have no probe in common: the second one's
-//! are those of each process, and stay so.
+//! Two files whose sites of a probe differ in their arguments or in what they say of them have no
+//! probe in common: the second one's are those of each process, and stay so.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -61,7 +62,8 @@ pub(super) struct SharedFiles {
 }
 
 impl SharedFiles {
-    /// Notes that a process maps a file, if that is shared. `None`: it was not searched for the description.
+    /// Notes that a process maps a file, if that is shared. `None`: it was not searched for the
+    /// description.
     pub(super) fn known(&mut self, pattern: &Pattern, number: u64, pid: u32) -> Option<Sharing> {
         if self.own.get(pattern).is_some_and(|own| own.contains(&number)) {
             return Some(Sharing::Own);
@@ -71,7 +73,8 @@ impl SharedFiles {
         file.searched.contains(pattern).then_some(Sharing::Matches)
     }
 
-    /// A file that a process maps has these probes for a description. They are known where it is an overlay of one that was searched.
+    /// A file that a process maps has these probes for a description. They are known where it is an
+    /// overlay of one that was searched.
     pub(super) fn share(
         &mut self,
         (pattern, number): (&Pattern, u64),

@@ -9,8 +9,8 @@
 //!     └─────────────────────────────────────────────────────────── as the note has it
 //! ```
 //!
-//! A file is read once, by the reader of symbols, however many processes run it. What was matched is remembered with its sites,
-//! for the plan. What comes later is [`super::follow`]'s.
+//! A file is read once, by the reader of symbols, however many processes run it. What was matched
+//! is remembered with its sites, for the plan. What comes later is [`super::follow`]'s.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,13 +39,15 @@ use crate::process::read::{read_objects, read_process};
 /// How long the reader may take for one request.
 const READING: Duration = Duration::from_secs(5);
 
-/// How long what was read of processes is taken for what they are. What they do meanwhile is looked at when tracing begins.
+/// How long what was read of processes is taken for what they are. What they do meanwhile is looked
+/// at when tracing begins.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// The memory of the reader.
 const MEMORY: u64 = 1 << 30;
 
-/// The most files that are known. A process may make files without end; one that is forgotten is read again.
+/// The most files that are known. A process may make files without end; one that is forgotten is
+/// read again.
 const MOST_FILES: usize = 1 << 16;
 
 /// What was matched.
@@ -105,7 +107,8 @@ impl Matches {
         });
     }
 
-    /// Remembers which probes a description has matched, if not by their names. `all`: by whatever names.
+    /// Remembers which probes a description has matched, if not by their names. `all`: by whatever
+    /// names.
     pub(super) fn matched<'a>(
         &mut self,
         pattern: &Pattern,
@@ -134,7 +137,8 @@ pub(super) struct Reading {
     /// Processes that descriptions name: what they describe, all of it is used.
     pub(super) named: HashSet<u32>,
     pub(super) shared: SharedFiles,
-    /// What descriptions have matched first. A program that runs is checked again when probes come, and must then match what it matched before.
+    /// What descriptions have matched first. A program that runs is checked again when probes come,
+    /// and must then match what it matched before.
     pub(super) answers: HashMap<Pattern, Answer>,
     recent: Recent,
     pub(super) definitions: Definitions,
@@ -251,7 +255,8 @@ impl Reading {
             || self.followed.get(&pid).is_some_and(|follow| follow.has_searched(pattern, number))
     }
 
-    /// The processes that run a file which describes probes of a provider, in turns, and how many could not be asked.
+    /// The processes that run a file which describes probes of a provider, in turns, and how many
+    /// could not be asked.
     fn describing(&mut self, provider: &str) -> (Vec<Owner>, usize) {
         let known = &mut self.recent.now().describing;
         let read = || describing(provider, &mut self.symbols, &mut self.owners);
@@ -289,8 +294,8 @@ impl Reading {
     }
 }
 
-/// How many files are held while they are read: a part of the descriptors, because those that have probes need two more, their own and that of
-/// their link.
+/// How many files are held while they are read: a part of the descriptors, because those that have
+/// probes need two more, their own and that of their link.
 fn max_files() -> usize {
     const FEW: u64 = 512;
     const MOST: u64 = 1 << 14;
@@ -453,15 +458,15 @@ fn processes() -> Vec<u32> {
     pids
 }
 
-/// Those of them that run a file which describes probes of a provider, in the order in which they take turns, and how many there was no time
-/// to ask for.
+/// Those of them that run a file which describes probes of a provider, in the order in which they
+/// take turns, and how many there was no time to ask for.
 pub(super) fn describing(
     provider: &str,
     symbols: &mut Processes,
     owners: &mut Owners,
 ) -> (Vec<Owner>, usize) {
-    // So many at a time that a file which takes the reader all its time hides few others: these are looked at one by one. Those of root are
-    // hidden by nobody else's.
+    // So many at a time that a file which takes the reader all its time hides few others: these are
+    // looked at one by one. Those of root are hidden by nobody else's.
     const MOST: usize = 256;
     let (all, begun) = (owners.in_turns(&processes()), Instant::now());
     let (roots, others) = all.split_at(all.partition_point(Owner::is_root));
@@ -480,7 +485,8 @@ pub(super) fn describing(
     (found, left)
 }
 
-/// A site as the running kernel has it, which is tried where sites have nops at which kernels differ.
+/// A site as the running kernel has it, which is tried where sites have nops at which kernels
+/// differ.
 fn at_nop(mut site: ProbeSite) -> ProbeSite {
     if let Some((moved, step)) = site.nop.and_then(|nop| nop.probe(kernel_for(nop))) {
         site.offset = site.offset.saturating_add(moved.into());

@@ -17,8 +17,8 @@ impl Objects {
         self.objects.get(&id)?.sources.known.get(&offset)
     }
 
-    /// Requests the functions and lines at offsets of one file. Afterwards [`Objects::known_sources`] has the results of
-    /// the requests that succeeded.
+    /// Requests the functions and lines at offsets of one file. Afterwards
+    /// [`Objects::known_sources`] has the results of the requests that succeeded.
     pub(crate) fn resolve_sources(&mut self, id: FileId, offsets: &[u64], reader: &mut Reader) {
         let most = reader.limits().memory as usize / 4;
         if self.bytes > most {

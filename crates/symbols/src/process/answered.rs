@@ -1,7 +1,7 @@
 //! What a session makes of a reader's answer, whatever that is: for fuzzing.
 //!
-//! The reader parses what traced processes have written, and may be in the hands of one of them. What it sends is the boundary
-//! between such a process and the session, which runs as root.
+//! The reader parses what traced processes have written, and may be in the hands of one of them.
+//! What it sends is the boundary between such a process and the session, which runs as root.
 
 use std::time::Duration;
 
@@ -86,7 +86,8 @@ pub fn answered(question: u8, packets: &[&[u8]]) -> Option<Answered> {
     })
 }
 
-/// What a reader may send when it is asked, about a file of which this is known: packets of each question.
+/// What a reader may send when it is asked, about a file of which this is known: packets of each
+/// question.
 pub fn sample_answers(functions: FileFunctions, facts: &FileFacts) -> Vec<(u8, Vec<Vec<u8>>)> {
     let identity = Identity { start: 1, stack: 2, exe: (3, 4, 5) };
     let mapping = |n: u64, backing| {

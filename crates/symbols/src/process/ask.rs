@@ -14,8 +14,8 @@ use crate::wire::{FileRef, Request, Response};
 pub(super) const MALFORMED: &str = "the reader's answer is malformed";
 
 impl Processes {
-    /// Asks the reader for `subject` of a file, as "the functions". `None`: it is no file on a disk, and has none. The error says in
-    /// words why there is no answer.
+    /// Asks the reader for `subject` of a file, as "the functions". `None`: it is no file on a
+    /// disk, and has none. The error says in words why there is no answer.
     pub(super) fn ask(
         &mut self,
         id: FileId,

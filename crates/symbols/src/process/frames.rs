@@ -46,7 +46,8 @@ pub struct MappedCode {
 }
 
 impl Processes {
-    /// The code that a process has mapped now, in the order of addresses. The error says in words why it is not known.
+    /// The code that a process has mapped now, in the order of addresses. The error says in words
+    /// why it is not known.
     pub fn code(&mut self, pid: u32) -> Result<Vec<MappedCode>, String> {
         self.read_map(pid)?;
         let narrow_vdso = self.read_narrow_vdso(pid);
@@ -87,7 +88,8 @@ impl Processes {
         NONE
     }
 
-    /// The symbol at an offset of the vdso of a process of 32 bits. One that has ended had the kernel's.
+    /// The symbol at an offset of the vdso of a process of 32 bits. One that has ended had the
+    /// kernel's.
     pub(super) fn narrow_vdso_symbol(&mut self, pid: u32, offset: u64) -> Lookup {
         let read = match self.read_narrow_vdso(pid) {
             CodeSource::Vdso32(hash) => self.vdsos.get_key_value(&hash),

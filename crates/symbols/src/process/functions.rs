@@ -30,7 +30,8 @@ pub struct MappedText {
 }
 
 impl Processes {
-    /// The files that a process has mapped now, in the order of addresses. The error says in words why they are not known.
+    /// The files that a process has mapped now, in the order of addresses. The error says in words
+    /// why they are not known.
     pub fn mapped(&mut self, pid: u32) -> Result<Vec<MappedText>, String> {
         self.read_map(pid)?;
         let Some(process) = self.processes.get(&pid) else { return Ok(Vec::new()) };
@@ -72,8 +73,8 @@ impl Processes {
         self.objects.files().get(file)
     }
 
-    /// The functions of a file that a process has mapped. Those that the dynamic linker has chosen for indirect functions of
-    /// the process are known, if the file has a record of them.
+    /// The functions of a file that a process has mapped. Those that the dynamic linker has chosen
+    /// for indirect functions of the process are known, if the file has a record of them.
     pub fn functions_in(
         &mut self,
         pid: u32,

@@ -1,10 +1,12 @@
-//! Which processes' perf maps are held: they share a limit, so that none keeps others from having theirs.
+//! Which processes' perf maps are held: they share a limit, so that none keeps others from having
+//! theirs.
 
 use proc::share::{Owner, Shares};
 
 use super::Processes;
 
-/// Maximum number of open perf maps: a descriptor each. A user in one cgroup has 96 of them, if nobody else has some.
+/// Maximum number of open perf maps: a descriptor each. A user in one cgroup has 96 of them, if
+/// nobody else has some.
 const MAX_PERF_MAPS: usize = 512;
 
 impl Processes {
@@ -76,7 +78,8 @@ mod tests {
             held -= 1;
             freed.extend(all.processes.remove(&(me + 1 + held as u32)));
         }
-        // As root this process has all that is left; as a user, whose processes begin at half of the rest, it waits for root's quarter.
+        // As root this process has all that is left; as a user, whose processes begin at half of
+        // the rest, it waits for root's quarter.
         assert!(!freed.is_empty() && freed.len() <= MAX_PERF_MAPS / 2, "{}", freed.len());
         assert!(all.may_hold_perf_map(me + 1));
     }

@@ -1,9 +1,12 @@
-//! Files that are not at their path any more, or not in the root of their mount namespace: as the kernel names them by device and inode, for
-//! programs that have met them in a process, or by their build id.
+//! Files that are not at their path any more, or not in the root of their mount namespace: as the
+//! kernel names them by device and inode, for programs that have met them in a process, or by their
+//! build id.
 //!
-//! The watcher knows the path from the root of the process, which may have ended. What is there by now need not be the file: one that was installed anew with the
-//! build id of before is another one, an overlay shows a device of its own, and the process may have had another root (`chroot`). So the path is looked up in the
-//! roots of processes that run, and the kernel's device and inode say which is the file.
+//! The watcher knows the path from the root of the process, which may have ended. What is there by
+//! now need not be the file: one that was installed anew with the build id of before is another
+//! one, an overlay shows a device of its own, and the process may have had another root (`chroot`).
+//! So the path is looked up in the roots of processes that run, and the kernel's device and inode
+//! say which is the file.
 
 use std::time::Instant;
 
@@ -16,7 +19,8 @@ use super::watched::{MOST, ROOT_PATIENCE};
 use super::{Place, Processes};
 
 impl Processes {
-    /// The file with this device and inode, as the kernel knows it, that a process has mapped at an address, or had, if it has ended.
+    /// The file with this device and inode, as the kernel knows it, that a process has mapped at an
+    /// address, or had, if it has ended.
     pub fn real_file_at(&mut self, pid: u32, addr: u64, dev: (u32, u32), inode: u64) -> Option<FileId> {
         let real = RealInode { dev, inode };
         if let Some(id) = self.objects.files().of_real(real) {
@@ -58,8 +62,8 @@ impl Processes {
         Some(self.objects.note_real(&file, shown.key, Some(shown.handle.into_fd()), real))
     }
 
-    /// Holds a file of a process that has a root of its own in its mount namespace, if one of these processes has this root and runs. The reader compares its
-    /// build id.
+    /// Holds a file of a process that has a root of its own in its mount namespace, if one of these
+    /// processes has this root and runs. The reader compares its build id.
     pub(super) fn hold_below(&mut self, id: FileId, file: &File, processes: Vec<u32>) {
         let Some(root) = self.objects.files().namespace_root(file.mount_namespace) else { return };
         let now = Instant::now();

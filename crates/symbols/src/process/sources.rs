@@ -9,12 +9,14 @@ use super::{Place, Processes};
 use crate::sources::SourceFrame;
 
 impl Processes {
-    /// Functions and source lines are looked up from now on. Without it, [`Processes::sources`] has none.
+    /// Functions and source lines are looked up from now on. Without it, [`Processes::sources`] has
+    /// none.
     pub fn set_sources(&mut self, on: bool) {
         self.with_sources = on;
     }
 
-    /// Resolves the functions and lines at these addresses (pid, time, address) with one request per file.
+    /// Resolves the functions and lines at these addresses (pid, time, address) with one request
+    /// per file.
     pub fn prepare_sources(&mut self, wanted: &[(u32, u64, u64)]) {
         if !self.with_sources {
             return;
@@ -33,8 +35,9 @@ impl Processes {
         }
     }
 
-    /// The functions at an address of a process and where they are in their source, the innermost first. The last one has the code,
-    /// and the others were put inline there. Empty if nothing is known.
+    /// The functions at an address of a process and where they are in their source, the innermost
+    /// first. The last one has the code, and the others were put inline there. Empty if nothing is
+    /// known.
     pub fn sources(&mut self, pid: u32, time: u64, addr: u64) -> Arc<[SourceFrame]> {
         if !self.with_sources {
             return Arc::default();

@@ -7,8 +7,9 @@ use crate::wire::{Request, Response, types};
 use debuginfo::{Answer, Query};
 
 impl Processes {
-    /// Asks for types of a file that a process has mapped. Addresses in the answer are those of the process, if it has mapped the
-    /// file in the usual way. The error says in words why types are not known.
+    /// Asks for types of a file that a process has mapped. Addresses in the answer are those of the
+    /// process, if it has mapped the file in the usual way. The error says in words why types are
+    /// not known.
     pub fn types(&mut self, text: &MappedText, query: &Query) -> Result<Answer, String> {
         let id = text.file;
         if !types::fits(query) {

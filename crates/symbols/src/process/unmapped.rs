@@ -1,5 +1,5 @@
-//! The files of processes that have ended, where there is no watcher: whoever asks for the maps of processes, and not for names of
-//! addresses, needs a file as long as one of them has it mapped.
+//! The files of processes that have ended, where there is no watcher: whoever asks for the maps of
+//! processes, and not for names of addresses, needs a file as long as one of them has it mapped.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,8 +9,9 @@ use super::Processes;
 use super::watched::CLOSE_INTERVAL;
 
 impl Processes {
-    /// Closes the handles of files, and the roots, that no process has had mapped for a while ([`files::KEEP`]), of those whose maps
-    /// were read and that run. The maps of all others are dropped. The caller repeats the call; most calls do nothing and return false.
+    /// Closes the handles of files, and the roots, that no process has had mapped for a while
+    /// ([`files::KEEP`]), of those whose maps were read and that run. The maps of all others are
+    /// dropped. The caller repeats the call; most calls do nothing and return false.
     pub fn close_unmapped(&mut self, now: Instant) -> bool {
         if self.closed_at.is_some_and(|at| now < at + CLOSE_INTERVAL) {
             return false;

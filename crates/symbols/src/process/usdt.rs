@@ -13,13 +13,15 @@ const MAX_SITES: usize = 1 << 16;
 const MAX_TEXT: usize = 2 << 20;
 
 impl Processes {
-    /// A number of a file that no other file ever has. (That of a [`FileId`] is given again after too many files were seen.)
+    /// A number of a file that no other file ever has. (That of a [`FileId`] is given again after
+    /// too many files were seen.)
     pub fn file_number(&self, id: FileId) -> u64 {
         self.objects.files().unique_number(id)
     }
 
-    /// Those of some processes that run a file which describes probes of a provider, which may be a glob. `first`: files may have changed
-    /// since the last call. The caller asks for a few hundred at a time, because an error says nothing of any of them.
+    /// Those of some processes that run a file which describes probes of a provider, which may be a
+    /// glob. `first`: files may have changed since the last call. The caller asks for a few hundred
+    /// at a time, because an error says nothing of any of them.
     pub fn describing(&mut self, provider: &str, first: bool, pids: &[u32]) -> Result<Vec<u32>, String> {
         let (provider, pids) =
             (provider.to_owned(), pids.get(..pids.len().min(MAX_NUMBERS)).unwrap_or_default());
@@ -32,8 +34,8 @@ impl Processes {
         Ok(found.flatten().filter(|pid| pids.contains(pid)).collect())
     }
 
-    /// The probes that a file describes. The error says in words why they are not known. The answer of a file does not change
-    /// while it is mapped, so the caller remembers it.
+    /// The probes that a file describes. The error says in words why they are not known. The answer
+    /// of a file does not change while it is mapped, so the caller remembers it.
     pub fn described_probes(&mut self, id: FileId) -> Result<DescribedProbes, String> {
         const PROBES: &str = "the probes";
         let responses = self.ask(id, PROBES, Request::Sites)?.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Processes as the [watcher](proc::watcher) knows them: those that have ended, and earlier programs of
-//! those that run.
+//! Processes as the [watcher](proc::watcher) knows them: those that have ended, and earlier
+//! programs of those that run.
 
 use std::collections::{HashMap, HashSet};
 use std::os::linux::fs::MetadataExt;
@@ -37,7 +37,8 @@ const MAX_UNFOUND: usize = 64;
 /// For so long after a process had such a file mapped others are awaited.
 const LOOKING: Duration = Duration::from_secs(10);
 
-/// The root of a process, if it is in this mount namespace. It may block: the root may be on a file server.
+/// The root of a process, if it is in this mount namespace. It may block: the root may be on a file
+/// server.
 fn root_in(pid: u32, namespace: u64) -> Option<(RootKey, Root)> {
     let root = ProcessDir::open(pid).ok()?.root().ok()?;
     let now = std::fs::metadata(format!("/proc/{pid}/ns/mnt")).ok()?.st_ino();
@@ -59,15 +60,15 @@ struct ObjectPlace {
     offset: u64,
 }
 
-/// The program that a pid ran at a time; without a time, or if that is not known, the newest one that
-/// has the address.
+/// The program that a pid ran at a time; without a time, or if that is not known, the newest one
+/// that has the address.
 fn image_of(watcher: &Watcher, pid: u32, time: u64, addr: u64) -> Option<&Image> {
     let has = |image: &&Image| mapping_of(image, addr).is_some();
     watcher.image_at(pid, time).or_else(|| watcher.images(pid).iter().rev().find(has))
 }
 
-/// The mapping that has an address, or whose object begins there ([`base_of`]): an image has mappings of code only, and a
-/// module is known by its lowest address.
+/// The mapping that has an address, or whose object begins there ([`base_of`]): an image has
+/// mappings of code only, and a module is known by its lowest address.
 fn mapping_of(image: &Image, addr: u64) -> Option<&Mapping> {
     let begins =
         |m: &&Mapping| matches!(m.object, Object::File(_)) && m.start.checked_sub(m.offset) == Some(addr);
@@ -93,9 +94,9 @@ impl Processes {
         self.watch();
     }
 
-    /// Takes what the watcher has seen, and holds the files that were mapped for the first time. The
-    /// caller repeats the call, because files may be removed. Returns false while there are processes
-    /// that were running before the watch began and are not read yet.
+    /// Takes what the watcher has seen, and holds the files that were mapped for the first time.
+    /// The caller repeats the call, because files may be removed. Returns false while there are
+    /// processes that were running before the watch began and are not read yet.
     pub fn watch(&mut self) -> bool {
         let Some(watcher) = &self.watcher else { return true };
         let (all, changes) = {
@@ -176,7 +177,8 @@ impl Processes {
         forgotten.into_iter().for_each(|pid| self.remove(pid));
     }
 
-    /// Holds a file. If the root of its mount namespace is not known, it waits for [`Processes::hold_waiting`].
+    /// Holds a file. If the root of its mount namespace is not known, it waits for
+    /// [`Processes::hold_waiting`].
     fn hold(&mut self, file: Arc<File>) {
         if self.has_root(&file) {
             self.hold_now(&file);
@@ -206,8 +208,9 @@ impl Processes {
         self.objects.files().get(id).is_some_and(|known| known.handle().is_some())
     }
 
-    /// Looks for a file in the root of a process that has mapped it, where it was not found at its path and no other process had its root: it may be
-    /// alone there (`chroot`), and may have ended.
+    /// Looks for a file in the root of a process that has mapped it, where it was not found at its
+    /// path and no other process had its root: it may be alone there (`chroot`), and may have
+    /// ended.
     fn look_in_root_of(&mut self, pid: u32, file: &File) {
         self.roots.looked_at = Some(Instant::now());
         let id = self.objects.note_watched(file);
@@ -219,14 +222,16 @@ impl Processes {
         }
     }
 
-    /// Files are looked for that only a running process leads to: [`Processes::watch`] finds the sooner the oftener it is called.
+    /// Files are looked for that only a running process leads to: [`Processes::watch`] finds the
+    /// sooner the oftener it is called.
     pub fn is_looking(&self) -> bool {
         let recently = |at: Instant| at.elapsed() < LOOKING;
         !self.roots.unfound.is_empty() && self.roots.looked_at.is_some_and(recently)
     }
 
-    /// Holds the files that wait for the root of their mount namespace, until a time. The root is opened while
-    /// a process of the namespace runs, because nothing else leads to it. True if no file waits.
+    /// Holds the files that wait for the root of their mount namespace, until a time. The root is
+    /// opened while a process of the namespace runs, because nothing else leads to it. True if no
+    /// file waits.
     fn hold_waiting(&mut self, until: Instant) -> bool {
         let mut tried = HashSet::new();
         while let Some(file) = self.roots.waiting.pop_front() {
@@ -264,8 +269,8 @@ impl Processes {
         all.into_iter().take(most).map(|(_, pid)| pid).collect()
     }
 
-    /// The program of a pid at a time. Without a time, or if the watcher does not know what ran then,
-    /// the newest one that has an address mapped.
+    /// The program of a pid at a time. Without a time, or if the watcher does not know what ran
+    /// then, the newest one that has an address mapped.
     pub(super) fn watched_program(&self, pid: u32, time: u64, addr: u64) -> Option<Program> {
         let watcher = lock(self.watcher.as_ref()?);
         let image = image_of(&watcher, pid, time, addr)?;
@@ -280,8 +285,8 @@ impl Processes {
         Some(Running { number: image.number, changes: image.changes })
     }
 
-    /// False if the map of a process that was read has all code of the program that it runs, or if the
-    /// process has ended.
+    /// False if the map of a process that was read has all code of the program that it runs, or if
+    /// the process has ended.
     pub(super) fn is_worth_reading(&self, pid: u32) -> bool {
         let Some(watcher) = &self.watcher else { return true };
         let mut watcher = lock(watcher);
@@ -324,7 +329,8 @@ impl Processes {
         }
     }
 
-    /// Gets the root of a file's mount namespace from a process that runs in it: this one, if it does.
+    /// Gets the root of a file's mount namespace from a process that runs in it: this one, if it
+    /// does.
     fn find_root(&mut self, file: &File, pid: Option<u32>) {
         let namespace = file.mount_namespace;
         if self.has_root(file) {
@@ -340,8 +346,8 @@ impl Processes {
         }
     }
 
-    /// A process that runs in a mount namespace: this one, else the youngest. (The one that made the
-    /// namespace may still have the root of before.)
+    /// A process that runs in a mount namespace: this one, else the youngest. (The one that made
+    /// the namespace may still have the root of before.)
     fn witness(&self, namespace: u64, pid: Option<u32>) -> Option<u32> {
         let watcher = lock(self.watcher.as_ref()?);
         let inside = watcher.running().filter(|(_, image)| image.mount_namespace() == namespace);

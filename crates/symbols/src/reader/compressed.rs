@@ -1,7 +1,9 @@
-//! The compressed table of a stripped file: an ELF file in the section `.gnu_debugdata`, packed by `xz`, with the symbols that
-//! `.dynsym` does not have. Distributions like Fedora put one into each of their files.
+//! The compressed table of a stripped file: an ELF file in the section `.gnu_debugdata`, packed by
+//! `xz`, with the symbols that `.dynsym` does not have. Distributions like Fedora put one into each
+//! of their files.
 //!
-//! The packed and the unpacked bytes are bounded, and so is the unpacker's memory, which follows the output.
+//! The packed and the unpacked bytes are bounded, and so is the unpacker's memory, which follows
+//! the output.
 
 use std::io::Read;
 use std::rc::Rc;

@@ -25,8 +25,9 @@ const MAX_SUMMED: u64 = 512 << 20;
 /// The directory of the system's debug files.
 pub(crate) const SYSTEM: &[u8] = b"/usr/lib/debug";
 
-/// Finds the file with the types that a debug file shares with others. The author of the debug file has chosen its name, so a file
-/// is accepted only if it is where such files are, and has the build id.
+/// Finds the file with the types that a debug file shares with others. The author of the debug file
+/// has chosen its name, so a file is accepted only if it is where such files are, and has the build
+/// id.
 pub(crate) fn find_supplement(root: &Root, path: &[u8], elf: &Elf) -> Option<Elf> {
     let (link, id) = elf.supplement_link()?;
     let mut places = search_paths(path, Some(&id), Some(&link));

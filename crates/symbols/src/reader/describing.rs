@@ -1,7 +1,7 @@
 //! Which processes run a file that describes probes.
 //!
-//! Most processes describe none, or none that is asked for, so a look at all of them is to cost one read of each address map and one of each
-//! file. Nothing of these files is sent to the session.
+//! Most processes describe none, or none that is asked for, so a look at all of them is to cost one
+//! read of each address map and one of each file. Nothing of these files is sent to the session.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -32,7 +32,8 @@ pub(super) struct Descriptions {
 }
 
 impl Descriptions {
-    /// Those of the processes that run a file which describes probes of a provider. What ends meanwhile, and what cannot be read, has none.
+    /// Those of the processes that run a file which describes probes of a provider. What ends
+    /// meanwhile, and what cannot be read, has none.
     pub(super) fn processes(&mut self, provider: &str, first: bool, pids: &[u32]) -> Vec<u32> {
         if first || self.files.len() > MAX_FILES {
             self.files.clear();

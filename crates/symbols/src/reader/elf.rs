@@ -2,8 +2,9 @@
 //!
 //! Only headers and symbol entries are read, in chunks. Names stay in the file and are read one at
 //! a time, when a lookup needs them. A table takes 16 bytes per symbol and is sorted by address.
-//! Offsets and sizes in headers are checked against the size of the file and the limits below. (ELF libraries read from a slice of the whole file
-//! or allocate as much as its headers ask for. Files of gigabytes are read here, and files that a traced process has prepared.)
+//! Offsets and sizes in headers are checked against the size of the file and the limits below. (ELF
+//! libraries read from a slice of the whole file or allocate as much as its headers ask for. Files
+//! of gigabytes are read here, and files that a traced process has prepared.)
 //!
 //! **Selection.** Several symbols often contain an address. A symbol with a size is preferred to
 //! one without (a label inside a function is not the function), then the symbol with the highest
@@ -217,8 +218,8 @@ impl Elf {
         Ok(elf)
     }
 
-    /// The virtual address of a file offset, or of one behind a part of the file, where the memory behind that part is meant: there the
-    /// file has what is not loaded.
+    /// The virtual address of a file offset, or of one behind a part of the file, where the memory
+    /// behind that part is meant: there the file has what is not loaded.
     pub(crate) fn address(&self, offset: u64) -> Option<u64> {
         let within = |l: &&Load, size: u64| offset.checked_sub(l.offset).is_some_and(|into| into < size);
         let inside = self.loads.iter().find(|l| within(l, l.size));
@@ -464,8 +465,8 @@ impl Table {
         self.names.1
     }
 
-    /// Reads the names into memory, if they and the symbols need at most `most` bytes. The file is not used
-    /// any more.
+    /// Reads the names into memory, if they and the symbols need at most `most` bytes. The file is
+    /// not used any more.
     pub(crate) fn read_names(&mut self, most: u64) -> Result<(), ElfError> {
         let (offset, size) = self.names;
         let left = most.saturating_sub(self.memory());

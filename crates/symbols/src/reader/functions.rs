@@ -6,9 +6,10 @@
 //!  sections, segments ────────────────────────────────┘
 //! ```
 //!
-//! A function is an address with symbols. Everything is bounded: the memory by that of the reader; the bytes that are decoded by a multiple of the
-//! code, because symbols may overlap and each be as long as the file; the names and returns of a function by the
-//! size of a packet; instructions in one answer by [`MAX_INSTRUCTIONS`].
+//! A function is an address with symbols. Everything is bounded: the memory by that of the reader;
+//! the bytes that are decoded by a multiple of the code, because symbols may overlap and each be as
+//! long as the file; the names and returns of a function by the size of a packet; instructions in
+//! one answer by [`MAX_INSTRUCTIONS`].
 
 use std::cell::{Cell, OnceCell, RefCell};
 
@@ -276,7 +277,8 @@ impl<'a> Listing<'a> {
         self.left.set(decode::most(&self.regions, self.extra));
     }
 
-    /// Decodes a function with its parts. Returns its instructions if they were asked for and are certain.
+    /// Decodes a function with its parts. Returns its instructions if they were asked for and are
+    /// certain.
     fn analyse_whole(
         &self,
         code: Result<Code<'_>, String>,
@@ -302,7 +304,8 @@ impl<'a> Listing<'a> {
         instructions
     }
 
-    /// The functions at addresses that no symbol covers, by the unwinders' table: they have no names.
+    /// The functions at addresses that no symbol covers, by the unwinders' table: they have no
+    /// names.
     fn without_symbols(&self, select: &Select) -> Vec<Function> {
         let Select::At(addrs) = select else { return Vec::new() };
         let found = addrs.iter().filter_map(|addr| {
@@ -347,7 +350,8 @@ impl<'a> Listing<'a> {
         let next = self.starts.get(next).copied().unwrap_or(u64::MAX);
         let most = region.end - address;
         let size = if sized == 0 { most.min(next - address) } else { most.min(sized) };
-        // Where the distance to the next symbol is all that is known, there may be functions without symbols between.
+        // Where the distance to the next symbol is all that is known, there may be functions
+        // without symbols between.
         let by_unwinders = sized == 0 && selector.is_by_address();
         let unwound = by_unwinders.then(|| self.own.unwound_size(address)).flatten();
         let size = unwound.map_or(size, |size| size.min(most));

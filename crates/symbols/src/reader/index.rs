@@ -132,8 +132,8 @@ impl Indexes {
         }
     }
 
-    /// Closes files that cannot be opened again. Their names are read into memory; an index whose names are
-    /// too large for it is dropped.
+    /// Closes files that cannot be opened again. Their names are read into memory; an index whose
+    /// names are too large for it is dropped.
     pub(super) fn close_and_keep(&mut self, files: &[u64]) {
         for number in files {
             let Some(Index::File(mut index)) = self.take(Key::File(*number)) else { continue };
@@ -161,8 +161,8 @@ impl Indexes {
         oldest.is_some_and(|key| self.take(key).is_some())
     }
 
-    /// Calls a function that opens files. If it fails for want of descriptors, files are closed, and it is
-    /// called again.
+    /// Calls a function that opens files. If it fails for want of descriptors, files are closed,
+    /// and it is called again.
     fn opened<T>(&mut self, mut open: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
         loop {
             match open() {
@@ -289,7 +289,8 @@ impl Indexes {
         Ok(answer.map(|()| listing.file().clone()).map_err(Failure::from))
     }
 
-    /// Answers a question about the types of a file, and says at which address of the file an offset is.
+    /// Answers a question about the types of a file, and says at which address of the file an
+    /// offset is.
     pub(super) fn types(
         &mut self,
         file: &FileRef,
@@ -323,8 +324,8 @@ impl Indexes {
         Ok((answer?, base))
     }
 
-    /// The debug file of a file that has no debug information itself, and the file that it shares some with; and why the servers that the
-    /// user has named have none.
+    /// The debug file of a file that has no debug information itself, and the file that it shares
+    /// some with; and why the servers that the user has named have none.
     fn with_debug_information(
         &mut self,
         file: &FileRef,
@@ -358,7 +359,8 @@ impl Indexes {
         (debug, supplement, not_served)
     }
 
-    /// The functions and source lines at offsets of a file: none of a file without debug information.
+    /// The functions and source lines at offsets of a file: none of a file without debug
+    /// information.
     pub(super) fn lines(
         &mut self,
         file: &FileRef,
@@ -510,7 +512,8 @@ impl Indexes {
     }
 }
 
-/// True if the debug information of a file may be in files of their own, whose sizes are not known before.
+/// True if the debug information of a file may be in files of their own, whose sizes are not known
+/// before.
 fn may_be_split(elf: &Elf) -> bool {
     elf.section_size(b".debug_addr") > 0
 }
@@ -543,7 +546,8 @@ fn of_elf(error: ElfError) -> Failure {
     }
 }
 
-/// Demangles the names unless mangled ones are requested. What has none is at one of these addresses.
+/// Demangles the names unless mangled ones are requested. What has none is at one of these
+/// addresses.
 fn shown(found: Vec<Lookup>, addrs: &[Option<u64>], raw: bool) -> Vec<PlaceName> {
     let shown = |(found, addr): (Lookup, &Option<u64>)| match found {
         Some((delta, name)) => PlaceName::Symbol(delta, if raw { name } else { demangled(name) }),
@@ -552,9 +556,9 @@ fn shown(found: Vec<Lookup>, addrs: &[Option<u64>], raw: bool) -> Vec<PlaceName>
     found.into_iter().zip(addrs).map(shown).collect()
 }
 
-/// Opens a file by its handle, otherwise by its path if that still names the same file: one with the
-/// same inode or the same build id. A build id that is known must be the file's in any case, because
-/// the contents may have been replaced.
+/// Opens a file by its handle, otherwise by its path if that still names the same file: one with
+/// the same inode or the same build id. A build id that is known must be the file's in any case,
+/// because the contents may have been replaced.
 fn open(file: &FileRef, handle: Option<&Handle>, root: Option<&Root>) -> Result<Elf, Failure> {
     let by_path = || -> Result<Handle, Failure> {
         let gone = "it cannot be found any more";

@@ -1,4 +1,5 @@
-//! The functions and source lines of a file: from its own debug information, or from that of its debug file.
+//! The functions and source lines of a file: from its own debug information, or from that of its
+//! debug file.
 
 use std::cell::Cell;
 
@@ -13,7 +14,8 @@ pub(crate) fn size(elf: &Elf) -> u64 {
     LINE_SECTIONS.iter().map(|name| elf.section_size(name.as_bytes())).fold(0, u64::saturating_add)
 }
 
-/// Reads the functions and lines of a file, in at most `most` bytes of memory, of which `left` are left.
+/// Reads the functions and lines of a file, in at most `most` bytes of memory, of which `left` are
+/// left.
 pub(crate) fn read(
     elf: &Elf,
     supplement: Option<&Elf>,

@@ -1,7 +1,7 @@
 //! Debug files from servers (debuginfod), by build id over HTTP and HTTPS.
 //!
-//! Nobody is asked unless the user has named servers. A file that has come is kept in the cache of the debuginfod client, so that
-//! debuggers find it too:
+//! Nobody is asked unless the user has named servers. A file that has come is kept in the cache of
+//! the debuginfod client, so that debuggers find it too:
 //!
 //! ```text
 //!  $DEBUGINFOD_CACHE_PATH, $XDG_CACHE_HOME/debuginfod_client or ~/.cache/debuginfod_client
@@ -9,12 +9,14 @@
 //!       BUILDID/.debuginfo.PID   on its way, where the file system has no files without a name
 //! ```
 //!
-//! The session kills a reader that still fetches. A file on its way has no name, so that nothing remains of it then. Where that
-//! cannot be, the next reader that fetches the same file removes it, once it is older than a transfer may be. (A process id says
-//! nothing: the cache may be shared by containers.)
+//! The session kills a reader that still fetches. A file on its way has no name, so that nothing
+//! remains of it then. Where that cannot be, the next reader that fetches the same file removes it,
+//! once it is older than a transfer may be. (A process id says nothing: the cache may be shared by
+//! containers.)
 //!
-//! A thread fetches it, and the request that needs it waits for a part of its own time. What takes longer comes for a later request, if
-//! the reader lives so long. Size and time of a transfer are bounded, and what came has the build id or is removed.
+//! A thread fetches it, and the request that needs it waits for a part of its own time. What takes
+//! longer comes for a later request, if the reader lives so long. Size and time of a transfer are
+//! bounded, and what came has the build id or is removed.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -228,7 +230,8 @@ struct Coming {
 }
 
 impl Coming {
-    /// Begins a file in a directory: without a name if `flags` are `O_TMPFILE`, and the file system can.
+    /// Begins a file in a directory: without a name if `flags` are `O_TMPFILE`, and the file system
+    /// can.
     fn begin(dir: &Path, flags: i32) -> io::Result<Coming> {
         let path = dir.join(format!("{COMING}{}", std::process::id()));
         let mut options = OpenOptions::new();

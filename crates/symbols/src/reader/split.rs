@@ -1,7 +1,8 @@
 //! The files of split debug information: found, opened and read as debug files are.
 //!
-//! Their paths are those of the compiler, in the root of the process. Whoever has built the program has chosen them, so what is there
-//! is opened only if it is a regular file, and is taken only if it has the number that the program names (`debuginfo` tests that).
+//! Their paths are those of the compiler, in the root of the process. Whoever has built the program
+//! has chosen them, so what is there is opened only if it is a regular file, and is taken only if
+//! it has the number that the program names (`debuginfo` tests that).
 //!
 //! ```text
 //!  package   PROGRAM.dwp     /usr/lib/debug/PROGRAM.dwp

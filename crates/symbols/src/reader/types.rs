@@ -82,7 +82,8 @@ fn is_read(elf: &Elf, name: &str) -> bool {
     !LOCATIONS.contains(&name) || elf.is_of_go()
 }
 
-/// Reads the types of a file that has them, in at most `most` bytes of memory, of which `left` are left.
+/// Reads the types of a file that has them, in at most `most` bytes of memory, of which `left` are
+/// left.
 pub(crate) fn read(
     elf: &Elf,
     supplement: Option<&Elf>,

@@ -1,8 +1,10 @@
-//! The probes that a file describes in its notes: where they are, what the kernel does there, where their arguments are.
+//! The probes that a file describes in its notes: where they are, what the kernel does there, where
+//! their arguments are.
 //!
-//! A site is where a segment with code maps it, and a semaphore where another segment does, so what a note says of places that the
-//! process does not execute is refused before the kernel hears of it. The instruction is read too, because some that programs have at
-//! their sites cannot be probed without harm on every kernel ([`Nop`]).
+//! A site is where a segment with code maps it, and a semaphore where another segment does, so what
+//! a note says of places that the process does not execute is refused before the kernel hears of
+//! it. The instruction is read too, because some that programs have at their sites cannot be probed
+//! without harm on every kernel ([`Nop`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +43,8 @@ impl Sections {
     }
 }
 
-/// Reads the sites of a file, without their functions. `most` bounds the memory for names of symbols.
+/// Reads the sites of a file, without their functions. `most` bounds the memory for names of
+/// symbols.
 pub(super) fn sites(elf: &Elf, most: u64) -> Result<Vec<ProbeSite>, ElfError> {
     let base = elf.section_address(b".stapsdt.base");
     let machine = Machine::own();
@@ -97,7 +100,8 @@ pub(super) fn definitions(elf: &Elf) -> Result<Vec<ProviderText>, ElfError> {
     Ok(all)
 }
 
-/// The names of the providers that a file describes, as descriptions have them without a process id.
+/// The names of the providers that a file describes, as descriptions have them without a process
+/// id.
 pub(super) fn providers(elf: &Elf) -> Result<BTreeSet<String>, ElfError> {
     let sections = Sections::of(elf)?;
     let notes = Notes::new(&sections.stapsdt, None).take(MAX_SITES);

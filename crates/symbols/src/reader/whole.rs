@@ -1,4 +1,5 @@
-//! What the reader does with a file, in this process and with files that are in memory: for fuzzing and for files that are trusted.
+//! What the reader does with a file, in this process and with files that are in memory: for fuzzing
+//! and for files that are trusted.
 
 use std::cell::Cell;
 use std::convert::Infallible;

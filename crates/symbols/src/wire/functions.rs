@@ -1,6 +1,7 @@
 //! Lists of functions on the wire.
 //!
-//! An instruction is one byte (its length and its step), so all instructions of a long function are a few packets.
+//! An instruction is one byte (its length and its step), so all instructions of a long function are
+//! a few packets.
 
 use text::returns::Departure;
 use text::{Condition, EntryProbe, Kernel, ReturnSite, Step, Uses};

@@ -1,8 +1,9 @@
 //! Lists of functions, as a session keeps them.
 //!
-//! A program may have a million functions, and every field of a [`Function`] with its allocations takes five hundred bytes. So a list
-//! is what the reader has sent, whose packets are checked when they come ([`Functions::decode`]): about eighty bytes a function. One that is
-//! looked at is made then.
+//! A program may have a million functions, and every field of a [`Function`] with its allocations
+//! takes five hundred bytes. So a list is what the reader has sent, whose packets are checked when
+//! they come ([`Functions::decode`]): about eighty bytes a function. One that is looked at is made
+//! then.
 //!
 //! ```text
 //!  packet of functions │ packet of functions │ instructions of the last one │ instructions │ packet of functions
@@ -201,8 +202,8 @@ pub struct FileFunctions {
     pub source: SymbolSource,
     /// The number of all functions of the file, with those symbols that are parts of others.
     pub total: u64,
-    /// The file's code unwinds through the frames of its callers, or may do so, and why that is believed: a uretprobe
-    /// would end the process.
+    /// The file's code unwinds through the frames of its callers, or may do so, and why that is
+    /// believed: a uretprobe would end the process.
     pub unwinds: Option<String>,
     /// The address of the file's entry point; 0 for none.
     pub entry: u64,

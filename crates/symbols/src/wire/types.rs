@@ -1,4 +1,5 @@
-//! Questions about types, and answers, on the wire. An answer is cut into packets, and put together before it is decoded.
+//! Questions about types, and answers, on the wire. An answer is cut into packets, and put together
+//! before it is decoded.
 
 use debuginfo::{Answer, NameKind, ObjectPart, Place, Query};
 

@@ -2,7 +2,8 @@
 
 use super::scan::{ignored, is_declaration, is_word};
 
-/// The provider blocks and the clauses of a library, without its other items, which are most of its text.
+/// The provider blocks and the clauses of a library, without its other items, which are most of its
+/// text.
 pub(super) fn providers_and_clauses(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = String::new();

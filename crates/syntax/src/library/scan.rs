@@ -27,8 +27,8 @@ pub(crate) fn is_declaration(item: &[&str]) -> bool {
     item.first().is_some_and(|word| ITEMS.contains(word))
 }
 
-/// The length of a comment or a string, if the text begins with one. One that is not closed is longer
-/// than the text.
+/// The length of a comment or a string, if the text begins with one. One that is not closed is
+/// longer than the text.
 pub(crate) fn ignored(text: &[u8]) -> Option<usize> {
     match text {
         [b'/', b'*', body @ ..] => {

@@ -55,8 +55,9 @@ impl Parser<'_> {
         Ok(Translator { span, output, input, members })
     }
 
-    /// An error at `struct tag {` where the struct has its members. The original says so before it reads
-    /// what is behind the brace, which may be a parameter in the wrong brackets and no member.
+    /// An error at `struct tag {` where the struct has its members. The original says so before it
+    /// reads what is behind the brace, which may be a parameter in the wrong brackets and no
+    /// member.
     fn no_members_again(&mut self) -> Parsed<()> {
         let is_union = self.at_kw(Kw::Union);
         let Tok::Ident(tag) = self.peek(1).tok.clone() else { return Ok(()) };
@@ -90,7 +91,8 @@ impl Parser<'_> {
         Ok(ProviderDef { span, name, of_processes, probes })
     }
 
-    /// `probe name(native);`, `probe name(native : translated);`, `probe name(native) : (translated);`
+    /// `probe name(native);`, `probe name(native : translated);`,
+    /// `probe name(native) : (translated);`
     fn provider_probe(&mut self) -> Parsed<ProviderProbe> {
         let start = self.peek(0).span;
         if !self.at_kw(Kw::Probe) {

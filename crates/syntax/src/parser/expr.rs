@@ -303,8 +303,8 @@ impl Parser<'_> {
         Ok(Expr { span: start.to(self.last), kind: ExprKind::Offsetof { ty, member } })
     }
 
-    /// `defined(type)`, `defined(type, member.member)`, `` defined(`symbol) ``, `defined(description)`,
-    /// `defined(description, args[n])`.
+    /// `defined(type)`, `defined(type, member.member)`, `` defined(`symbol) ``,
+    /// `defined(description)`, `defined(description, args[n])`.
     fn defined(&mut self) -> Parsed<Expr> {
         let start = self.bump().span;
         let open = self.require(Punct::LParen)?;

@@ -1,6 +1,8 @@
-//! The code of machines, a folder for each: its instructions, its flags, and what the kernel does with a probe at one.
+//! The code of machines, a folder for each: its instructions, its flags, and what the kernel does
+//! with a probe at one.
 //!
-//! Whoever reads a file compares its machine with [`EM`]: the code of others is not decoded, and has no probes.
+//! Whoever reads a file compares its machine with [`EM`]: the code of others is not decoded, and
+//! has no probes.
 
 pub(crate) mod x86_64;
 

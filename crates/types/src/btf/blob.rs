@@ -80,7 +80,8 @@ pub trait Origin: std::fmt::Debug + Send + Sync {
     /// Identifies the file. Types of one name are the same type only if their files are.
     fn file(&self) -> u64;
 
-    /// The definition of a struct or union that a blob only names: `id` in this blob, otherwise what has this name.
+    /// The definition of a struct or union that a blob only names: `id` in this blob, otherwise
+    /// what has this name.
     fn complete(&self, id: u32, union: bool, name: &str) -> Option<(Arc<Btf>, u32)>;
 }
 
@@ -323,8 +324,8 @@ impl Btf {
         Some(Raw { btf: self, at, name: word(0), info: word(4), size_or_type: word(8) })
     }
 
-    /// Ids of the types of a kind that are defined in this blob, with the offsets of their names. There are more than a hundred thousand
-    /// types: nothing else of them is decoded.
+    /// Ids of the types of a kind that are defined in this blob, with the offsets of their names.
+    /// There are more than a hundred thousand types: nothing else of them is decoded.
     pub(super) fn names_of_kind(&self, kind: BtfKind) -> impl Iterator<Item = (u32, u32)> {
         let (bytes, start) = (self.data.bytes(), self.types);
         (self.first_id..).zip(&self.offsets).filter_map(move |(id, at)| {

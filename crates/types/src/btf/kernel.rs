@@ -15,7 +15,8 @@ pub trait BtfBlobs: std::fmt::Debug + Send + Sync {
     /// The names of all blobs: `vmlinux` is the kernel, the others are its modules.
     fn names(&self) -> Vec<String>;
 
-    /// The bytes of a blob. `None`: there is none of this name. An error says why it cannot be read.
+    /// The bytes of a blob. `None`: there is none of this name. An error says why it cannot be
+    /// read.
     fn blob(&self, name: &str) -> Option<Result<Vec<u8>, String>>;
 }
 
@@ -78,8 +79,9 @@ impl KernelBtf {
         KernelBtf { is_watched: true, ..KernelBtf::of_blobs(blobs) }
     }
 
-    /// Of BTF that is [watched](KernelBtf::watched), blobs with the types that were looked at, by name, `vmlinux` first. They
-    /// answer what was asked as the whole ones do. The types have their ids; the others are there without a name.
+    /// Of BTF that is [watched](KernelBtf::watched), blobs with the types that were looked at, by
+    /// name, `vmlinux` first. They answer what was asked as the whole ones do. The types have their
+    /// ids; the others are there without a name.
     pub fn asked(&self) -> Vec<(String, Vec<u8>)> {
         let Some(Ok(vmlinux)) = self.vmlinux.get() else { return Vec::new() };
         let (bytes, strings) = vmlinux.of_asked(0);

@@ -5,9 +5,10 @@
 //!  after    1 int   2 struct a   3 -          4 * b   5 -
 //! ```
 //!
-//! Ids stay as they are, so a module's types, which count on from the kernel's, need no change, and whoever has an id of the whole
-//! blob may use it with the part. What nobody has looked at becomes a forward declaration without a name: the shortest type,
-//! which no lookup finds; a hundred thousand of them are deflated to nearly nothing.
+//! Ids stay as they are, so a module's types, which count on from the kernel's, need no change, and
+//! whoever has an id of the whole blob may use it with the part. What nobody has looked at becomes
+//! a forward declaration without a name: the shortest type, which no lookup finds; a hundred
+//! thousand of them are deflated to nearly nothing.
 
 use std::collections::HashMap;
 
@@ -24,7 +25,8 @@ struct Strings {
 
 impl Strings {
     fn new(first: u32) -> Strings {
-        // A blob that others extend begins with the empty string, at 0. That of a module is the kernel's.
+        // A blob that others extend begins with the empty string, at 0. That of a module is the
+        // kernel's.
         let bytes = if first == 0 { vec![0] } else { Vec::new() };
         Strings { first, bytes, known: HashMap::new() }
     }
@@ -68,8 +70,8 @@ impl Btf {
         self.asked.as_ref().is_some_and(|asked| !asked.is_empty())
     }
 
-    /// A blob with the types that were looked at, and the end of its strings. Its own strings begin at `first_string`: where those
-    /// of the blob that it extends end.
+    /// A blob with the types that were looked at, and the end of its strings. Its own strings begin
+    /// at `first_string`: where those of the blob that it extends end.
     pub(super) fn of_asked(&self, first_string: u32) -> (Vec<u8>, u32) {
         let mut strings = Strings::new(first_string);
         let mut types: Vec<u8> = Vec::new();

@@ -211,7 +211,8 @@ impl Btf {
         })
     }
 
-    /// A member by struct tag and dotted path: `task_struct.comm`, `task_struct.thread_info.status`.
+    /// A member by struct tag and dotted path: `task_struct.comm`,
+    /// `task_struct.thread_info.status`.
     pub fn field(&self, path: &str) -> Option<Field> {
         let (tag, path) = path.split_once('.')?;
         self.member(self.find_sou(false, tag)?, path)
@@ -229,7 +230,8 @@ impl Btf {
         Some(Func { id, proto, ret, params: params.collect() })
     }
 
-    /// Names and ids of the types of a kind, defined in this blob, whose names have this prefix: functions such as `__x64_sys_read`.
+    /// Names and ids of the types of a kind, defined in this blob, whose names have this prefix:
+    /// functions such as `__x64_sys_read`.
     pub fn with_prefix<'a>(&'a self, kind: BtfKind, prefix: &'a str) -> impl Iterator<Item = (&'a str, u32)> {
         let of_kind = self.names_of_kind(kind);
         of_kind

@@ -1,4 +1,5 @@
-//! x86-64: what eight bytes can express of the rules of call frame information, by the numbers of registers and the shapes of expressions.
+//! x86-64: what eight bytes can express of the rules of call frame information, by the numbers of
+//! registers and the shapes of expressions.
 
 use gimli::{
     CfaRule, EndianSlice, LittleEndian, RegisterRule, UnwindExpression, UnwindSection, UnwindTableRow,
@@ -16,13 +17,15 @@ pub(crate) struct Machine {
     bp: u16,
     sp: u16,
     return_address: u16,
-    /// The words of the saved registers (`struct pt_regs`, arch/x86/include/asm/ptrace.h) by these numbers, without the two above.
+    /// The words of the saved registers (`struct pt_regs`, arch/x86/include/asm/ptrace.h) by these
+    /// numbers, without the two above.
     saved_words: &'static [Option<i32>],
-    /// What the kernel saves at the interruption of a process, in bytes from the stack pointer: frame pointer and program counter
-    /// in `struct sigcontext`.
+    /// What the kernel saves at the interruption of a process, in bytes from the stack pointer:
+    /// frame pointer and program counter in `struct sigcontext`.
     signal_bp: i64,
     signal_ip: i64,
-    /// The expression of entries of procedure linkage tables around its number: see [`Machine::plt`].
+    /// The expression of entries of procedure linkage tables around its number: see
+    /// [`Machine::plt`].
     plt: ([u8; 6], [u8; 4]),
 }
 
@@ -50,8 +53,8 @@ impl Machine {
         plt: ([0x74, 4, 0x78, 0, 0x3f, 0x1a], [0x2a, 0x32, 0x24, 0x22]),
     };
 
-    /// The stack pointer plus a word, and plus one more if the low bits of the instruction pointer are at least a
-    /// number: breg7 8, breg16 0, lit15, and, litN, ge, lit3, shl, plus.
+    /// The stack pointer plus a word, and plus one more if the low bits of the instruction pointer
+    /// are at least a number: breg7 8, breg16 0, lit15, and, litN, ge, lit3, shl, plus.
     fn plt(&self, code: &[u8]) -> Option<i32> {
         let (before, rest) = code.split_first_chunk::<6>()?;
         let (literal @ 0x30..=0x3f, after) = rest.split_first()? else { return None };
@@ -173,8 +176,9 @@ fn bytes<'a, S: UnwindSection<Bytes<'a>>>(section: &S, e: &UnwindExpression<usiz
 }
 
 impl Machine {
-    /// The rule of a signal frame whose CFA is the registers that the kernel saves, if they are around the stack pointer there as they
-    /// are elsewhere. (The vdso of 32 bits in newer kernels.)
+    /// The rule of a signal frame whose CFA is the registers that the kernel saves, if they are
+    /// around the stack pointer there as they are elsewhere. (The vdso of 32 bits in newer
+    /// kernels.)
     fn signal_at_cfa(
         &self,
         cfa: i64,
@@ -249,7 +253,8 @@ mod tests {
     fn saved_registers_at_the_cfa_are_a_signal_frame() {
         let at = |offset| Some(RegisterRule::Offset(offset));
         let signal = |offset| Rule { kind: Kind::Signal, offset, bp: FramePointer::Same };
-        // esp + 4, where the kernel has a struct sigcontext of 32 bits: esp at 28, eip at 56, ebp at 24.
+        // esp + 4, where the kernel has a struct sigcontext of 32 bits: esp at 28, eip at 56, ebp
+        // at 24.
         assert_eq!(Machine::NARROW.signal_at_cfa(4, 28, (&at(56), &at(24))), signal(32));
         for (ra, bp) in [(at(-4), at(24)), (at(56), None), (at(56), at(28)), (None, at(24))] {
             assert_eq!(Machine::NARROW.signal_at_cfa(4, 28, (&ra, &bp)), Rule::UNKNOWN);

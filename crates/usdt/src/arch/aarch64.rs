@@ -11,7 +11,8 @@ use crate::sum::sum;
 /// `EM_AARCH64`.
 pub(super) const EM: u64 = 183;
 
-/// The registers in which a call has its arguments, and what is around the offset of those on the stack.
+/// The registers in which a call has its arguments, and what is around the offset of those on the
+/// stack.
 pub(super) const CALL: ([&str; 8], (&str, &str)) =
     (["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"], ("[sp, ", "]"));
 

@@ -1,4 +1,5 @@
-//! The operands of machines, a file for each: the names of registers, and how an operand is written.
+//! The operands of machines, a file for each: the names of registers, and how an operand is
+//! written.
 
 mod aarch64;
 mod x86_64;

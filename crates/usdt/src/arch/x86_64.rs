@@ -12,7 +12,8 @@ use crate::sum::sum;
 /// `EM_X86_64`.
 pub(super) const EM: u64 = 62;
 
-/// The registers in which a call has its arguments, and what is around the offset of those on the stack.
+/// The registers in which a call has its arguments, and what is around the offset of those on the
+/// stack.
 pub(super) const CALL: ([&str; 6], (&str, &str)) =
     (["%rdi", "%rsi", "%rdx", "%rcx", "%r8", "%r9"], ("", "(%rsp)"));
 
@@ -117,7 +118,8 @@ fn memory(text: &str) -> Result<Address, String> {
     whole_symbol(text, address)
 }
 
-/// The address, if its symbol is the place of the value and not of something that leads to it (`x@GOTPCREL`).
+/// The address, if its symbol is the place of the value and not of something that leads to it
+/// (`x@GOTPCREL`).
 fn whole_symbol(text: &str, address: Address) -> Result<Address, String> {
     match &address.symbol {
         Some(symbol) if symbol.contains('@') => Err(format!("{text} is filled in by a linker")),

@@ -54,7 +54,8 @@ impl CallArea {
         self.joined() + plane::stacks::value_size(self.frames + self.most)
     }
 
-    /// Adds the word of a frame to so many, and returns how many there are then. The caller has compared their number with the most.
+    /// Adds the word of a frame to so many, and returns how many there are then. The caller has
+    /// compared their number with the most.
     pub(super) fn push(self, b: &mut Builder, place: V, calls: V, word: V) -> V {
         let offset = b.shl(calls, 3);
         let there = b.add(place, offset);
@@ -68,7 +69,8 @@ impl CallArea {
 /// What is known of the process.
 #[derive(Clone, Copy)]
 pub(in crate::routines) struct Process {
-    /// The number of its runtime, and the address of the state of that: see [`plane::unwind::RUNTIME_SHIFT`].
+    /// The number of its runtime, and the address of the state of that: see
+    /// [`plane::unwind::RUNTIME_SHIFT`].
     pub(in crate::routines) runtime: V,
     /// The base of the thread-local storage of this thread.
     pub(in crate::routines) thread: V,

@@ -1,22 +1,27 @@
-//! The frames of CPython's interpreter in the stack of a process ([`plane::calls`] has what is stored of them).
+//! The frames of CPython's interpreter in the stack of a process ([`plane::calls`] has what is
+//! stored of them).
 //!
-//! They are followed behind a walk by tables. Each call of the interpreter's function has a struct on the stack (`_PyCFrame`), which
-//! leads to the frames of Python that it runs. So where the struct is says which frame of the stack that call has: the walk notes where
-//! each of its frames ends, and the frames of Python come to the first whose end is above the struct.
+//! They are followed behind a walk by tables. Each call of the interpreter's function has a struct
+//! on the stack (`_PyCFrame`), which leads to the frames of Python that it runs. So where the
+//! struct is says which frame of the stack that call has: the walk notes where each of its frames
+//! ends, and the frames of Python come to the first whose end is above the struct.
 //!
-//! The state of a thread is the one whose struct is on the stack of this thread. (Numbers of threads would not do: they are others in a pid
-//! namespace, those of the parent after a fork, and those of the creator in an interpreter that another thread runs.) Mostly it is that of
-//! the thread that runs, or a thread-specific value of glibc's has it. Where there are several interpreters, or another C library, it is
-//! searched in the lists of threads, which others may change meanwhile.
+//! The state of a thread is the one whose struct is on the stack of this thread. (Numbers of
+//! threads would not do: they are others in a pid namespace, those of the parent after a fork, and
+//! those of the creator in an interpreter that another thread runs.) Mostly it is that of the
+//! thread that runs, or a thread-specific value of glibc's has it. Where there are several
+//! interpreters, or another C library, it is searched in the lists of threads, which others may
+//! change meanwhile.
 //!
 //! ```text
 //!  state     a frame of Python, its struct, the one before, the number of a frame of the stack
 //!            a frame, its code object and strings            see `code`
 //! ```
 //!
-//! A clock may meet the interpreter between the two stores by which it enters a call. Then the struct is what was there before. It is known by
-//! this: the first frame of a call comes behind the frame at which the struct before is. Where that does not hold, the walk ends with a
-//! frame that is not known.
+//! A clock may meet the interpreter between the two stores by which it enters a call. Then the
+//! struct is what was there before. It is known by this: the first frame of a call comes behind the
+//! frame at which the struct before is. Where that does not hold, the walk ends with a frame that
+//! is not known.
 //!
 //! ARCH(x86-64): the base of the thread-local storage, and where glibc has thread-specific values.
 //!
@@ -39,8 +44,9 @@ use crate::routines::window::WINDOW_SIZE;
 use code::frame_name;
 use given::{G_FRAME, G_KEPT, GIVEN_SIZE};
 
-/// glibc's `struct pthread`, at the base of the thread-local storage: the first of the thread-specific values, 32 in all, each behind a
-/// word. It has been there in all releases for x86-64; what is found is compared with the stack, so nothing depends on it.
+/// glibc's `struct pthread`, at the base of the thread-local storage: the first of the
+/// thread-specific values, 32 in all, each behind a word. It has been there in all releases for
+/// x86-64; what is found is compared with the stack, so nothing depends on it.
 const SPECIFIC: i32 = 0x310 + 8;
 const SPECIFIC_MAX: i64 = 32;
 /// The most steps of the search for a thread.
@@ -56,7 +62,8 @@ const GIVEN: u32 = STATE_HEAD + 32;
 /// Bytes of the state behind its head.
 pub(super) const STATE: u32 = 32 + GIVEN_SIZE;
 
-/// Follows the frames of Python of the current thread, and stores them. `runtime`: the address of `_PyRuntime`.
+/// Follows the frames of Python of the current thread, and stores them. `runtime`: the address of
+/// `_PyRuntime`.
 pub(super) fn walk(b: &mut Builder, plan: &Plan, place: V, area: CallArea, runtime: V, of: &Process) {
     let state = |at: i16| area.state() as i16 + at;
     let none = b.label();
@@ -163,7 +170,8 @@ fn read_struct(b: &mut Builder, cframe: V, failed: Label) -> (V, V) {
     (b.slot_load(Size::B8, words, 0), b.slot_load(Size::B8, words, 8))
 }
 
-/// Jumps to `other` unless the struct of a thread is on the stack between two addresses. Returns its address.
+/// Jumps to `other` unless the struct of a thread is on the stack between two addresses. Returns
+/// its address.
 fn struct_of(b: &mut Builder, thread: V, (low, high): (V, V), other: Label) -> V {
     let cframe = read_word(b, thread, CFRAME, other);
     b.br(Jmp::Lt, cframe, low, other);
@@ -178,7 +186,8 @@ const S_LOW: i16 = 16;
 const S_HIGH: i16 = 24;
 const S_FOUND: i16 = 32;
 
-/// The struct of the thread that has it on this stack, from the state of the interpreter; 0 if there is none.
+/// The struct of the thread that has it on this stack, from the state of the interpreter; 0 if
+/// there is none.
 fn find_struct(b: &mut Builder) {
     let (runtime, id, low, high) = (b.param(0), b.param(1), b.param(2), b.param(3));
     let (none, other, several) = (b.label(), b.label(), b.label());
@@ -190,8 +199,8 @@ fn find_struct(b: &mut Builder) {
     let args = [Arg::Word(runtime), Arg::Word(id), Arg::Word(low), Arg::Word(high)];
     let specific = b.call_global("dt_python_specific", &args, specific);
     let interpreter = read_word(b, runtime, INTERPRETERS, none);
-    // The verifier of 6.1 looks at the first step only, so nothing may be known of it: a constant here would make the code of other
-    // steps unreachable for it.
+    // The verifier of 6.1 looks at the first step only, so nothing may be known of it: a constant
+    // here would make the code of other steps unreachable for it.
     let thread = read_word(b, interpreter, THREADS, none);
     let next = read_word(b, interpreter, NEXT_INTERPRETER, none);
     b.br(Jmp::Ne, next, 0, several);
@@ -232,7 +241,8 @@ fn specific(b: &mut Builder) {
     b.exit(0);
 }
 
-/// One step of the search: a thread, or the next interpreter. Of several on one stack the innermost is found.
+/// One step of the search: a thread, or the next interpreter. Of several on one stack the innermost
+/// is found.
 fn search(b: &mut Builder) {
     let given = b.param(1);
     let (stop, other) = (b.label(), b.label());

@@ -1,9 +1,11 @@
-//! What the frames of a runtime are called: the words that each CPU remembers, and the store ([`plane::calls`]).
+//! What the frames of a runtime are called: the words that each CPU remembers, and the store
+//! ([`plane::calls`]).
 //!
-//! A code object is known by its content. An entry of the store with its names is made, hashed with the key of the session, and stored unless
-//! it is there: so all processes that run one file share its functions, and what a process does with its memory later does not matter. That
-//! costs a microsecond and more, so each CPU remembers the words that it has made. They are looked for by a tag of everything that can
-//! differ.
+//! A code object is known by its content. An entry of the store with its names is made, hashed with
+//! the key of the session, and stored unless it is there: so all processes that run one file share
+//! its functions, and what a process does with its memory later does not matter. That costs a
+//! microsecond and more, so each CPU remembers the words that it has made. They are looked for by a
+//! tag of everything that can differ.
 
 use plane::calls::{
     CODES, ENTRY_LEAST, ENTRY_MAX, FIRST, FOUND, FOUND_SHIFT, FOUND_VALUE, NO_SPACE, SHARES_AT, STORE, WORDS,
@@ -31,7 +33,8 @@ pub(super) fn mix(b: &mut Builder, tag: V, word: V) {
     b.update(Alu::Xor, tag, high);
 }
 
-/// Ends the function with the word of a tag, if it is among those that this CPU remembers. Otherwise returns where it comes to.
+/// Ends the function with the word of a tag, if it is among those that this CPU remembers.
+/// Otherwise returns where it comes to.
 pub(super) fn exit_with_remembered(b: &mut Builder, plan: &Plan, remembered: V, tag: V) -> V {
     let last = b.imm((plan.stack_key[1] | 1) as i64);
     b.update(Alu::Mul, tag, last);
@@ -54,8 +57,8 @@ pub(super) fn remember(b: &mut Builder, memory: V, tag: V, value: V) {
     b.store(Size::B8, memory, FOUND_VALUE as i16, value);
 }
 
-/// Ends the function with the place of an entry of so many words in the store, where it is stored if it is new; with [`NO_SPACE`] if it
-/// cannot be stored.
+/// Ends the function with the place of an entry of so many words in the store, where it is stored
+/// if it is new; with [`NO_SPACE`] if it cannot be stored.
 pub(super) fn exit_with_entry(b: &mut Builder, plan: &Plan, entry: V, words: V) {
     let (new, full, known) = (b.label(), b.label(), b.label());
     let id = siphash(b, plan.stack_key, entry, words, ENTRY_MAX / 8);

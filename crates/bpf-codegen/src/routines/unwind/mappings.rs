@@ -1,8 +1,8 @@
-//! Finds what is mapped at an address where the consumer has not said it: the kernel tells the mapping, and the
-//! file is found by its inode ([`plane::unwind`] says when and why).
+//! Finds what is mapped at an address where the consumer has not said it: the kernel tells the
+//! mapping, and the file is found by its inode ([`plane::unwind`] says when and why).
 //!
-//! The kernel calls a function with the mapping while it holds the lock of the address space. That function copies
-//! numbers; all else is done behind it.
+//! The kernel calls a function with the mapping while it holds the lock of the address space. That
+//! function copies numbers; all else is done behind it.
 
 use plane::siphash::Key;
 use plane::unwind::{
@@ -35,7 +35,8 @@ const VDSO: i16 = 56;
 /// Bytes of all of it.
 const COPY: u32 = 64;
 
-/// The bits of nanoseconds. Since 6.13 the highest of the word says that somebody has asked for the time (`I_CTIME_QUERIED`).
+/// The bits of nanoseconds. Since 6.13 the highest of the word says that somebody has asked for the
+/// time (`I_CTIME_QUERIED`).
 const NANOSECONDS: i64 = (1 << 30) - 1;
 
 /// Nothing is mapped.
@@ -50,11 +51,13 @@ pub(super) const KNOWN: i64 = 1;
 /// The kernel could not tell it at this time.
 pub(super) const REFUSED: i64 = 2;
 
-/// What `bpf_find_vma` gives while the mappings are locked or, with interrupts disabled, if it was called before: `-EBUSY`.
+/// What `bpf_find_vma` gives while the mappings are locked or, with interrupts disabled, if it was
+/// called before: `-EBUSY`.
 const BUSY: i64 = -16;
 
-/// The body of a function of a result and an address: [`KNOWN`], [`REFUSED`], or 0 if the range is not known; then
-/// the consumer is asked for the file. `narrow`: the process has 32 bits; its vdso is another one, which is not known so.
+/// The body of a function of a result and an address: [`KNOWN`], [`REFUSED`], or 0 if the range is
+/// not known; then the consumer is asked for the file. `narrow`: the process has 32 bits; its vdso
+/// is another one, which is not known so.
 pub(super) fn find(
     b: &mut Builder,
     (offsets, mappings): (UnwindOffsets, MappingOffsets),

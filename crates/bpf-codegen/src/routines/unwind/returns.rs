@@ -7,8 +7,8 @@ use crate::target::ReturnOffsets;
 /// The most returns that the kernel probes in a thread at once.
 const RETURNS_MAX: i64 = 64;
 
-/// Reads the return address that was at an address before its function was probed into the window's value.
-/// Returns 0 if the kernel knows it.
+/// Reads the return address that was at an address before its function was probed into the window's
+/// value. Returns 0 if the kernel knows it.
 pub(super) fn find_return(b: &mut Builder, offsets: ReturnOffsets) {
     let (window, addr) = (b.param(0), b.param(1));
     let (found, none) = (b.label(), b.label());

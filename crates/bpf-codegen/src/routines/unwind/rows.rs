@@ -4,8 +4,8 @@ use plane::unwind::{CHUNK_SHIFT, CHUNK_WORDS, PAGE};
 
 use crate::mir::{Alu, Builder, Helper, Jmp, Label, MapRef, Size, V};
 
-/// Advances `first` to the last of `count` sorted items whose value is at most `target`, or to the first
-/// item. There are fewer than 4096, plus one if `more` is 1.
+/// Advances `first` to the last of `count` sorted items whose value is at most `target`, or to the
+/// first item. There are fewer than 4096, plus one if `more` is 1.
 pub(super) fn search(
     b: &mut Builder,
     target: V,

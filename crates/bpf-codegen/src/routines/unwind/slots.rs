@@ -1,4 +1,5 @@
-//! Which slot of the directory a process has, and how the consumer is asked for its tables ([`plane::unwind`]).
+//! Which slot of the directory a process has, and how the consumer is asked for its tables
+//! ([`plane::unwind`]).
 
 use plane::unwind::{
     KEY_FACTOR, KEY_SHIFT, PROBES, SLOT, SLOTS, WANTED, WANTED_MAX, WANTED_SHIFT, WANTED_SIZE,

@@ -3,8 +3,8 @@
 //! A loop is `bpf_loop` with a callback that takes the addresses it works on. The decision that
 //! shapes it: the state between iterations is in memory, in the *work area* of the scratch slot,
 //! never in registers or on the stack. The verifier knows nothing about numbers loaded from there,
-//! so all iterations look the same and the callback is verified once, however long strings are. Each
-//! position is compared with its bound before it is used.
+//! so all iterations look the same and the callback is verified once, however long strings are.
+//! Each position is compared with its bound before it is used.
 
 use plane::desc::string_room;
 

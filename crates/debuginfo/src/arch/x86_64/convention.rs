@@ -2,12 +2,14 @@
 //!
 //! The calling convention of System V.
 //!
-//! D's `arg0` to `arg5` are the registers of integers and pointers, and `arg6` and so on the words on the stack behind the return
-//! address. Parameters of other classes take no such register: floating-point numbers have registers of their own, and an object is
-//! in registers, on the stack or at an address, depending on its size and members.
+//! D's `arg0` to `arg5` are the registers of integers and pointers, and `arg6` and so on the words
+//! on the stack behind the return address. Parameters of other classes take no such register:
+//! floating-point numbers have registers of their own, and an object is in registers, on the stack
+//! or at an address, depending on its size and members.
 //!
-//! Functions of Rust have rules of their own, which follow how the compiler sees a value ([`crate::rust_layout`]). Where that is not in the
-//! debug information, the parameter and all behind it are refused: a refused argument is better than a wrong one.
+//! Functions of Rust have rules of their own, which follow how the compiler sees a value
+//! ([`crate::rust_layout`]). Where that is not in the debug information, the parameter and all
+//! behind it are refused: a refused argument is better than a wrong one.
 
 use crate::query::{Error, Place};
 use crate::rust_layout::{Layout, Scalar, Seen, see};
@@ -93,7 +95,8 @@ impl<'t, T: Shapes> Convention<'t, T> {
     pub(crate) fn new(types: &'t T, rules: Rules, result: Option<u64>) -> Result<Self, Error> {
         let mut convention = Convention { types, rules, integers: 0, floats: 0, stack: 0, lost: None };
         let Some(result) = result else { return Ok(convention) };
-        // An object that is returned in memory: the caller passes its address before all parameters.
+        // An object that is returned in memory: the caller passes its address before all
+        // parameters.
         let c = match types.shape(result)? {
             Shape::Object { .. } if rules != Rules::Rust => match convention.class_of_c(result)? {
                 Class::Stack(_) | Class::Address => Returned::InMemory,
@@ -223,8 +226,8 @@ impl<'t, T: Shapes> Convention<'t, T> {
             Layout::Nothing => Class::Nothing,
             Layout::Scalar(_) if matches!(shape, Shape::Integer(..=WORD)) => Class::Integer,
             Layout::Scalar(_) if matches!(shape, Shape::Float(_)) => Class::Float(1),
-            // In a struct that may be `repr(C)`, a floating-point number may be in a register of integers, and a number of 16 bytes in
-            // memory.
+            // In a struct that may be `repr(C)`, a floating-point number may be in a register of
+            // integers, and a number of 16 bytes in memory.
             Layout::Scalar(only) if !only.is_sure && (only.is_float || only.size > WORD) => Class::Unsure,
             Layout::Scalar(only) if only.size > WORD => {
                 Class::Registers { integers: 2, floats: 0, otherwise: Otherwise::Unsure }
@@ -280,7 +283,8 @@ impl<'t, T: Shapes> Convention<'t, T> {
         })
     }
 
-    /// Looks what an object has in its words. Of an array of objects, the first one is looked at for what is not aligned.
+    /// Looks what an object has in its words. Of an array of objects, the first one is looked at
+    /// for what is not aligned.
     fn look(&self, ty: u64, base: u64, found: &mut Words, left: &mut usize) -> Result<(), Error> {
         *left = left.checked_sub(1).ok_or(Error::Large)?;
         let (mut ty, mut count) = (ty, 1u64);

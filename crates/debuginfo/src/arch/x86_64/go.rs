@@ -2,20 +2,24 @@
 //!
 //! The registers of Go (`abi-internal.md` of its compiler).
 //!
-//! A value is taken apart into its numbers and pointers, and each of them has the next register of its kind, if there is one for all:
+//! A value is taken apart into its numbers and pointers, and each of them has the next register of
+//! its kind, if there is one for all:
 //!
 //! ```text
 //!  func (a *Acc) Add(n int64, s string) int64
 //!        a ─ AX       n ─ BX   s.str ─ CX, s.len ─ DI     arg0 to arg3;   at the return the result is in AX: arg1
 //! ```
 //!
-//! D's `arg0` to `arg8` of such a function are the nine registers of integers, and `arg9` and so on the words on the stack behind the
-//! return address. At a return they begin with `arg1`. An array of more than one element, and a value for which there are not as many registers
-//! as it has parts, is on the stack.
+//! D's `arg0` to `arg8` of such a function are the nine registers of integers, and `arg9` and so on
+//! the words on the stack behind the return address. At a return they begin with `arg1`. An array
+//! of more than one element, and a value for which there are not as many registers as it has parts,
+//! is on the stack.
 //!
-//! Parameters without a name (`_`) are in the debug information of later compilers alone (of 1.26, as `~p0`, without a place), the dictionaries of generic functions in none. So the places of parameters
-//! are those that it gives for the function's first instruction, and the rules tell only what is not there: which part of a value is in which
-//! register, and the registers of results, of which all are listed.
+//! Parameters without a name (`_`) are in the debug information of later compilers alone (of 1.26,
+//! as `~p0`, without a place), the dictionaries of generic functions in none. So the places of
+//! parameters are those that it gives for the function's first instruction, and the rules tell only
+//! what is not there: which part of a value is in which register, and the registers of results, of
+//! which all are listed.
 
 use crate::query::{Error, ObjectPart, Place};
 use crate::shapes::{MAX_DEPTH, MAX_MEMBERS, Shape, Shapes};
@@ -101,7 +105,8 @@ impl<'t, T: Shapes> GoConvention<'t, T> {
         })
     }
 
-    /// The place of the next result. `spots` are where the debug information has it somewhere in the function.
+    /// The place of the next result. `spots` are where the debug information has it somewhere in
+    /// the function.
     pub(crate) fn result(&mut self, ty: Option<u64>, spots: &[Spot]) -> Result<Place, Error> {
         let Some(ty) = ty.filter(|_| !self.is_lost) else {
             self.is_lost = true;

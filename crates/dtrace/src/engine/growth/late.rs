@@ -21,8 +21,8 @@ impl LeftOut {
     }
 }
 
-/// Attaches programs for probes that came later. One that fails is left out; the programs that account
-/// for others are needed.
+/// Attaches programs for probes that came later. One that fails is left out; the programs that
+/// account for others are needed.
 pub(crate) fn attach_each(
     all: &mut Vec<AttachedProgram>,
     left: &mut LeftOut,

@@ -1,4 +1,5 @@
-//! Reads large files in a thread of its own, one at a time: the tables of all others are made meanwhile.
+//! Reads large files in a thread of its own, one at a time: the tables of all others are made
+//! meanwhile.
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,5 @@
-//! The files that programs know by their inodes ([`plane::unwind`]), and those that they have met and do not know.
+//! The files that programs know by their inodes ([`plane::unwind`]), and those that they have met
+//! and do not know.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -27,7 +28,8 @@ pub(super) struct FileMaps {
 }
 
 impl FileMaps {
-    /// Programs may ask for a file again. What its process had of the files that are asked for is given back.
+    /// Programs may ask for a file again. What its process had of the files that are asked for is
+    /// given back.
     fn answered(&self, inode: &Inode) {
         let mut value = [0; UNKNOWN_FILE as usize];
         if !self.unknown.lookup(inode, &mut value).unwrap_or(false) || self.unknown.delete(inode).is_err() {
@@ -55,7 +57,8 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
         FileMap { maps, inodes: HashMap::new(), published: HashSet::new(), looked_for: HashMap::new() }
     }
 
-    /// The files that programs ask for and that nobody looks for yet. Asks of before are forgotten when it is time to ask again.
+    /// The files that programs ask for and that nobody looks for yet. Asks of before are forgotten
+    /// when it is time to ask again.
     pub(super) fn unknown(&mut self, now: Instant) -> Vec<UnknownFile> {
         let maps = &self.maps;
         self.looked_for.retain(|inode, until| {
@@ -83,8 +86,8 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
             if inodes.len() >= MAX_INODES {
                 let oldest = inodes.remove(0);
                 let _ = self.maps.known.delete(&oldest);
-                // Its place among those that are asked for is given back then. At once, more inodes than are remembered would
-                // take turns without a pause.
+                // Its place among those that are asked for is given back then. At once, more inodes
+                // than are remembered would take turns without a pause.
                 self.looked_for.insert(oldest, Some(now + AGAIN));
             }
             inodes.push(inode);
@@ -130,7 +133,8 @@ impl<K: Copy + Eq + Hash> FileMap<K> {
         }
     }
 
-    /// Programs do not find a file any more. True if they have asked for it, so they may have found it.
+    /// Programs do not find a file any more. True if they have asked for it, so they may have found
+    /// it.
     pub(super) fn remove(&mut self, source: K) -> bool {
         self.published.remove(&source);
         let Some(inodes) = self.inodes.remove(&source) else { return false };

@@ -1,18 +1,19 @@
 //! The tables in the kernel: which files have one, where it is, and which files wait for theirs.
 //!
-//! The table of a file is made once, however many processes have it mapped. Each table serves all of these as soon as it
-//! is made, before the next one is read. Where the memory does not suffice, the tables that were asked for least recently
-//! are removed, and their ranges wait for them again.
+//! The table of a file is made once, however many processes have it mapped. Each table serves all
+//! of these as soon as it is made, before the next one is read. Where the memory does not suffice,
+//! the tables that were asked for least recently are removed, and their ranges wait for them again.
 //!
-//! A slot is for an address space, which a process shares with those that it forks. They may map other
-//! code later. What they have all mapped is one list then; where they differ, a walk ends.
+//! A slot is for an address space, which a process shares with those that it forks. They may map
+//! other code later. What they have all mapped is one list then; where they differ, a walk ends.
 //!
-//! Whoever has the most makes space for others: the address space, the table and the file of the map that go are the ones that were
-//! asked for least recently of the user who has the most ([`proc::share::goes`]). So the processes and files of a user, however many,
-//! take nothing from others for long. Tables are made for root first, and for the others in turns.
+//! Whoever has the most makes space for others: the address space, the table and the file of the
+//! map that go are the ones that were asked for least recently of the user who has the most
+//! ([`proc::share::goes`]). So the processes and files of a user, however many, take nothing from
+//! others for long. Tables are made for root first, and for the others in turns.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,13 +31,15 @@ use proc::watcher::SharedWatcher;
 use symbols::{CodeLoad, CodeSource, FrameRequest, FrameTable, MappedCode, Processes};
 use unwind::Place;
 
+use super::entries::{File, Loaded, Space, Waiting};
 use super::file_map::{FileMap, FileMaps, MAX_INODES};
 use super::memory::Free;
 
 /// The interval at which processes that have ended are looked for.
 pub(super) const SWEEP: Duration = Duration::from_secs(10);
 
-/// The code of a file, in bytes, up to which its table is made before those of larger files that others wait for.
+/// The code of a file, in bytes, up to which its table is made before those of larger files that
+/// others wait for.
 const SMALL: u64 = 4 << 20;
 
 /// The most processes of an address space whose mappings are compared.
@@ -54,71 +57,13 @@ const FILES: usize = 1 << 16;
 /// The most files that are looked for before others are made.
 const ASKED: usize = 16;
 
-/// After this time of looking for files each user has one more at most before others are made. A file that is on
-/// another machine, or hidden, takes longer alone.
+/// After this time of looking for files each user has one more at most before others are made. A
+/// file that is on another machine, or hidden, takes longer alone.
 const LOOKING: Duration = Duration::from_millis(100);
 
-/// The least time between looking for processes that have ended because there are too many address spaces: that reads each.
+/// The least time between looking for processes that have ended because there are too many address
+/// spaces: that reads each.
 const FULL: Duration = Duration::from_secs(1);
-
-/// The table of a file in the kernel.
-struct Loaded {
-    places: Vec<Place>,
-    base: u64,
-    pages: u32,
-    file: FrameTable,
-}
-
-/// A file.
-struct File {
-    /// `None`: it has no table, or its table is not in the kernel.
-    loaded: Option<Loaded>,
-    /// It has none, and needs not to be read again until then.
-    none_until: Option<Instant>,
-    /// It has no table, and never will.
-    has_none: bool,
-    /// What its contents were when the table was made ([`plane::unwind::contents`]).
-    contents: Option<u64>,
-    /// When it was last asked for, in requests.
-    used: u64,
-    /// Whose process asked for it first, or root's, if one did.
-    owner: Owner,
-}
-
-impl File {
-    /// Words of its table.
-    fn words(&self) -> usize {
-        let places = self.loaded.iter().flat_map(|loaded| &loaded.places);
-        places.map(|place| place.words as usize).sum()
-    }
-}
-
-/// A file that waits for its table.
-struct Waiting {
-    /// When it was last asked for, in requests.
-    clock: u64,
-    /// The most bytes of its code that a mapping has.
-    bytes: u64,
-    /// It is being read elsewhere.
-    is_read: bool,
-    /// What its contents were before it was read.
-    contents: Option<u64>,
-    /// As in [`File`].
-    owner: Owner,
-}
-
-/// An address space.
-struct Space {
-    /// What each process has mapped.
-    members: BTreeMap<u32, Vec<MappedCode>>,
-    /// Whose it is.
-    owner: Owner,
-    /// When it was last asked for, in requests.
-    used: u64,
-    /// Its ranges in the directory, with that of its language runtime.
-    first: u32,
-    ranges: Vec<Range>,
-}
 
 /// What is in the kernel.
 pub(super) struct Tables {
@@ -217,8 +162,9 @@ impl Tables {
         self.spaces.values().flat_map(|space| space.members.keys().copied())
     }
 
-    /// Learns what a process has mapped. Returns its address space, whose files [wait](Tables::wait_for) for their
-    /// tables, and whether programs know more of it by now. `None`: that could not be read, or it executes another program meanwhile.
+    /// Learns what a process has mapped. Returns its address space, whose files
+    /// [wait](Tables::wait_for) for their tables, and whether programs know more of it by now.
+    /// `None`: that could not be read, or it executes another program meanwhile.
     pub(super) fn observe(&mut self, pid: u32) -> Option<(u64, bool)> {
         let owner = self.owners.of(pid);
         self.observe_of(pid, &owner)
@@ -289,8 +235,8 @@ impl Tables {
         }
     }
 
-    /// The file whose table is made next: of those that are small, else of all, one of root's, or of the user for whom none was made for the
-    /// longest time, that was asked for most recently.
+    /// The file whose table is made next: of those that are small, else of all, one of root's, or
+    /// of the user for whom none was made for the longest time, that was asked for most recently.
     pub(super) fn next(&self, is_small: bool) -> Option<CodeSource> {
         let some = self.waiting.iter().filter(|(_, file)| (file.bytes <= SMALL) == is_small && !file.is_read);
         let turn = |owner: &Owner| match owner.payer() {
@@ -334,8 +280,8 @@ impl Tables {
         }
     }
 
-    /// A file has this table; `None`: it could not be read; within: it has none. Returns the address spaces that have
-    /// got something by it.
+    /// A file has this table; `None`: it could not be read; within: it has none. Returns the
+    /// address spaces that have got something by it.
     pub(super) fn settle(&mut self, source: CodeSource, table: Option<Option<FrameTable>>) -> Vec<u64> {
         let none = || (self.clock, None, Owner::nobody());
         let waiting = self.waiting.remove(&source);
@@ -367,7 +313,8 @@ impl Tables {
         self.spaces.iter().filter(|(_, space)| has(space)).map(|(key, _)| *key).collect()
     }
 
-    /// Writes a table to chunks. `None` if there is no space for it, and [none that others leave](goes) to its owner.
+    /// Writes a table to chunks. `None` if there is no space for it, and [none that others
+    /// leave](goes) to its owner.
     fn place(&mut self, file: FrameTable, owner: &Owner, used: u64) -> Option<Loaded> {
         let mut places: Vec<Place> = Vec::new();
         for words in file.table.parts() {
@@ -436,7 +383,8 @@ impl Tables {
         }
     }
 
-    /// Removes the table that [goes](goes) for this owner, who asked for another at `used`. False if there is none.
+    /// Removes the table that [goes](goes) for this owner, who asked for another at `used`. False
+    /// if there is none.
     fn evict(&mut self, owner: &Owner, used: u64) -> bool {
         let loaded = self.files.iter().filter(|(_, file)| file.loaded.is_some());
         let loaded = loaded.map(|(source, file)| Element::new(*source, &file.owner, file.words(), file.used));
@@ -455,14 +403,15 @@ impl Tables {
         true
     }
 
-    /// Finds out which files programs have met: what a process has mapped, or had, if it has ended. True if there are more, which are
-    /// those of users who have had their turn.
+    /// Finds out which files programs have met: what a process has mapped, or had, if it has ended.
+    /// True if there are more, which are those of users who have had their turn.
     pub(super) fn identify_files(&mut self) -> bool {
         let now = Instant::now();
         let all = self.inodes.unknown(now);
         let mut by_process: HashMap<u32, Vec<UnknownFile>> = HashMap::new();
         all.iter().for_each(|asked| by_process.entry(asked.process).or_default().push(*asked));
-        // Root's may have ended, but the program knew it. A user's may have the number of one by now.
+        // Root's may have ended, but the program knew it. A user's may have the number of one by
+        // now.
         let is_root = |files: &[UnknownFile]| files.iter().all(|asked| asked.share & OTHERS == 0);
         let owner = |(pid, files): (&u32, &Vec<UnknownFile>)| {
             if is_root(files) { Owner::new(*pid, 0, "") } else { self.owners.of(*pid) }
@@ -532,7 +481,8 @@ impl Tables {
         }
     }
 
-    /// Programs do not find the file of who has the most any more that was asked for least recently, but for one. They ask for it again.
+    /// Programs do not find the file of who has the most any more that was asked for least
+    /// recently, but for one. They ask for it again.
     fn remove_oldest(&mut self, but: CodeSource) -> bool {
         let all = self.inodes.published().map(|source| match self.files.get(&source) {
             Some(file) => Element::new(source, &file.owner, 1, file.used),
@@ -541,7 +491,8 @@ impl Tables {
         goes(all, |file| file.key != but).is_some_and(|source| self.inodes.remove(source))
     }
 
-    /// What programs are told. `None`: there is nothing yet, or the file was written anew since its table was made.
+    /// What programs are told. `None`: there is nothing yet, or the file was written anew since its
+    /// table was made.
     fn record(&self, source: CodeSource) -> Option<FileRecord> {
         let file = self.files.get(&source)?;
         let contents = file.contents.filter(|known| contents_of(&self.processes, source) == Some(*known))?;
@@ -615,7 +566,8 @@ impl Tables {
         ranges
     }
 
-    /// The range that says which language runtime an address space has, and where the state of that is, if all its processes have it.
+    /// The range that says which language runtime an address space has, and where the state of that
+    /// is, if all its processes have it.
     fn runtime_of(&self, space: &Space) -> Range {
         let of = |code: &MappedCode| {
             let file = &self.files.get(&code.source)?.loaded.as_ref()?.file;
@@ -654,7 +606,8 @@ impl Tables {
         }
     }
 
-    /// Removes the address space of who has the most ranges that was asked for least recently, but for one. False if there is none.
+    /// Removes the address space of who has the most ranges that was asked for least recently, but
+    /// for one. False if there is none.
     fn remove_space(&mut self, but: u64) -> bool {
         let amount = |space: &Space| space.ranges.len().max(SPACE);
         let spaces = self.spaces.iter();
@@ -672,7 +625,8 @@ impl Tables {
         }
     }
 
-    /// Removes processes that have ended or execute another program, and address spaces without any.
+    /// Removes processes that have ended or execute another program, and address spaces without
+    /// any.
     pub(super) fn sweep(&mut self) {
         let keys: Vec<u64> = self.spaces.keys().copied().collect();
         for key in keys {

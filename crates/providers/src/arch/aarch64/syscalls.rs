@@ -1,7 +1,8 @@
 //! System calls of arm64: number and name.
 //!
-//! Source: the kernel's user interface header `asm-generic/unistd.h`, and the numbers from 424 on, which are the same on every machine. The
-//! calls of 32-bit programs are not available on this machine: they fire no probes.
+//! Source: the kernel's user interface header `asm-generic/unistd.h`, and the numbers from 424 on,
+//! which are the same on every machine. The calls of 32-bit programs are not available on this
+//! machine: they fire no probes.
 
 use crate::arch::calls::Calls;
 

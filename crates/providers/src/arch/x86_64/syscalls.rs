@@ -1,7 +1,8 @@
-//! System calls of x86: number and name, for 64-bit and for 32-bit (`int 0x80`, `sysenter`) callers.
+//! System calls of x86: number and name, for 64-bit and for 32-bit (`int 0x80`, `sysenter`)
+//! callers.
 //!
-//! Source: the kernel's user interface headers `asm/unistd_64.h` and `asm/unistd_32.h` of Linux 7.2. Which of them the
-//! running kernel has is found at run time.
+//! Source: the kernel's user interface headers `asm/unistd_64.h` and `asm/unistd_32.h` of Linux
+//! 7.2. Which of them the running kernel has is found at run time.
 
 use crate::arch::calls::Calls;
 
@@ -26,8 +27,9 @@ const ENTRIES: [(&str, &str); 6] = [
     ("umount2", "umount"),
 ];
 
-/// Calls whose 32-bit function has another name than the call (syscall_32.tbl): 16-bit ids, 32-bit times, divided 64-bit arguments,
-/// old structures. By function they would be missed or confused with another call.
+/// Calls whose 32-bit function has another name than the call (syscall_32.tbl): 16-bit ids, 32-bit
+/// times, divided 64-bit arguments, old structures. By function they would be missed or confused
+/// with another call.
 const OTHER_IN_32: [&str; 73] = [
     "chown",
     "lchown",

@@ -1,4 +1,5 @@
-//! Programs that the session runs itself, and those that a user of the library attaches by a function.
+//! Programs that the session runs itself, and those that a user of the library attaches by a
+//! function.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ impl Method for Run {
 /// A function that attaches a program.
 pub type AttachFn = dyn Fn(&Prog) -> Result<Vec<Link>, SysError> + Send + Sync;
 
-/// A method that is one function, for providers of a user of the library ([`crate::Registry::with`]). A provider that needs more
-/// implements [`Method`].
+/// A method that is one function, for providers of a user of the library
+/// ([`crate::Registry::with`]). A provider that needs more implements [`Method`].
 #[derive(Clone)]
 pub struct CustomAttach {
     /// The kernel's kind of program.

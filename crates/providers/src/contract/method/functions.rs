@@ -19,7 +19,8 @@ pub enum FunctionMethod {
     Multi,
     /// Each by a trampoline (`fentry`, `fexit`), with a copy of the program.
     Fentry,
-    /// Each by a trampoline that may set the function's result (`fmod_ret`), with a copy of the program.
+    /// Each by a trampoline that may set the function's result (`fmod_ret`), with a copy of the
+    /// program.
     Modify,
     /// Each by a kprobe or kretprobe.
     Kprobe,
@@ -36,7 +37,8 @@ impl FunctionMethod {
         }
     }
 
-    /// About how many milliseconds the kernel takes to attach to one function, and to detach. Measured on 6.1.
+    /// About how many milliseconds the kernel takes to attach to one function, and to detach.
+    /// Measured on 6.1.
     pub fn cost_ms(self) -> (u64, u64) {
         match self {
             FunctionMethod::Multi => (0, 0),
@@ -82,7 +84,8 @@ impl Site {
 pub struct FunctionSites {
     /// On return instead of entry.
     pub on_return: bool,
-    /// All of them are needed: if the kernel rejects one, that is an error. Else those that it rejects are left out.
+    /// All of them are needed: if the kernel rejects one, that is an error. Else those that it
+    /// rejects are left out.
     pub whole: bool,
     /// The functions.
     pub sites: Vec<Site>,
@@ -159,7 +162,8 @@ struct Many<'a, 'b> {
 }
 
 impl Many<'_, '_> {
-    /// One link rejects all where the kernel rejects one, so the range is halved until only these are left.
+    /// One link rejects all where the kernel rejects one, so the range is halved until only these
+    /// are left.
     fn divide(&mut self, sites: &[&Site], cookies: &[u64]) -> Result<(), AttachError> {
         self.to.check()?;
         match self.link(sites, cookies) {
@@ -193,7 +197,8 @@ impl Many<'_, '_> {
     }
 }
 
-/// Each function by a trampoline. The kernel finds the function by the BTF id that the program was loaded for.
+/// Each function by a trampoline. The kernel finds the function by the BTF id that the program was
+/// loaded for.
 #[derive(Clone, Debug)]
 struct Trampolines {
     sites: FunctionSites,
@@ -314,7 +319,8 @@ impl Method for Kprobes {
     }
 }
 
-/// Takes the link of one function of those that are attached one by one, or the kernel's reason to reject it.
+/// Takes the link of one function of those that are attached one by one, or the kernel's reason to
+/// reject it.
 fn take(
     to: &mut Attaching<'_>,
     rejected: &mut Rejected,
@@ -339,7 +345,8 @@ fn rejected_or_error(to: &Attaching<'_>, mut rejected: Rejected) -> Result<Rejec
     }
 }
 
-/// True if an error concerns one function and not the system: its module was unloaded, or it may not be traced, or not now.
+/// True if an error concerns one function and not the system: its module was unloaded, or it may
+/// not be traced, or not now.
 const fn concerns_one_function(error: i32) -> bool {
     use errno::{EADDRNOTAVAIL, EBUSY, EILSEQ, EINVAL, ENOENT, ESRCH};
     matches!(error, ENOENT | ESRCH | EBUSY | EINVAL | EILSEQ | EADDRNOTAVAIL)

@@ -7,9 +7,10 @@
 //!                     the rest   what attaching and detaching take, what the kernel counts as missed, the order
 //! ```
 //!
-//! The decision that shapes it: a method has the sites that it attaches to, and a site has the index of its probe. The session
-//! gives the cookie of an index ([`Attaching::cookie`]), so the same method attaches a program that finds its probes by index
-//! and one that finds them in a table of probes. The session never asks what a method is.
+//! The decision that shapes it: a method has the sites that it attaches to, and a site has the
+//! index of its probe. The session gives the cookie of an index ([`Attaching::cookie`]), so the
+//! same method attaches a program that finds its probes by index and one that finds them in a table
+//! of probes. The session never asks what a method is.
 
 mod custom;
 mod functions;
@@ -219,7 +220,8 @@ pub trait Method: fmt::Debug + Send + Sync {
     /// Attaches the program. It is an error where the kernel rejects all sites.
     fn attach(&self, to: &mut Attaching<'_>) -> Result<Rejected, AttachError>;
 
-    /// True if the reason for which a site is rejected is nothing that was known before: it is always reported.
+    /// True if the reason for which a site is rejected is nothing that was known before: it is
+    /// always reported.
     fn expects_no(&self, why: &SysError) -> bool {
         let _ = why;
         false
@@ -230,12 +232,14 @@ pub trait Method: fmt::Debug + Send + Sync {
         let _ = to;
     }
 
-    /// True if each site has its own attach cookie: one program can then serve probes that come later.
+    /// True if each site has its own attach cookie: one program can then serve probes that come
+    /// later.
     fn has_cookies(&self) -> bool {
         false
     }
 
-    /// True if messages about the program name its probes: the name of the program says nothing to a user.
+    /// True if messages about the program name its probes: the name of the program says nothing to
+    /// a user.
     fn is_reported_by_probes(&self) -> bool {
         false
     }
@@ -266,7 +270,8 @@ pub trait Method: fmt::Debug + Send + Sync {
         1
     }
 
-    /// About how many microseconds the kernel takes to detach. Measured; decides only whether detaching is reported as slow.
+    /// About how many microseconds the kernel takes to detach. Measured; decides only whether
+    /// detaching is reported as slow.
     fn release_us(&self) -> u64 {
         0
     }
@@ -286,13 +291,14 @@ pub trait Method: fmt::Debug + Send + Sync {
         None
     }
 
-    /// True if the program runs at the return of functions and the kernel runs several such programs by the function graph.
+    /// True if the program runs at the return of functions and the kernel runs several such
+    /// programs by the function graph.
     fn at_return(&self) -> bool {
         false
     }
 
-    /// True if the kernel runs, of several programs at one place, the one first that was attached last. Asked of the programs that
-    /// bring in pages ([`crate::Provider::before`]).
+    /// True if the kernel runs, of several programs at one place, the one first that was attached
+    /// last. Asked of the programs that bring in pages ([`crate::Provider::before`]).
     fn newest_runs_first(&self) -> bool {
         false
     }
@@ -307,7 +313,8 @@ pub trait Method: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Why the kernel rejected the program itself, where the verifier's reason says more to a user in other words.
+    /// Why the kernel rejected the program itself, where the verifier's reason says more to a user
+    /// in other words.
     fn explain(&self, verifier: &str) -> Option<String> {
         let _ = verifier;
         None
@@ -328,6 +335,7 @@ pub struct Functions {
 pub struct Schedule {
     /// Nanoseconds between two firings.
     pub period: u64,
-    /// Nanoseconds between two runs of the program. Less than the period if a firing may be late by some of them.
+    /// Nanoseconds between two runs of the program. Less than the period if a firing may be late by
+    /// some of them.
     pub interval: u64,
 }

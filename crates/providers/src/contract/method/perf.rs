@@ -14,17 +14,19 @@ pub struct Clock {
     pub period: u64,
     /// The CPUs.
     pub cpus: Vec<u32>,
-    /// Nanoseconds between two firings of its probe, if they are known: missing firings are then reported. A multiple of the
-    /// period if the program runs several times for a firing.
+    /// Nanoseconds between two firings of its probe, if they are known: missing firings are then
+    /// reported. A multiple of the period if the program runs several times for a firing.
     pub due: Option<u64>,
-    /// Fires on one CPU, and moves to another when that CPU goes offline. Else it also fires on CPUs that come online.
+    /// Fires on one CPU, and moves to another when that CPU goes offline. Else it also fires on
+    /// CPUs that come online.
     pub single: bool,
     /// It is no error if the kernel rejects it.
     pub optional: bool,
 }
 
 impl Clock {
-    /// Starts the clock of a CPU. It is no error if the CPU is offline: [`Method::follow`] starts it later.
+    /// Starts the clock of a CPU. It is no error if the CPU is offline: [`Method::follow`] starts
+    /// it later.
     fn start(&self, to: &mut Attaching<'_>, cpu: u32) -> Result<(), SysError> {
         let event = PerfEvent::counter(&self.event, cpu, self.period);
         match event.and_then(|event| Link::perf_event(&to.loaded.prog, event, (to.cookie)(0))) {

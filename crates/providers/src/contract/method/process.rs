@@ -1,4 +1,5 @@
-//! Processes whose files are attached to, which are held so that their numbers cannot become others'.
+//! Processes whose files are attached to, which are held so that their numbers cannot become
+//! others'.
 
 use std::io;
 use std::sync::Arc;
@@ -54,8 +55,8 @@ impl HeldProcess {
         }
     }
 
-    /// True if its first thread has ended and others run. The kernel's links of a process then find no memory to set probes in: they
-    /// ask the first thread for it.
+    /// True if its first thread has ended and others run. The kernel's links of a process then find
+    /// no memory to set probes in: they ask the first thread for it.
     pub(crate) fn lacks_first_thread(&self) -> bool {
         proc::thread_with_memory(self.pid) != self.pid
     }

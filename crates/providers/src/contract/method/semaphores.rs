@@ -1,9 +1,10 @@
 //! The semaphores of places that several probes share.
 //!
-//! The kernel has one uprobe for a place in a file, with one semaphore or none. Whoever comes to the place with another is refused
-//! (`EINVAL`). So all programs that this process attaches to a place say the same: the first instruction of a function
-//! may be a site of USDT, which has a semaphore, while an entry or a return by `uretprobe` has none of its own.
-//! What is attached to a place before its semaphore is known stays without, and refuses those that come.
+//! The kernel has one uprobe for a place in a file, with one semaphore or none. Whoever comes to
+//! the place with another is refused (`EINVAL`). So all programs that this process attaches to a
+//! place say the same: the first instruction of a function may be a site of USDT, which has a
+//! semaphore, while an entry or a return by `uretprobe` has none of its own. What is attached to a
+//! place before its semaphore is known stays without, and refuses those that come.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -20,15 +21,16 @@ type HeldSemaphore = (u64, usize);
 
 type Places = HashMap<u64, HashMap<FileId, HeldSemaphore>>;
 
-/// All that is held, by offset and file: the uprobes of a machine are the kernel's, whichever session has made them.
+/// All that is held, by offset and file: the uprobes of a machine are the kernel's, whichever
+/// session has made them.
 static HELD: LazyLock<Mutex<Places>> = LazyLock::new(Mutex::default);
 
 fn held() -> MutexGuard<'static, Places> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The semaphores of places that are attached to ([`SiteLink::semaphores`](super::SiteLink)), or are about to be. While this value
-/// lives, [`semaphore_at`] knows them.
+/// The semaphores of places that are attached to ([`SiteLink::semaphores`](super::SiteLink)), or
+/// are about to be. While this value lives, [`semaphore_at`] knows them.
 #[derive(Debug, Default)]
 pub struct Semaphores(Vec<(FileId, u64)>);
 

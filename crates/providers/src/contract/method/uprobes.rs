@@ -1,8 +1,10 @@
-//! Places in the files of processes: those of a file by one link (of 16,384 at most), or each by itself, for one process or for all that run the file.
+//! Places in the files of processes: those of a file by one link (of 16,384 at most), or each by
+//! itself, for one process or for all that run the file.
 //!
-//! The kernel is given a path and the number of a process, and both may have another meaning than when the places were found: what
-//! was at a path is replaced, a process maps something else at an address, a number goes to another process. So the file is held
-//! by a descriptor ([`HeldFile`]), and after attaching it is made sure that the number still was the process's ([`HeldProcess`]).
+//! The kernel is given a path and the number of a process, and both may have another meaning than
+//! when the places were found: what was at a path is replaced, a process maps something else at an
+//! address, a number goes to another process. So the file is held by a descriptor ([`HeldFile`]),
+//! and after attaching it is made sure that the number still was the process's ([`HeldProcess`]).
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,8 +27,8 @@ pub struct UprobeSite {
     pub index: u32,
     /// Where in the file.
     pub offset: u64,
-    /// Where its semaphore is in the file: a number of 16 bits that the kernel counts up in the process while
-    /// the place is attached to. 0: it has none.
+    /// Where its semaphore is in the file: a number of 16 bits that the kernel counts up in the
+    /// process while the place is attached to. 0: it has none.
     pub semaphore: u64,
     /// What the program has to know of the place: the upper half of the cookie.
     pub place: u32,
@@ -89,8 +91,8 @@ pub struct UprobeFile {
     pub sites: Vec<UprobeSite>,
 }
 
-/// Places of one link at most. The kernel takes a million, but hears no signal until it has attached to all
-/// of them, which takes seconds.
+/// Places of one link at most. The kernel takes a million, but hears no signal until it has
+/// attached to all of them, which takes seconds.
 const LINK_SITES: usize = 1 << 14;
 
 /// A program at places in files.
@@ -137,7 +139,8 @@ impl Uprobes {
         if site.semaphore == 0 { semaphore_at(file.file.path(), site.offset) } else { site.semaphore }
     }
 
-    /// Attaches to all places in a file. Where the kernel refuses some of them, to the others: it does not say which.
+    /// Attaches to all places in a file. Where the kernel refuses some of them, to the others: it
+    /// does not say which.
     fn attach_all(
         &self,
         to: &mut Attaching<'_>,
@@ -240,7 +243,8 @@ impl Uprobes {
     }
 }
 
-/// So many times the kernel may refuse places of a file, before all of them count as refused: to find a place takes one try for each halving.
+/// So many times the kernel may refuse places of a file, before all of them count as refused: to
+/// find a place takes one try for each halving.
 const MAX_REFUSALS: usize = 512;
 
 /// What the kernel means where places are those of instructions: see [`super::semaphores`].
@@ -314,8 +318,9 @@ impl Method for Uprobes {
         }
     }
 
-    /// Attaching to a place takes the kernel less than 5 ms, and detaching about as long as from a function of its own. From the
-    /// places of one link it detaches in 30 us each where nothing else runs, and in twice that where processes map the file meanwhile.
+    /// Attaching to a place takes the kernel less than 5 ms, and detaching about as long as from a
+    /// function of its own. From the places of one link it detaches in 30 us each where nothing
+    /// else runs, and in twice that where processes map the file meanwhile.
     fn release_us(&self) -> u64 {
         const MULTI_US: u64 = 60;
         let (_, detach) = FunctionMethod::Kprobe.cost_ms();

@@ -143,8 +143,9 @@ impl Elf {
         })
     }
 
-    /// Where functions can be, in the order of addresses: the executable sections without those of stubs (`.plt`), as far
-    /// as they are in an executable segment; the segments, if there are no sections.
+    /// Where functions can be, in the order of addresses: the executable sections without those of
+    /// stubs (`.plt`), as far as they are in an executable segment; the segments, if there are no
+    /// sections.
     pub(crate) fn code_regions(&self) -> Vec<Region> {
         let loads = self.loads.iter().filter(|l| l.is_code && l.size > 0);
         let segments: Vec<Region> = loads
@@ -179,7 +180,8 @@ impl Elf {
         regions
     }
 
-    /// Where the file has data that is loaded: offset and size of each section, without the tables of unwinders.
+    /// Where the file has data that is loaded: offset and size of each section, without the tables
+    /// of unwinders.
     pub(crate) fn data_sections(&self) -> Vec<(u64, u64)> {
         const ALLOCATED: u64 = 2;
         let is_data = |s: &&Section| s.flags & (ALLOCATED | EXECUTABLE) == ALLOCATED && s.kind != SHT_NOBITS;

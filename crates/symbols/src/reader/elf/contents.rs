@@ -49,7 +49,8 @@ impl Elf {
         unpacked.filter(|unpacked| unpacked.len() as u64 == size).ok_or(ElfError::Format)
     }
 
-    /// The contents of `.gnu_debugaltlink`: the path of the file with the types that this one shares with others, and its build id.
+    /// The contents of `.gnu_debugaltlink`: the path of the file with the types that this one
+    /// shares with others, and its build id.
     pub(crate) fn supplement_link(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let link = self.contents(b".gnu_debugaltlink", 64 << 10).ok()?;
         let end = link.iter().position(|b| *b == 0)?;
@@ -58,7 +59,8 @@ impl Elf {
     }
 }
 
-/// Unpacks a section of `size` bytes. A frame says how large a window the decoder keeps, besides the output.
+/// Unpacks a section of `size` bytes. A frame says how large a window the decoder keeps, besides
+/// the output.
 fn unpacked_zstd(mut packed: &[u8], size: u64, most: u64) -> Option<Vec<u8>> {
     let mut unpacked = Vec::new();
     // A section may be several frames.

@@ -34,8 +34,8 @@ impl Elf {
         (offset < self.bytes.size()).then_some(offset)
     }
 
-    /// The addresses of these symbols, if their names need at most `most` bytes of memory. Of several with one name it is
-    /// the first of the full table.
+    /// The addresses of these symbols, if their names need at most `most` bytes of memory. Of
+    /// several with one name it is the first of the full table.
     pub(crate) fn named(
         &self,
         names: &BTreeSet<String>,

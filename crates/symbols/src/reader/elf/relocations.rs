@@ -1,9 +1,11 @@
-//! Which functions the dynamic linker has chosen, and where functions begin by the tables of unwinders.
+//! Which functions the dynamic linker has chosen, and where functions begin by the tables of
+//! unwinders.
 //!
-//! A symbol of an indirect function (`STT_GNU_IFUNC`) has the address of a resolver. A file that calls its own indirect functions has
-//! a slot for each, and a relocation ([`IRELATIVE`]) that names slot and resolver. In a running process the slot has the address of
-//! the implementation. A process can write anything there, so an address counts only if a function begins at it: by a symbol, or
-//! by the table in `.eh_frame_hdr`.
+//! A symbol of an indirect function (`STT_GNU_IFUNC`) has the address of a resolver. A file that
+//! calls its own indirect functions has a slot for each, and a relocation ([`IRELATIVE`]) that
+//! names slot and resolver. In a running process the slot has the address of the implementation. A
+//! process can write anything there, so an address counts only if a function begins at it: by a
+//! symbol, or by the table in `.eh_frame_hdr`.
 
 use crate::arch::IRELATIVE;
 
@@ -12,8 +14,8 @@ use super::{Elf, Fields, SHT_NOBITS, Section, read};
 const SHT_RELA: u32 = 4;
 /// Bytes of a table that is read.
 const MAX_TABLE: u64 = 16 << 20;
-/// How the table of unwinders begins: the version, and the encodings of the pointer, the count and the table: 4 bytes each, the table's from
-/// the beginning of the section.
+/// How the table of unwinders begins: the version, and the encodings of the pointer, the count and
+/// the table: 4 bytes each, the table's from the beginning of the section.
 const USUAL: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 
 impl Elf {
@@ -60,8 +62,9 @@ impl Elf {
         (own == start && addr.wrapping_sub(start) < size).then_some((start, size))
     }
 
-    /// The functions of the unwinders' table, in the order of addresses: the first address and the size of each. The compiler describes each part of
-    /// a function by itself. `None`: there is no table, or it needs more than `most` bytes of memory.
+    /// The functions of the unwinders' table, in the order of addresses: the first address and the
+    /// size of each. The compiler describes each part of a function by itself. `None`: there is no
+    /// table, or it needs more than `most` bytes of memory.
     pub(crate) fn unwound_ranges(&self, most: u64) -> Option<Vec<(u64, u64)>> {
         let header = self.section_named(b".eh_frame_hdr").filter(|s| s.kind != SHT_NOBITS)?;
         let section = self.section_named(b".eh_frame").filter(|s| s.kind != SHT_NOBITS)?;

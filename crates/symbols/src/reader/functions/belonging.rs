@@ -1,7 +1,8 @@
 //! Which code belongs to which function.
 //!
-//! A compiler moves what is rarely executed away from a function: GCC to a part that has a symbol (`f.cold`) unless the file is stripped. A jump there is no
-//! return, and one back no entry. So the parts of a function are found before its code is judged, and are no functions themselves.
+//! A compiler moves what is rarely executed away from a function: GCC to a part that has a symbol
+//! (`f.cold`) unless the file is stripped. A jump there is no return, and one back no entry. So the
+//! parts of a function are found before its code is judged, and are no functions themselves.
 //!
 //! | What tells | Of what |
 //! |---|---|
@@ -105,7 +106,8 @@ impl Listing<'_> {
         Some(if extent.entry == part.span.address { Verdict::Function } else { Verdict::Of(extent.entry) })
     }
 
-    /// The function that has the code at an address by the debug information, which is read when this is first asked.
+    /// The function that has the code at an address by the debug information, which is read when
+    /// this is first asked.
     fn extent(&self, address: u64) -> Option<Rc<Extent>> {
         let read = || Some(RefCell::new(self.debug?(self.most / 2)?));
         let mut extents = self.extents.get_or_init(read).as_ref()?.borrow_mut();
@@ -167,14 +169,16 @@ impl Listing<'_> {
         Ok(parts)
     }
 
-    /// The part of a function that has a symbol, if an address to which the function jumps is in one. Its name may be that of others.
+    /// The part of a function that has a symbol, if an address to which the function jumps is in
+    /// one. Its name may be that of others.
     fn named_part(&self, target: u64, whole: Span) -> Option<Span> {
         let before = self.parts.partition_point(|part| part.span.address <= target).checked_sub(1)?;
         let part = self.parts.get(before).filter(|part| part.span.contains(target))?;
         (self.verdict(part) == Verdict::Of(whole.address)).then_some(part.span)
     }
 
-    /// The part of a function that has no symbol of a function, if an address to which the function jumps is in one.
+    /// The part of a function that has no symbol of a function, if an address to which the function
+    /// jumps is in one.
     fn unnamed_part(&self, target: u64, whole: Span, known: &[(Span, Vec<u8>)]) -> Option<Span> {
         region(&self.regions, target)?;
         if self.is_covered(target) {

@@ -35,7 +35,8 @@ impl Chosen {
         Some(Chosen { process, memory, constant, steps, bias, slots: elf.slots() })
     }
 
-    /// The address of the implementation that was chosen for a resolver: an address of the file, which may be outside.
+    /// The address of the implementation that was chosen for a resolver: an address of the file,
+    /// which may be outside.
     fn of(&self, resolver: u64) -> Option<u64> {
         let from = self.slots.partition_point(|(r, _)| *r < resolver);
         let own = self.slots.get(from..)?.iter().take_while(|(r, _)| *r == resolver);
@@ -70,7 +71,8 @@ impl Chosen {
     }
 }
 
-/// Moves an indirect function to the implementation that a process uses. The error says why that is not known.
+/// Moves an indirect function to the implementation that a process uses. The error says why that is
+/// not known.
 pub(super) fn resolve(
     function: &mut Function,
     chosen: Option<&Chosen>,

@@ -9,7 +9,8 @@ use crate::reader::elf::code::Region;
 const WINDOW: u64 = 1 << 20;
 /// Bytes of code that may be decoded beyond a multiple of the file's.
 pub(super) const EXTRA: u64 = 16 << 20;
-/// How often each byte of the file's code may be decoded, on average. (A part of a function may have a symbol of its own.)
+/// How often each byte of the file's code may be decoded, on average. (A part of a function may
+/// have a symbol of its own.)
 const TIMES: u64 = 4;
 /// What a symbol inside a function costs, in bytes of code.
 const SYMBOL: u64 = 8;

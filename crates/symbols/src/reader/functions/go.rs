@@ -5,8 +5,9 @@
 //!                       in order                       none: a function of C that the linker of Go has put there
 //! ```
 //!
-//! What the table says of a function, no other part of the file does: that it was compiled by Go and not by the compiler of C, and
-//! that its source is in assembly, whose arguments are on the stack. The formats are those of Go 1.16, 1.18 and 1.20.
+//! What the table says of a function, no other part of the file does: that it was compiled by Go
+//! and not by the compiler of C, and that its source is in assembly, whose arguments are on the
+//! stack. The formats are those of Go 1.16, 1.18 and 1.20.
 
 use crate::functions::Calling;
 use crate::reader::elf::Elf;
@@ -17,7 +18,8 @@ const SECTIONS: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];
 /// The symbol at which the code of Go begins.
 pub(super) const TEXT: &[u8] = b"runtime.text";
 
-/// The end of the name of a function that has its arguments on the stack, beside one of the same name that has them in registers.
+/// The end of the name of a function that has its arguments on the stack, beside one of the same
+/// name that has them in registers.
 pub(super) const ON_THE_STACK: &str = ".abi0";
 
 const OLD: &str = "Go before 1.17 passes arguments on the stack";
@@ -49,7 +51,8 @@ impl GoTable {
         SECTIONS.iter().map(|name| elf.section_size(name)).fold(0, u64::saturating_add)
     }
 
-    /// Reads the table, if the file has one of at most `most` bytes. `text` is the address of [`TEXT`].
+    /// Reads the table, if the file has one of at most `most` bytes. `text` is the address of
+    /// [`TEXT`].
     pub(super) fn read(elf: &Elf, text: Option<u64>, most: u64) -> Option<GoTable> {
         let name = SECTIONS.iter().find(|name| elf.has_section(name))?;
         let bytes = elf.contents(name, most).unwrap_or_default();
@@ -60,7 +63,8 @@ impl GoTable {
         Some(GoTable { bytes, text, form })
     }
 
-    /// Whose calling convention the function at an address has. `registers`: Go 1.17 and not 1.16, which have tables of one form.
+    /// Whose calling convention the function at an address has. `registers`: Go 1.17 and not 1.16,
+    /// which have tables of one form.
     pub(super) fn calling(&self, address: u64, registers: bool) -> Calling {
         let Some(form) = &self.form else {
             let is_older = half(&self.bytes, 0) == Some(0xffff_fffb);

@@ -12,7 +12,8 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-/// Symbols with one name, and parts of functions of one name, that are looked at: each file of a program may have a static function of this name.
+/// Symbols with one name, and parts of functions of one name, that are looked at: each file of a
+/// program may have a static function of this name.
 const SAME: usize = 256;
 
 /// A stretch of code.
@@ -31,7 +32,8 @@ impl Span {
 /// A symbol with the name of a part.
 pub(super) struct NamedPart {
     pub(super) span: Span,
-    /// Functions that have its name without the ending, the nearest in the symbol table first: a static function is in the file of its part.
+    /// Functions that have its name without the ending, the nearest in the symbol table first: a
+    /// static function is in the file of its part.
     pub(super) candidates: Vec<u64>,
     /// What it is, once that was looked for.
     pub(super) verdict: OnceCell<Verdict>,
@@ -81,7 +83,8 @@ struct SameName {
     functions: Vec<(usize, u64)>,
 }
 
-/// The parts among the symbols of a file, which come in the order of its tables, in the order of addresses.
+/// The parts among the symbols of a file, which come in the order of its tables, in the order of
+/// addresses.
 pub(super) fn parts<'a>(symbols: impl Iterator<Item = Named<'a>> + Clone) -> Vec<NamedPart> {
     let mut by_name: HashMap<&[u8], SameName> = HashMap::new();
     for (at, symbol) in symbols.clone().enumerate() {

@@ -6,8 +6,10 @@
 //!  landing pads         ──► edges:  exceptions in this range lead to that one, as a jump would
 //! ```
 //!
-//! A range that has no symbol is a part of the function that alone jumps to it. What is called, or has its address taken, is a function. A function that
-//! is reached only by the jumps of one other cannot be told from its part, and counts as one: it returns where its caller's caller goes on, in both views.
+//! A range that has no symbol is a part of the function that alone jumps to it. What is called, or
+//! has its address taken, is a function. A function that is reached only by the jumps of one other
+//! cannot be told from its part, and counts as one: it returns where its caller's caller goes on,
+//! in both views.
 //!
 //! All code is decoded once, when the first jump leads where no symbol is.
 
@@ -92,7 +94,8 @@ impl Reach {
         edges.peek().is_some() && edges.all(|(_, source)| *source != OTHER)
     }
 
-    /// Adds the references of a part of the code. Decoding begins anew with each range, because something else may be between.
+    /// Adds the references of a part of the code. Decoding begins anew with each range, because
+    /// something else may be between.
     fn add_code(&mut self, elf: &Elf, region: &Region, is_asked: &impl Fn(u32) -> bool) -> Option<()> {
         let mut at = region.start;
         let mut bytes = Vec::new();
@@ -136,7 +139,8 @@ impl Reach {
                     Reference::Address if target == start => OTHER,
                     Reference::Address => return,
                 };
-                // Loops are jumps to their own range. One that calls its own first instruction is a function that calls itself.
+                // Loops are jumps to their own range. One that calls its own first instruction is a
+                // function that calls itself.
                 let counts = own != Some(number) || is_call && target == start;
                 if counts && is_asked(number) {
                     edges.push((number, source));

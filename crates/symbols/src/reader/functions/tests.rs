@@ -201,14 +201,16 @@ fn the_table_of_unwinders_has_the_sizes_of_functions() {
     let sizes: Vec<(u64, u64)> = sizes.collect();
     let same = sizes.iter().filter(|(size, unwound)| size == unwound).count();
     println!("{} functions, {} in the table, {same} with the same size", functions.len(), sizes.len());
-    // A part that is rarely executed may be elsewhere, and an assembler's function may have several parts.
+    // A part that is rarely executed may be elsewhere, and an assembler's function may have several
+    // parts.
     assert!(sizes.len() * 10 > functions.len() * 9 && same * 10 > sizes.len() * 9);
     assert_eq!(elf.unwound_size(functions[0].address + 1), None);
     // The compiler's calls of indirect functions have slots.
     assert!(elf.slots().len() > 10, "{:?}", elf.slots());
 }
 
-/// `f` jumps to its part, which comes back; `g` calls what has the name of a part; the part of `h` returns by itself.
+/// `f` jumps to its part, which comes back; `g` calls what has the name of a part; the part of `h`
+/// returns by itself.
 fn in_parts() -> TestElf {
     let mut code = vec![0x90; 0x80];
     let mut put = |at: usize, bytes: &[u8]| code[at..at + bytes.len()].copy_from_slice(bytes);

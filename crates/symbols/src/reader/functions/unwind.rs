@@ -1,17 +1,19 @@
 //! Whether a file's code unwinds through the frames of its callers.
 //!
-//! A uretprobe replaces return addresses, and an unwinder that meets such an address ends the process. So a file counts as an
-//! unwinder where it cannot be excluded.
+//! A uretprobe replaces return addresses, and an unwinder that meets such an address ends the
+//! process. So a file counts as an unwinder where it cannot be excluded.
 //!
-//! A stripped file may have an unwinder that was linked into it (`-static-libgcc`). It finds the tables of other files with the
-//! dynamic linker's help, so what the file imports tells. On a usual machine few others import that.
+//! A stripped file may have an unwinder that was linked into it (`-static-libgcc`). It finds the
+//! tables of other files with the dynamic linker's help, so what the file imports tells. On a usual
+//! machine few others import that.
 
 use super::{Listing, SymbolKind, SymbolSource};
 
 /// The function with which every exception is thrown.
 const RAISE: &[u8] = b"_Unwind_RaiseException";
 
-/// What an unwinder that is linked into a program asks the dynamic linker for: the tables of a file.
+/// What an unwinder that is linked into a program asks the dynamic linker for: the tables of a
+/// file.
 const FINDERS: [&[u8]; 2] = [b"_dl_find_object", b"dl_iterate_phdr"];
 
 /// Libraries, by the beginnings of their names.

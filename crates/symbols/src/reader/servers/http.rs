@@ -1,7 +1,7 @@
 //! What is asked of one server, by HTTP and HTTPS.
 //!
-//! A server of HTTPS is one that the certificates of the system know ($SSL_CERT_FILE and $SSL_CERT_DIR name others), and it sends
-//! nobody to a server that is asked in the clear.
+//! A server of HTTPS is one that the certificates of the system know ($SSL_CERT_FILE and
+//! $SSL_CERT_DIR name others), and it sends nobody to a server that is asked in the clear.
 
 use std::io::Read;
 use std::sync::{Arc, LazyLock};
@@ -14,8 +14,8 @@ const SECURE: &str = "https://";
 /// How long a server may take to answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// The body of the answer to `address` of a server, of at most `most` bytes, all of which comes within `limit`. The error says
-/// why there is none.
+/// The body of the answer to `address` of a server, of at most `most` bytes, all of which comes
+/// within `limit`. The error says why there is none.
 pub(super) fn get(
     server: &str,
     address: &str,
@@ -40,7 +40,8 @@ fn agent(url: &str, limit: Duration) -> Result<ureq::Agent, String> {
     Ok(ureq::Agent::new_with_config(config.build()))
 }
 
-/// The certificates of the system, by which servers are known. Read when the first server is asked: most sessions ask nobody.
+/// The certificates of the system, by which servers are known. Read when the first server is asked:
+/// most sessions ask nobody.
 static CERTIFICATES: LazyLock<Result<RootCerts, String>> = LazyLock::new(|| {
     let rustls_native_certs::CertificateResult { certs, errors, .. } =
         rustls_native_certs::load_native_certs();

@@ -22,8 +22,8 @@ impl Condition {
         Condition(bits & 0xf)
     }
 
-    /// The four bits: the lowest negates, the others are the test (overflow, carry, zero, carry or zero, sign, parity,
-    /// less, less or equal).
+    /// The four bits: the lowest negates, the others are the test (overflow, carry, zero, carry or
+    /// zero, sign, parity, less, less or equal).
     pub fn bits(self) -> u8 {
         self.0
     }

@@ -1,7 +1,8 @@
 //! The parts of one encoded instruction that the kernel's rules are about: prefixes, opcode, ModRM.
 //!
-//! A disassembler tells what an instruction does; the kernel decides by single bytes. This file finds
-//! these bytes as the kernel's decoder (`insn_decode`) does. Validity and length are not checked here.
+//! A disassembler tells what an instruction does; the kernel decides by single bytes. This file
+//! finds these bytes as the kernel's decoder (`insn_decode`) does. Validity and length are not
+//! checked here.
 
 /// How the opcode is introduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,8 @@ pub(crate) struct Encoding {
     pub(crate) rex: Option<u8>,
     /// Plain or after an escape or vector prefix.
     pub(crate) form: Form,
-    /// The first byte of the opcode: `0f` for an escaped one, the byte after the prefix for a vector one.
+    /// The first byte of the opcode: `0f` for an escaped one, the byte after the prefix for a
+    /// vector one.
     pub(crate) opcode: u8,
     /// The byte after the opcode, which is the ModRM byte if the instruction has one.
     pub(crate) modrm: u8,
@@ -91,7 +93,8 @@ impl Encoding {
         self.modrm >> 3 & 7
     }
 
-    /// A legacy prefix stands where the opcode is expected: after a REX prefix, which has no effect then.
+    /// A legacy prefix stands where the opcode is expected: after a REX prefix, which has no effect
+    /// then.
     pub(crate) fn is_odd(&self) -> bool {
         const FOUR: u8 = 4;
         self.prefixes > FOUR || (self.form == Form::Plain && LEGACY.contains(&self.opcode))

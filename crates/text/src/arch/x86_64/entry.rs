@@ -1,8 +1,8 @@
 //! The place of the entry probe.
 //!
-//! Most functions begin with an instruction that the kernel single-steps, and have one that it emulates a few
-//! instructions later (`push`, `call`, a jump). A probe there costs a tenth. It sees the same as one at the first
-//! instruction if everything between is invisible:
+//! Most functions begin with an instruction that the kernel single-steps, and have one that it
+//! emulates a few instructions later (`push`, `call`, a jump). A probe there costs a tenth. It sees
+//! the same as one at the first instruction if everything between is invisible:
 //!
 //! ```text
 //!  f:  endbr64                 changes nothing
@@ -12,13 +12,14 @@
 //!  ──► je     …                    emulated: the probe
 //! ```
 //!
-//! So the probe moves past instructions that write no register the clauses read ([`Uses`]), store to no memory but the
-//! function's own frame, and can neither fault nor wait nor leave the function: a function that faults in its first
-//! instruction was entered, and its probe fires. Nothing may jump to an instruction that is moved past or to the place itself,
-//! or the probe would fire again.
+//! So the probe moves past instructions that write no register the clauses read ([`Uses`]), store
+//! to no memory but the function's own frame, and can neither fault nor wait nor leave the
+//! function: a function that faults in its first instruction was entered, and its probe fires.
+//! Nothing may jump to an instruction that is moved past or to the place itself, or the probe would
+//! fire again.
 //!
-//! The program counter is not the function's address then. Who prints it (the first frame of a stack, `uregs[R_PC]`)
-//! subtracts [`EntryProbe::offset`].
+//! The program counter is not the function's address then. Who prints it (the first frame of a
+//! stack, `uregs[R_PC]`) subtracts [`EntryProbe::offset`].
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction as Decoded, InstructionInfo, InstructionInfoFactory,
@@ -95,7 +96,8 @@ pub struct EntryProbe {
     pub offset: u64,
     /// What the probe costs.
     pub step: Step,
-    /// The function is entered only where this holds: the instruction is a jump that leads back to the beginning later.
+    /// The function is entered only where this holds: the instruction is a jump that leads back to
+    /// the beginning later.
     pub condition: Option<Condition>,
 }
 
@@ -110,8 +112,8 @@ impl EntryProbe {
 const FARTHEST: usize = 16;
 
 impl Function<'_> {
-    /// The best place of the entry probe: the first that is not single-stepped, else the first that the kernel can
-    /// carry out.
+    /// The best place of the entry probe: the first that is not single-stepped, else the first that
+    /// the kernel can carry out.
     pub fn entry(&self, kernel: Kernel, uses: Uses) -> Result<EntryProbe, Refusal> {
         let limit = self.limit();
         let mut decoder = Decoder::with_ip(64, self.bytes, self.address, DecoderOptions::NONE);
@@ -142,8 +144,8 @@ impl Function<'_> {
         single.map(|(probe, _)| probe).ok_or(refusal)
     }
 
-    /// The last offset where the probe may be: before the first target of a branch. Where targets are not all
-    /// known, only past an `endbr64`, which nothing jumps behind.
+    /// The last offset where the probe may be: before the first target of a branch. Where targets
+    /// are not all known, only past an `endbr64`, which nothing jumps behind.
     fn limit(&self) -> usize {
         const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
         let first = self.targets().first().map_or(usize::MAX, |t| (*t as usize).saturating_sub(1));

@@ -1,7 +1,8 @@
 //! A function: its instructions, and where its branches lead.
 //!
-//! One pass from the first byte to the last. What the code cannot tell (the size, other symbols inside) the
-//! caller gives. A refusal is a part of the result, because the entry of a function that does not decode is still known.
+//! One pass from the first byte to the last. What the code cannot tell (the size, other symbols
+//! inside) the caller gives. A refusal is a part of the result, because the entry of a function
+//! that does not decode is still known.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind, Register,
@@ -15,8 +16,8 @@ use crate::refusal::Refusal;
 /// Bytes of a function above which it is not decoded.
 pub const LONGEST: usize = 4 << 20;
 
-/// What an instruction does to the flow of control. Targets are offsets from the beginning of the function, which may be
-/// outside.
+/// What an instruction does to the flow of control. Targets are offsets from the beginning of the
+/// function, which may be outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// The next instruction follows.
@@ -76,8 +77,8 @@ pub struct Function<'a> {
 impl<'a> Function<'a> {
     /// Decodes a function.
     ///
-    /// `entries` are the addresses at which other code may enter this function, as far as known: the symbols that lie
-    /// inside. Addresses outside are ignored.
+    /// `entries` are the addresses at which other code may enter this function, as far as known:
+    /// the symbols that lie inside. Addresses outside are ignored.
     pub fn decode(bytes: &'a [u8], address: u64, entries: &[u64]) -> Function<'a> {
         let mut function = Function {
             bytes,
@@ -94,8 +95,9 @@ impl<'a> Function<'a> {
         function
     }
 
-    /// The same function with code elsewhere that belongs to it: what a compiler moves away because it is rarely executed. A jump between
-    /// the parts neither enters nor leaves the function. What was decoded of another section of the file has its addresses.
+    /// The same function with code elsewhere that belongs to it: what a compiler moves away because
+    /// it is rarely executed. A jump between the parts neither enters nor leaves the function. What
+    /// was decoded of another section of the file has its addresses.
     pub fn with_parts(mut self, parts: Vec<Function<'a>>) -> Function<'a> {
         let jumps: Vec<Vec<u64>> = parts.iter().map(|part| part.jumps_out().collect()).collect();
         let own: Vec<u64> = self.jumps_out().collect();
@@ -207,8 +209,8 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// True if an instruction begins at an offset. Behind a `lock` prefix the same begins without it, and the positions are as certain:
-    /// a program that has one thread jumps over it.
+    /// True if an instruction begins at an offset. Behind a `lock` prefix the same begins without
+    /// it, and the positions are as certain: a program that has one thread jumps over it.
     fn may_be_reached(&self, offset: u64) -> bool {
         const LOCK: u8 = 0xf0;
         let is_lock = |before: u64| self.bytes.get(before as usize) == Some(&LOCK);
@@ -221,7 +223,8 @@ impl<'a> Function<'a> {
         &self.instructions
     }
 
-    /// Why the positions of the instructions are not certain, so that there are no return and no offset probes.
+    /// Why the positions of the instructions are not certain, so that there are no return and no
+    /// offset probes.
     pub fn refusal(&self) -> Option<Refusal> {
         self.refusal
     }
@@ -236,7 +239,8 @@ impl<'a> Function<'a> {
         self.calls_itself
     }
 
-    /// Offsets in the function that branches and other symbols lead to, in order, without the beginning.
+    /// Offsets in the function that branches and other symbols lead to, in order, without the
+    /// beginning.
     pub fn targets(&self) -> &[u32] {
         &self.targets
     }
@@ -247,8 +251,8 @@ impl<'a> Function<'a> {
         self.instructions.get(at)
     }
 
-    /// Whether and how a probe can be at an offset. An offset probe is possible at every instruction that the kernel
-    /// can carry out.
+    /// Whether and how a probe can be at an offset. An offset probe is possible at every
+    /// instruction that the kernel can carry out.
     pub fn offset(&self, kernel: Kernel, offset: u64) -> Result<Step, Refusal> {
         if let Some(refusal) = self.refusal {
             return Err(refusal);
@@ -278,9 +282,10 @@ impl<'a> Function<'a> {
 ///  jmp    *%rax
 /// ```
 ///
-/// Any other indirect jump is a call in the last place. (One through an array of functions, `jmp *array(,%rax,8)`, cannot be told
-/// from a table of addresses, and counts as one: code that is independent of its position has no such tables.) A register counts as loaded from a table until it is loaded from
-/// elsewhere, a call or a jump.
+/// Any other indirect jump is a call in the last place. (One through an array of functions,
+/// `jmp *array(,%rax,8)`, cannot be told from a table of addresses, and counts as one: code that is
+/// independent of its position has no such tables.) A register counts as loaded from a table until
+/// it is loaded from elsewhere, a call or a jump.
 #[derive(Default)]
 struct Tables {
     /// Bits of the registers that hold an element of a table, or a sum with one.

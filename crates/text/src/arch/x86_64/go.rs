@@ -1,7 +1,7 @@
 //! The place of the entry probe of a function of Go.
 //!
-//! A function of Go begins with a check of its stack. Where the stack is too small the runtime makes a larger one, and then the
-//! function begins anew:
+//! A function of Go begins with a check of its stack. Where the stack is too small the runtime
+//! makes a larger one, and then the function begins anew:
 //!
 //! ```text
 //!  f:      lea  -0x1a0(%rsp),%r12
@@ -15,8 +15,9 @@
 //!          jmp  f
 //! ```
 //!
-//! A probe at the first instruction would fire once more for each time that the stack grows. The jump is emulated, so a probe there
-//! costs a tenth of one at another instruction. A large frame has two such jumps (the first where the subtraction wraps around): the last one decides.
+//! A probe at the first instruction would fire once more for each time that the stack grows. The
+//! jump is emulated, so a probe there costs a tenth of one at another instruction. A large frame
+//! has two such jumps (the first where the subtraction wraps around): the last one decides.
 
 use crate::arch::x86_64::entry::{EntryProbe, Uses};
 use crate::arch::x86_64::function::{Flow, Function, Instruction};

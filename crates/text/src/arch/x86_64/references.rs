@@ -1,7 +1,7 @@
 //! What a stretch of code refers to: the addresses that it calls, jumps to, or takes.
 //!
-//! A symbol table tells functions from the parts of others, if the file has one. Otherwise who reaches an address tells: what is called, or whose
-//! address is taken, is a function.
+//! A symbol table tells functions from the parts of others, if the file has one. Otherwise who
+//! reaches an address tells: what is called, or whose address is taken, is a function.
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction as Decoded, Mnemonic, OpKind};
 
@@ -16,7 +16,8 @@ pub enum Reference {
     Address,
 }
 
-/// Calls `found` with each reference of the code at an address, in order. Bytes that are no instruction are skipped.
+/// Calls `found` with each reference of the code at an address, in order. Bytes that are no
+/// instruction are skipped.
 pub fn references(bytes: &[u8], address: u64, mut found: impl FnMut(Reference, u64)) {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let mut decoded = Decoded::default();

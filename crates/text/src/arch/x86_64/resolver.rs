@@ -1,13 +1,17 @@
 //! The function that a resolver chooses.
 //!
-//! Of some functions (`memcpy`) a file has several implementations. Its symbol is that of a *resolver*, which the dynamic linker calls, and
-//! which looks at the processor and returns the address of one. A file has a record of the choice only where it calls the function itself. So the
-//! resolver is executed here, instruction by instruction, on a model of the processor: it reads the memory of the process and writes
-//! nothing. Where it does anything that the model does not have, as calling another function, there is no answer.
+//! Of some functions (`memcpy`) a file has several implementations. Its symbol is that of a
+//! *resolver*, which the dynamic linker calls, and which looks at the processor and returns the
+//! address of one. A file has a record of the choice only where it calls the function itself. So
+//! the resolver is executed here, instruction by instruction, on a model of the processor: it reads
+//! the memory of the process and writes nothing. Where it does anything that the model does not
+//! have, as calling another function, there is no answer.
 //!
-//! A wrong answer would be a probe on a function that the process never calls. So a register or flag counts only if it is known, and the caller
-//! lets the model read only memory that the process cannot write: what a resolver reads there now is what it read when the dynamic linker
-//! called it. The code is the process's, which may be hostile: the steps of all resolvers of a file are limited by one [`Steps`].
+//! A wrong answer would be a probe on a function that the process never calls. So a register or
+//! flag counts only if it is known, and the caller lets the model read only memory that the process
+//! cannot write: what a resolver reads there now is what it read when the dynamic linker called it.
+//! The code is the process's, which may be hostile: the steps of all resolvers of a file are
+//! limited by one [`Steps`].
 
 use std::fmt;
 
@@ -17,7 +21,8 @@ use iced_x86::{
 
 use crate::arch::x86_64::uprobe::LONGEST_INSTRUCTION;
 
-/// The most instructions of one resolver that are executed. Those of glibc have less than a hundred.
+/// The most instructions of one resolver that are executed. Those of glibc have less than a
+/// hundred.
 const MOST: u32 = 1000;
 
 /// The instructions that may still be executed for the resolvers of a file.
@@ -55,7 +60,8 @@ impl fmt::Display for Unresolved {
     }
 }
 
-/// The address that the resolver at `entry` returns in a process whose memory `read` reads. `read` refuses memory that can change.
+/// The address that the resolver at `entry` returns in a process whose memory `read` reads. `read`
+/// refuses memory that can change.
 pub fn resolve(
     entry: u64,
     steps: &mut Steps,

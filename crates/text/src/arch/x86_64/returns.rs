@@ -1,7 +1,8 @@
 //! The places where a function returns.
 //!
-//! As in the original, a jump out of the function is a return: the function that is jumped to returns to our
-//! caller. At a conditional jump a program tests the [`Condition`], because the breakpoint is hit whether it jumps or not.
+//! As in the original, a jump out of the function is a return: the function that is jumped to
+//! returns to our caller. At a conditional jump a program tests the [`Condition`], because the
+//! breakpoint is hit whether it jumps or not.
 
 use crate::arch::x86_64::condition::Condition;
 use crate::arch::x86_64::function::{Flow, Function};
@@ -33,8 +34,8 @@ pub struct ReturnSite {
 }
 
 impl Function<'_> {
-    /// All places where the function returns, in order; none if it never does. If one of them cannot be probed, returns
-    /// would be missed, so there are no return probes.
+    /// All places where the function returns, in order; none if it never does. If one of them
+    /// cannot be probed, returns would be missed, so there are no return probes.
     pub fn returns(&self, kernel: Kernel) -> Result<Vec<ReturnSite>, Refusal> {
         if let Some(refusal) = self.refusal() {
             return Err(refusal);
@@ -51,8 +52,9 @@ impl Function<'_> {
         Ok(sites)
     }
 
-    /// True if the function returns to the address on the stack as far as it was decoded, or jumps to another function, which does. One that is
-    /// left by indirect jumps alone may be entered otherwise than by a call (`_dl_runtime_resolve`).
+    /// True if the function returns to the address on the stack as far as it was decoded, or jumps
+    /// to another function, which does. One that is left by indirect jumps alone may be entered
+    /// otherwise than by a call (`_dl_runtime_resolve`).
     pub fn returns_by_the_stack(&self) -> bool {
         let by_stack = |f: &Function<'_>| {
             let leaves = |target: &u64| !self.contains(*target);

@@ -1,7 +1,7 @@
 //! What the kernel does with a probe at an instruction.
 //!
-//! The kernel reads the instruction, refuses it by its prefixes and by a table of opcodes, and then chooses how
-//! to carry it out:
+//! The kernel reads the instruction, refuses it by its prefixes and by a table of opcodes, and then
+//! chooses how to carry it out:
 //!
 //! | Instruction | 6.1, 6.12 | 6.18 | 7.2 |
 //! |---|---|---|---|
@@ -12,9 +12,9 @@
 //! | all others of the table | single-stepped | single-stepped | single-stepped |
 //! | `lock`, `es`, `cs`, `ss`, `ds`; `jmp`, `call` with `66`; `mov ss`; opcodes not in the table | refused | refused | refused |
 //!
-//! The table is for opcodes of one byte. Every opcode after `0f` is accepted, because `0f` itself has its bit in
-//! the table. An instruction with a VEX or EVEX prefix is looked up by its opcode alone: `vpxor` (`ef`) is refused like
-//! `out`, and `vpaddb` (`fc`) accepted like `cld`.
+//! The table is for opcodes of one byte. Every opcode after `0f` is accepted, because `0f` itself
+//! has its bit in the table. An instruction with a VEX or EVEX prefix is looked up by its opcode
+//! alone: `vpxor` (`ef`) is refused like `out`, and `vpaddb` (`fc`) accepted like `cld`.
 
 use iced_x86::{Code, CpuidFeature, Decoder, DecoderOptions, Instruction as Decoded, Mnemonic};
 
@@ -37,10 +37,11 @@ pub enum Step {
 pub struct Kernel {
     /// Nops of several bytes are emulated.
     pub emulates_long_nops: bool,
-    /// A nop of five bytes is replaced by a call that overwrites the red zone, the 128 bytes below the stack
-    /// pointer that a function may use without reserving them.
+    /// A nop of five bytes is replaced by a call that overwrites the red zone, the 128 bytes below
+    /// the stack pointer that a function may use without reserving them.
     pub clobbers_at_nop5: bool,
-    /// A probe at the nop `66 2e 0f 1f 84` with five more bytes is accepted. It becomes a call, which spares the red zone.
+    /// A probe at the nop `66 2e 0f 1f 84` with five more bytes is accepted. It becomes a call,
+    /// which spares the red zone.
     pub accepts_nop10: bool,
 }
 
@@ -52,7 +53,8 @@ impl Kernel {
     /// A kernel that does everything well.
     pub const BEST: Kernel = Kernel::tried(true, false);
 
-    /// A kernel that was tried with the two nops. One that accepts a probe at that of ten bytes emulates the others.
+    /// A kernel that was tried with the two nops. One that accepts a probe at that of ten bytes
+    /// emulates the others.
     pub const fn tried(accepts_nop10: bool, clobbers_at_nop5: bool) -> Kernel {
         Kernel { emulates_long_nops: accepts_nop10, clobbers_at_nop5, accepts_nop10 }
     }
@@ -63,8 +65,8 @@ impl Kernel {
 pub enum Nop {
     /// The marker is a nop of five bytes.
     Five,
-    /// That of ten bytes is so many bytes after the marker: 0, or 1 where a nop of one byte is before it, at which every kernel accepts a
-    /// probe.
+    /// That of ten bytes is so many bytes after the marker: 0, or 1 where a nop of one byte is
+    /// before it, at which every kernel accepts a probe.
     Ten {
         /// See above.
         after: u8,
@@ -84,7 +86,8 @@ impl Nop {
         }
     }
 
-    /// Where a kernel that does well at the nop has the probe, from the marker, and what it does there. `None`: the nop is no gain.
+    /// Where a kernel that does well at the nop has the probe, from the marker, and what it does
+    /// there. `None`: the nop is no gain.
     pub fn probe(self, kernel: Kernel) -> Option<(u8, Step)> {
         match self {
             Nop::Five if kernel.clobbers_at_nop5 => None,
@@ -101,8 +104,8 @@ pub const NOP10: [u8; 10] = [0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
 /// The longest instruction.
 pub(crate) const LONGEST_INSTRUCTION: usize = 15;
 
-/// What the kernel does with a probe at the instruction that begins `code`. Its address matters only for
-/// its place in the page.
+/// What the kernel does with a probe at the instruction that begins `code`. Its address matters
+/// only for its place in the page.
 pub fn step(code: &[u8], address: u64, kernel: Kernel) -> Result<Step, Refusal> {
     let code = code.get(..LONGEST_INSTRUCTION).unwrap_or(code);
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
@@ -137,8 +140,9 @@ fn is_accepted(opcode: u8) -> bool {
     row >> (opcode & 0xf) & 1 != 0
 }
 
-/// Opcodes that the kernel treats specially. In an instruction with a VEX or EVEX prefix they mean something else, which it
-/// does not see: it would emulate a jump, a call or a nop; or treat the copy as `popf`, a return or a call.
+/// Opcodes that the kernel treats specially. In an instruction with a VEX or EVEX prefix they mean
+/// something else, which it does not see: it would emulate a jump, a call or a nop; or treat the
+/// copy as `popf`, a return or a call.
 fn is_special(opcode: u8) -> bool {
     matches!(opcode, 0x70..=0x7f | 0x90 | 0x9a | 0x9d | 0xc2 | 0xc3 | 0xca | 0xcb | 0xe8..=0xeb | 0xff)
 }
@@ -194,7 +198,8 @@ pub(crate) fn decoded_step(code: &[u8], decoded: &Decoded, kernel: Kernel) -> Re
     Ok(if is_emulated { Step::Emulated } else { Step::Single })
 }
 
-/// Instructions that only AMD's processors of 2007 to 2017 have. The kernels' decoders differ in them.
+/// Instructions that only AMD's processors of 2007 to 2017 have. The kernels' decoders differ in
+/// them.
 fn is_amds(decoded: &Decoded) -> bool {
     let is_one = |f: &CpuidFeature| matches!(f, CpuidFeature::SSE4A | CpuidFeature::FMA4 | CpuidFeature::XOP);
     decoded.cpuid_features().iter().any(is_one)

@@ -1,10 +1,12 @@
 //! What a frame of Python is called: the place of its code object in the store, and its line.
 //!
-//! The strings of a code object are read into the window of the walk, where an entry of the store is made of them
-//! ([`names`](super::super::names)). The tag by which a word is remembered is of the program, the code object, the instruction, the addresses of
-//! the strings and of the line table, and of each string the length and the hash that the interpreter keeps of it, or its characters where it
-//! keeps none. So a code object that takes the place of another is another one. (Of the line table it is the address only: lines could be those
-//! of a function that was there with the same names.)
+//! The strings of a code object are read into the window of the walk, where an entry of the store
+//! is made of them ([`names`](super::super::names)). The tag by which a word is remembered is of
+//! the program, the code object, the instruction, the addresses of the strings and of the line
+//! table, and of each string the length and the hash that the interpreter keeps of it, or its
+//! characters where it keeps none. So a code object that takes the place of another is another one.
+//! (Of the line table it is the address only: lines could be those of a function that was there
+//! with the same names.)
 //!
 //! ```text
 //!  given   the frame, a part of its code object, its strings (from their lengths on)
@@ -37,8 +39,9 @@ struct Text {
 const FILE: Text = Text { address: G_CODE + C_FILE, at: G_FILE, bytes: FILE_BYTES };
 const NAME: Text = Text { address: G_CODE + C_NAME, at: G_NAME, bytes: NAME_BYTES };
 
-/// The word of a frame without the number of a frame of the stack; 0 if it cannot be read. Its parameters: what is known of the frame, the
-/// words that this CPU remembers, the window, and what tells the program from others.
+/// The word of a frame without the number of a frame of the stack; 0 if it cannot be read. Its
+/// parameters: what is known of the frame, the words that this CPU remembers, the window, and what
+/// tells the program from others.
 pub(super) fn frame_name(b: &mut Builder, plan: &Plan) {
     let (given, remembered, window, who) = (b.param(0), b.param(1), b.param(2), b.param(3));
     let none = b.label();
@@ -186,8 +189,8 @@ fn mix_text(b: &mut Builder, given: V, text: Text, tag: V, none: Label) {
     b.bind(done);
 }
 
-/// The place of a code object in the store: by its content, which is stored if it is new. 0 if it cannot be read, [`NO_SPACE`] if it
-/// cannot be stored.
+/// The place of a code object in the store: by its content, which is stored if it is new. 0 if it
+/// cannot be read, [`NO_SPACE`] if it cannot be stored.
 fn place_of_code(b: &mut Builder, plan: &Plan) {
     let (given, window) = (b.param(0), b.param(1));
     let none = b.label();

@@ -1,5 +1,6 @@
-//! What the program knows of a frame of Python, in the scratch slot: the frame, a part of its code object, its strings from their
-//! lengths on, and what is needed to find a line. Their layouts are CPython's.
+//! What the program knows of a frame of Python, in the scratch slot: the frame, a part of its code
+//! object, its strings from their lengths on, and what is needed to find a line. Their layouts are
+//! CPython's.
 
 use runtimes::cpython_3_11::{C_FIRST_LINE, C_LINES, CODE_BYTES, FRAME_BYTES};
 
@@ -10,7 +11,8 @@ pub(super) const G_FILE: i16 = G_CODE + CODE_BYTES as i16;
 pub(super) const FILE_BYTES: u32 = 128;
 pub(super) const G_NAME: i16 = G_FILE + FILE_BYTES as i16;
 pub(super) const NAME_BYTES: u32 = 96;
-/// The code object and the file whose parts are there: frames that follow each other often have the same. They are 0 when a walk begins.
+/// The code object and the file whose parts are there: frames that follow each other often have the
+/// same. They are 0 when a walk begins.
 pub(super) const G_KEPT: [i16; 2] = [KEPT_CODE, KEPT_FILE];
 pub(super) const KEPT_CODE: i16 = G_NAME + NAME_BYTES as i16;
 pub(super) const KEPT_FILE: i16 = KEPT_CODE + 8;

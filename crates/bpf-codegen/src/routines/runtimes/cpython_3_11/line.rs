@@ -1,7 +1,9 @@
-//! The line of an instruction, from the line table of its code object (CPython 3.11, `Objects/locations.md`).
+//! The line of an instruction, from the line table of its code object (CPython 3.11,
+//! `Objects/locations.md`).
 //!
-//! An entry begins with a byte whose highest bit is set, and no other byte has it. The first byte has the kind, and the number of
-//! instructions that it is for. Of the kinds only these say something of the line:
+//! An entry begins with a byte whose highest bit is set, and no other byte has it. The first byte
+//! has the kind, and the number of instructions that it is for. Of the kinds only these say
+//! something of the line:
 //!
 //! ```text
 //!  10 to 12   it is 0 to 2 further than in the entry before

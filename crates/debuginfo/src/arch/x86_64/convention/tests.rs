@@ -153,7 +153,8 @@ fn a_function_with_a_convention_of_its_own_has_types_and_no_places() {
     assert!(places == ["the compiler has"; 2] || places == ["arg0", "arg1"], "{places:?}");
 }
 
-/// What a function takes before a number, and where it and the number are. Checked with what the compiler makes.
+/// What a function takes before a number, and where it and the number are. Checked with what the
+/// compiler makes.
 const RUST: [(&str, &str, &str); 40] = [
     ("u16", "arg0", "arg1"),
     ("&'static str", "an object of", "arg2"),
@@ -298,7 +299,8 @@ fn corrupt_debug_information_of_rust_gives_an_error_or_an_answer() {
         let mut load = |name: &str| {
             let found = sections.iter().find(|(section, _)| *section == name);
             let mut bytes = found.map(|(_, bytes)| bytes.clone()).unwrap_or_default();
-            // Most of such a file is names and numbers: one byte of them changed still gives answers.
+            // Most of such a file is names and numbers: one byte of them changed still gives
+            // answers.
             if round > 0 && name == ".debug_info" && !bytes.is_empty() {
                 let at = seed.below(bytes.len());
                 bytes[at] = seed.below(256) as u8;
