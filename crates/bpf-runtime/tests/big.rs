@@ -285,9 +285,9 @@ b0:
     v11:int = loadelem var3[v5]
     v12:int = add v11, v10
     storeelem var3[v5], v12
+    storeelem var4[v5, v4], v2
     v13:str = loadelem var4[v5, v4]
     v14:int = strlen v13
-    storeelem var4[v5, v4], v2
     storevar var0, v14
   action 3
     aggregate agg0[{eight}]()

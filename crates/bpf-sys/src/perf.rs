@@ -108,7 +108,9 @@ impl PerfEvent {
         };
         if fd < 0 {
             let error = SysError::new(format!("open the event of {place}"), last_errno());
-            return Err(error.or_hint(paranoid_hint));
+            // Whoever may do it is told of what is wrong with the event.
+            let is_refused = matches!(error.errno, libc::EACCES | libc::EPERM);
+            return Err(if is_refused { error.or_hint(paranoid_hint) } else { error });
         }
         // SAFETY: the kernel just created this descriptor for us.
         Ok(PerfEvent { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, place })

@@ -33,11 +33,7 @@ impl Checker<'_> {
     /// The derived probes that a description of the program matches. Where a description need not
     /// match, they include those without a base: it may come.
     pub(crate) fn derived_probes(&mut self, desc: &ast::ProbeDesc) -> Vec<ProbeInfo> {
-        let known = pattern_of(desc).and_then(|pattern| {
-            let known = self.matching.known(self.matching.number, &pattern)?;
-            Some((pattern, known))
-        });
-        let (pattern, found) = known.unwrap_or_else(|| self.found(desc));
+        let (pattern, found) = self.found(desc);
         let (mut derived, _) = self.derivations.split(&found);
         if !self.matching.is_checked_again() {
             self.matching.record.derived.extend(derived.iter().map(|probe| (self.matching.number, probe.id)));

@@ -184,9 +184,12 @@ fn tag_of_name(file: &Path) -> Option<&str> {
 // err.D_CAST_INVAL.string.d:
 // row type.cast-refused
 // tst.memory.d, tst.kernel.d:
-// row type.offsetof, type.stringof, expression.address-of, variable.external-enumerator,
-// expression.pointer-arithmetic tst.strings.d: row expression.short-circuit,
-// variable.implicit-type, variable.declared err.D_VAR_UNDEF.*: row variable.undefined-read
+// row type.offsetof, type.stringof, expression.address-of, variable.external-enumerator
+// row expression.pointer-arithmetic
+// tst.strings.d:
+// row expression.short-circuit, variable.implicit-type, variable.declared
+// err.D_VAR_UNDEF.*:
+// row variable.undefined-read
 #[test]
 fn programs_check_to_their_golden_output() {
     let mut wrong = Vec::new();

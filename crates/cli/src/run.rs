@@ -151,7 +151,12 @@ fn record_system(command: &Command, path: &str) -> u8 {
         };
         match dtrace::record_program(&machine, &sources, &macros(command, 0), &command.options) {
             Ok(record) => record,
-            Err(error) => return complain_all(error.messages(command.options.errtags)),
+            // What is wrong may be what the record is for.
+            Err(error) => {
+                complain_all(error.messages(command.options.errtags));
+                complain("the programs do not compile here, so all of this machine is recorded".to_owned());
+                dtrace::record_system(&machine)
+            }
         }
     };
     let shown = control::name_text(path);
@@ -258,7 +263,7 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Targets, u8> {
         Wanted::Run(text) => dtrace::Wanted::Command(raw::bytes(text)),
         Wanted::Pid(pid) => dtrace::Wanted::Pid(*pid),
     });
-    let targets = Targets::make(wanted, &environment, &options, sources)
+    let targets = Targets::make(wanted.collect(), &environment, &options, sources)
         .map_err(|e| complain_all(vec![e.to_string()]))?;
     for target in targets.all() {
         if let Some(note) = target.note() {

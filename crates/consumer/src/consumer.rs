@@ -285,7 +285,12 @@ impl<S: Sink> Consumer<S> {
     /// may name them.
     pub fn keep_stacks(&mut self, stacks: Vec<(u64, Stack)>, now: u64) {
         let store = self.state.shared_store();
-        self.state.stacks.keep(stacks, now, || read(&store).named_stacks());
+        let State { intervals, stacks: kept, .. } = &mut self.state;
+        kept.keep(stacks, now, || {
+            let mut named = read(&store).named_stacks();
+            named.extend(intervals.iter().flat_map(|intervals| intervals.fresh.named_stacks()));
+            named
+        });
     }
 
     /// Every record with a time before `until` has been consumed, and it is `now` by the clock of

@@ -600,7 +600,7 @@ impl Frontend {
             return Err((self.map, described::errors(self.sink, &checked.left_out)));
         }
         checked.left_out.extend(not_used);
-        if let Some(Err(why)) = base.running.map(|p| check_unchanged(&p.checked, &checked)) {
+        if let Some(Err(why)) = base.running.map(|p| check_unchanged(&p.checked, &checked, first)) {
             return Err((self.map, Error::Setting(why)));
         }
         let mut module = match lower::lower_more(&checked, base.strings) {

@@ -15,6 +15,8 @@ pub(crate) struct Column {
     /// Nanoseconds by the clock of `timestamp`.
     pub(crate) begin: u64,
     pub(crate) end: u64,
+    /// How many intervals are in it.
+    pub(crate) merged: u64,
     /// In the order of keys and buckets.
     pub(crate) cells: Vec<Cell>,
 }
@@ -48,15 +50,17 @@ impl Cells {
         self.columns.iter().map(|column| column.cells.len() + 2).sum()
     }
 
-    /// The column of an interval, to which rows are added. `None`: it began before the last one
+    /// The column of an interval, to which rows are added. It has as many intervals as the columns
+    /// before it, so that all are equally long. `None`: the interval began before the last one
     /// ended.
     pub(crate) fn column(&mut self, begin: u64, end: u64) -> Option<&mut Column> {
-        let is_open = self.columns.last().is_some_and(|last| last.begin <= begin && end <= last.end);
-        if !is_open {
-            if self.columns.last().is_some_and(|last| begin < last.end) {
-                return None;
-            }
-            self.columns.push(Column { begin, end, cells: Vec::new() });
+        let most = self.merged.max(1);
+        match self.columns.last_mut() {
+            // A further part of an interval.
+            Some(last) if last.begin <= begin && end <= last.end => {}
+            Some(last) if begin < last.end => return None,
+            Some(last) if last.merged < most => (last.end, last.merged) = (end, last.merged + 1),
+            _ => self.columns.push(Column { begin, end, merged: 1, cells: Vec::new() }),
         }
         self.columns.last_mut()
     }
@@ -68,6 +72,7 @@ impl Cells {
         while let Some(mut column) = columns.next() {
             if let Some(next) = columns.next() {
                 column.end = next.end;
+                column.merged += next.merged;
                 column.cells.extend(next.cells);
                 column.complete();
             }
@@ -103,11 +108,22 @@ mod tests {
         all.coarsen();
         let cell = |key, bucket, count| Cell { key, bucket, count };
         let expected = [
-            Column { begin: 0, end: 20, cells: vec![cell(0, 9, 1), cell(1, 5, 5)] },
-            Column { begin: 20, end: 30, cells: vec![cell(0, 1, -4)] },
+            Column { begin: 0, end: 20, merged: 2, cells: vec![cell(0, 9, 1), cell(1, 5, 5)] },
+            Column { begin: 20, end: 30, merged: 1, cells: vec![cell(0, 1, -4)] },
         ];
         assert_eq!((&all.columns[..], all.merged), (&expected[..], 2));
         assert_eq!(all.buckets(), Some((1, 9)));
+    }
+
+    #[test]
+    fn columns_that_come_later_are_as_long_as_those_that_were_merged() {
+        let mut all = cells(&[(0, 0, 1, 1), (10, 0, 1, 1), (20, 0, 1, 1)]);
+        all.coarsen();
+        for begin in [30, 40, 50] {
+            all.column(begin, begin + 10).unwrap();
+        }
+        let times: Vec<_> = all.columns.iter().map(|c| (c.begin, c.end, c.merged)).collect();
+        assert_eq!(times, [(0, 20, 2), (20, 40, 2), (40, 60, 2)]);
     }
 
     #[test]

@@ -9,8 +9,13 @@ use crate::cells::{Cell, Cells};
 
 /// The most counts in memory.
 const MOST_CELLS: usize = 1 << 21;
-/// The most keys of an aggregation with a name of their own.
-const MOST_KEYS: usize = 1 << 16;
+/// The most keys of an aggregation with a name of their own: with fifty buckets each, memory has
+/// some ten intervals of them.
+pub(crate) const MOST_KEYS: usize = 1 << 12;
+/// The most nodes of the tree of frames.
+const MOST_NODES: usize = 1 << 18;
+/// The most characters of a column of a key.
+const LONGEST: usize = 1000;
 
 /// A key: the texts of its columns that are no stacks, and a path of frames.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -73,43 +78,55 @@ impl Panel {
         AggValue { function: self.function, words: words.into(), normal, cpus, absent: false }.ranges()
     }
 
-    fn node(&mut self, parent: u32, frame: Frame) -> u32 {
-        let Panel { frames, frame_numbers, nodes, node_numbers, .. } = self;
+    /// The node of a frame below another. `None`: it is not there, and no more are made.
+    fn node(&mut self, parent: u32, frame: Frame) -> Option<u32> {
+        let Panel { frames, frame_numbers, nodes, node_numbers, numbers, .. } = self;
+        if nodes.len() >= MOST_NODES || numbers.len() >= MOST_KEYS {
+            let frame = *frame_numbers.get(&frame)?;
+            return node_numbers.get(&(parent, frame)).copied();
+        }
         let frame = *frame_numbers.entry(frame).or_insert_with_key(|frame| {
             frames.push(frame.clone());
             (frames.len() - 1) as u32
         });
-        *node_numbers.entry((parent, frame)).or_insert_with(|| {
+        Some(*node_numbers.entry((parent, frame)).or_insert_with(|| {
             nodes.push((parent, frame));
             (nodes.len() - 1) as u32
-        })
+        }))
     }
 
-    fn key(&mut self, names: &[String], values: &[Value<'_>], unnamed: Unnamed) -> u32 {
-        let (mut texts, mut node) = (Vec::new(), 0);
+    /// The node of a key's stacks; 0 if it has none. `None`: there are too many.
+    fn stacks(&mut self, values: &[Value<'_>], unnamed: Unnamed) -> Option<u32> {
+        let mut node = 0;
         // Those of processes are outside of those of the kernel, which they have called.
         for of_process in [true, false] {
             let stacks = values.iter().filter_map(|v| if let Value::Stack(s) = v { Some(s) } else { None });
             for stack in stacks.filter(|stack| stack.process.is_some() == of_process) {
                 for symbol in stack.frames.iter().rev() {
-                    node = self.node(node, Frame::of(symbol, of_process, unnamed));
+                    node = self.node(node, Frame::of(symbol, of_process, unnamed))?;
                 }
             }
         }
         if node == 0 && values.iter().any(|v| matches!(v, Value::Stack(_))) {
-            node = self.node(0, Frame { kind: Kind::Missing, name: "[no stack]".into() });
+            node = self.node(0, Frame { kind: Kind::Missing, name: "[no stack]".into() })?;
         }
+        Some(node)
+    }
+
+    fn key(&mut self, names: &[String], values: &[Value<'_>], unnamed: Unnamed) -> u32 {
+        let mut texts = Vec::new();
+        let node = self.stacks(values, unnamed);
         for (n, value) in values.iter().enumerate() {
             if !matches!(value, Value::Stack(_)) {
                 texts.push(text(names.get(n).map_or("", String::as_str), value));
             }
         }
-        let mut key = Key { texts, node };
-        let is_known = self.numbers.contains_key(&key);
-        if !is_known && self.numbers.len() >= MOST_KEYS {
+        let key = node.map(|node| Key { texts, node });
+        let key = key.filter(|key| self.numbers.len() < MOST_KEYS || self.numbers.contains_key(key));
+        let key = key.unwrap_or_else(|| {
             self.others += 1;
-            key = Key { texts: vec!["[other keys]".into()], node: 0 };
-        }
+            Key { texts: vec!["[other keys]".into()], node: 0 }
+        });
         let Panel { numbers, keys, .. } = self;
         *numbers.entry(key).or_insert_with_key(|key| {
             keys.push(key.clone());
@@ -120,7 +137,7 @@ impl Panel {
 
 /// The text of a column.
 fn text(name: &str, value: &Value<'_>) -> String {
-    let text = match value {
+    let mut text: String = match value {
         Value::Int(int) if name.is_empty() => return Int::value(*int).to_string(),
         Value::Int(int) => return format!("{name}={}", Int::value(*int)),
         Value::Str { text, .. } | Value::Name { text, .. } => escape::name(text),
@@ -128,6 +145,10 @@ fn text(name: &str, value: &Value<'_>) -> String {
         Value::Bytes(bytes) => bytes.iter().take(64).map(|b| format!("{b:02x}")).collect(),
         _ => "?".into(),
     };
+    if let Some((end, _)) = text.char_indices().nth(LONGEST) {
+        text.truncate(end);
+        text.push('…');
+    }
     if text.is_empty() { "\"\"".into() } else { text }
 }
 

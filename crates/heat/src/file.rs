@@ -14,8 +14,10 @@ pub enum Format {
     Html,
 }
 
-/// The greatest size of a file. Beyond, its intervals become longer.
+/// The greatest size of a file. Beyond, its intervals become longer, down to so many: names of keys
+/// and stacks do not become fewer by that.
 const MOST: usize = 4 << 20;
+const LEAST_COLUMNS: usize = 64;
 
 impl Format {
     /// The endings of names, as a message lists them.
@@ -41,7 +43,7 @@ impl Format {
                 Format::Html => html::write(&heat),
             };
             let columns = heat.panels.iter().map(|panel| panel.cells.columns.len()).max().unwrap_or(0);
-            if bytes.len() <= most || columns < 2 {
+            if bytes.len() <= most || columns < LEAST_COLUMNS {
                 return bytes;
             }
             heat.to_mut().panels.iter_mut().for_each(|panel| panel.cells.coarsen());

@@ -68,7 +68,7 @@ function decode(bytes) {
         let bucket = 0;
         for (let cells = next(2); cells > 0; cells--) {
           bucket += next(3);
-          const n = next(4), odd = n % 2;
+          const odd = bytes[parts[4]] & 1, n = next(4);
           keys.push(key);
           buckets.push(bucket);
           counts.push(odd ? -(n + 1) / 2 : n / 2);
@@ -395,6 +395,7 @@ function listen(panel) {
     start = null;
     panel.moved = false;
   });
+  plot.addEventListener("pointercancel", () => { start = null; panel.moved = false; });
   plot.addEventListener("pointerleave", () => panel.cursorMark.setAttribute("visibility", "hidden"));
   plot.addEventListener("keydown", function (e) {
     const v = panel.view, by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[e.key];
@@ -444,8 +445,8 @@ function follow() {
     if (word === "linear") byRank = false;
     if (word === "utc") zone = 1;
     if (word === "start") zone = 2;
-    if (word.startsWith("scale=")) scale = SCALES.indexOf(word.slice(6)) >>> 0;
-    if (word.startsWith("key=")) panels.forEach(panel => { panel.key = Number(word.slice(4)); });
+    if (word.startsWith("scale=")) scale = Math.max(0, SCALES.indexOf(word.slice(6)));
+    if (word.startsWith("key=")) panels.forEach(panel => { const n = Number(word.slice(4)); panel.key = panel.p.keys[n] ? n : -1; });
   }
   const [n, a, b, low, high] = place.split(".").map(Number), panel = panels[n];
   if (panel && a >= 0 && b > a && b <= panel.p.begin.length) {
@@ -459,9 +460,9 @@ data().then(function (all) {
     const group = svg.querySelector('.panel[data-panel="' + n + '"]');
     return { p: p, group: group, plot: group.querySelector(".plot"), zoom: [0, p.begin.length], key: -1, selected: null };
   });
-  follow();
+  try { follow(); } catch (e) { /* no link of this page */ }
   tools();
   panels.forEach(panel => { listen(panel); draw(panel); });
   svg.classList.add("live");
-});
+}).catch(() => svg.append(element("text", { class: "warning", x: 10, y: 66 }, "This browser cannot read the numbers: there is only the picture")));
 })();

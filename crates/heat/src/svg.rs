@@ -3,7 +3,7 @@
 use events::{Bucket, buckets};
 use flame::escape::{cut, thousands, xml};
 
-use crate::collect::{Heat, Panel, label};
+use crate::collect::{Heat, MOST_KEYS, Panel, label};
 use crate::{data, png};
 
 /// Units of the picture, which are pixels at its own size.
@@ -45,8 +45,9 @@ fn notes(heat: &Heat) -> Vec<String> {
         }
         if panel.others > 0 {
             all.push(format!(
-                "{name}: {} rows of keys beyond the first 65,536 are [other keys]",
-                thousands(panel.others)
+                "{name}: {} rows of keys beyond the first {} are [other keys]",
+                thousands(panel.others),
+                thousands(MOST_KEYS as u64)
             ));
         }
     }

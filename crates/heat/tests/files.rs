@@ -115,5 +115,8 @@ fn memory_is_bounded_by_longer_intervals() {
     (0..40).for_each(|second| fed.second(second, function, &all));
     let map = read(&text(&fed, Format::Svg)).remove(0);
     assert!(map.merged > 1 && map.times.last().unwrap().1 == 40 * SECOND / 1000);
+    let lengths: Vec<u64> = map.times.iter().map(|(begin, end)| end - begin).collect();
+    let (_, whole) = lengths.split_last().unwrap();
+    assert!(whole.iter().all(|length| *length == map.merged * SECOND / 1000), "{lengths:?}");
     assert_eq!(map.sum(0, "777"), 40);
 }

@@ -399,7 +399,7 @@ mod tests {
         // What is nobody's yet is first, whenever it was used.
         table.push(Element { key: "new process", owner: None, amount: 1, used: 99 });
         assert_eq!(goes(&table, "root"), Some("new process"));
-        assert_eq!(goes(&table, "new process"), Some("more of root"));
+        assert_eq!(goes(&table, "new process"), Some("root"));
     }
 
     #[test]

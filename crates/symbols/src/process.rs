@@ -151,7 +151,7 @@ struct NamespaceRoots {
     waiting: VecDeque<Arc<File>>,
     /// The numbers of files that were not found: they are looked for in the root of each process
     /// that maps one.
-    unfound: VecDeque<u64>,
+    unfound: VecDeque<(u64, u32)>,
     /// When that was done last.
     looked_at: Option<Instant>,
 }

@@ -54,13 +54,11 @@ pub fn landing_pads(sections: &Sections<'_>, tables: (u64, &[u8])) -> Vec<Landin
         let Some(Pointer::Direct(table)) = function.lsda() else { continue };
         let (start, size) = (function.initial_address(), function.len());
         let own = |pad: u64| pad.wrapping_sub(start) < size;
-        let before = all.len();
         let _ = read(tables, table, start, &mut left, |pad| {
-            if !own(pad) {
+            if !own(pad) && all.len() < MAX_PADS {
                 all.push(LandingPad { start, size, pad });
             }
         });
-        all.get_mut(before..).unwrap_or_default().sort_unstable();
         if left == 0 || all.len() >= MAX_PADS {
             break;
         }

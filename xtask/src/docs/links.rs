@@ -206,13 +206,14 @@ mod tests {
     }
 
     /// Recipes, and a word that the sources have for what the recipe was followed for once.
-    const EXAMPLES: [(&str, &str); 8] = [
+    const EXAMPLES: [(&str, &str); 9] = [
         ("**A built-in variable**", "Ipl"),
         ("**A subroutine**", "Rindex"),
         ("**An action**", "Tracemem"),
         ("**An option**", "FaultLines"),
         ("**An output format**", "Speedscope"),
         ("**An output format**", "speedscope"),
+        ("**A drawing of its own**", "HeatMap"),
         ("**A provider**", "Cpc"),
         ("**A runtime for `jstack()`**", "Cpython3_11"),
     ];

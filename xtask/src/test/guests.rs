@@ -4,6 +4,17 @@
 //! have told what became of them, and what is left runs in another guest, that unit last. A test
 //! that ends two guests has failed. The units of a program that take several tests are taken apart
 //! after the first death.
+//!
+//! Where the time of a guest goes, each measured once:
+//!
+//! | Measured | Found |
+//! |---|---|
+//! | QEMU's thread for the CPUs, in 36 tests of `each` rows on 6.1 and 7.2 | has work 91 and 94 % of the time: more tests at once in a guest would gain little |
+//! | QEMU itself, in the same tests on 6.12 (samples of its thread) | translated code 49 %; looking up the next block of code 28 %; other parts of QEMU 16 %; this machine's kernel 6 % |
+//! | the guest's CPU time, in 36 tests of other rows on 6.12 | kernel 65 %, programs 35 % |
+//! | starting `dtrace` (95 MB) | 0.1 s once its file has been read, stripped or not |
+//! | starting the end-to-end tests' program | 0.26 s for each test |
+//! | a session with a probe of `fbt` | 0.4 s: half of it the kernel's list of functions, which it searches from its beginning for each page that is read |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -37,12 +37,12 @@ fn a_heat_map_has_the_numbers_that_are_printed() -> Verdict {
     // What is printed is not cleared; what is drawn is not affected by an aggregation beside it
     // that is.
     let script = "syscall:::entry /pid == $target/ { @spread[probefunc] = quantize(arg1 % 1000); @other = lquantize(arg2 % 50, 0, 40, 5); } \
-                  tick-20ms { clear(@other); }";
+                  tick-20ms { clear(@other); } END { printa(@spread); trunc(@other); }";
     let (html, svg) = (file("x.html"), file("x.svg"));
     let o =
         dtrace(&["-q", "-xevery=50ms", "--heat", &html, "--heat", &svg, "-c", &words, "-n", script]).code(0);
     assert_eq!(o.err, "");
-    let printed = printed(o.out.split("\n\n").last().unwrap_or_default());
+    let printed = printed(&o.out);
     for path in [&html, &svg] {
         let maps = read(&std::fs::read_to_string(path).unwrap());
         let map = maps.iter().find(|map| map.name == "@spread").unwrap();

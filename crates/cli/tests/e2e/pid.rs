@@ -523,8 +523,8 @@ fn a_target_that_dies_ends_tracing() -> Verdict {
     Pass
 }
 
-// row tag.D_PROC_ALIGN, tag.D_PROC_CREATEFAIL, tag.D_PROC_FUNC, tag.D_PROC_GRAB, tag.D_PROC_LIB,
-// tag.D_PROC_NAME, tag.D_PROC_OFF
+// row tag.D_PROC_ALIGN, tag.D_PROC_CREATEFAIL, tag.D_PROC_FUNC, tag.D_PROC_GRAB, tag.D_PROC_LIB
+// row tag.D_PROC_NAME, tag.D_PROC_OFF
 fn what_is_not_there_is_named_with_its_tag() -> Verdict {
     let (_dir, program) = compiled!(Programs::c("tags"));
     for (description, tag, says) in [

@@ -32,12 +32,12 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// Creates and stops processes, for programs that are compiled afterwards. One that is wanted
+    /// Creates and stops processes, for programs that are compiled afterwards. A pid that is wanted
     /// twice is one target, as in the original. What is created has this environment, waits at the
     /// moment that the programs say, else the options (`evaltime`), and has memory for
     /// `postmortem`.
     pub fn make(
-        wanted: impl IntoIterator<Item = Wanted>,
+        wanted: Vec<Wanted>,
         environment: &proc::Environment,
         options: &Options,
         sources: &[Source],

@@ -2,8 +2,9 @@
 
 use check::Checked;
 
-/// Whether what runs may stay as it is: the columns of a key are fixed once programs write them.
-pub(super) fn check_unchanged(running: &Checked, all: &Checked) -> Result<(), String> {
+/// Whether what runs may stay as it is: the columns of a key are fixed once programs write them,
+/// and clauses and variables are known by their numbers. `trees`: how many of the programs run.
+pub(super) fn check_unchanged(running: &Checked, all: &Checked, trees: usize) -> Result<(), String> {
     let reject = |what: &str| {
         Err(format!(
             "could not enable tracing: {what} is already enabled with a narrower key; use another name, or enable both at once"
@@ -13,6 +14,12 @@ pub(super) fn check_unchanged(running: &Checked, all: &Checked) -> Result<(), St
         if before != now {
             return reject(&format!("@{}", now.name));
         }
+    }
+    let ran = all.clauses.iter().filter(|clause| clause.program < trees).count();
+    let mut vars = running.vars.iter().zip(&all.vars);
+    let are_same = vars.all(|(before, now)| (&before.name, before.scope) == (&now.name, now.scope));
+    if ran != running.clauses.len() || !are_same {
+        return Err("could not enable tracing: probes of what runs have gone, and it has other clauses without them; start again".into());
     }
     for (before, now) in running.vars.iter().zip(&all.vars) {
         if (&before.key, before.repr) != (&now.key, now.repr) {

@@ -55,9 +55,10 @@ impl Intervals {
     /// Begins a snapshot, if none is pending.
     pub(super) fn begin_snapshot(&mut self, engine: &mut dyn Engine) {
         let (begun, merged) = engine.snapshots();
+        // Before it begins: what fires later than this may be in the next interval.
+        let now = engine.now();
         engine.begin_snapshot();
         let Some(every) = &mut self.0 else { return };
-        let now = engine.now();
         if begun == merged && now >= every.next {
             every.ends = Some((begun + 1, now));
             let passed = (now - every.next) / every.length + 1;

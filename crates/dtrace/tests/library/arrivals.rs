@@ -95,7 +95,10 @@ impl Running {
         let mut losses = Losses::default();
         for report in take_reports(&mut self.session) {
             match report {
-                Event::Notice(n) if matches!(n.kind, NoticeKind::Detail | NoticeKind::Unavailable) => {
+                Event::Notice(n)
+                    if matches!(n.kind, NoticeKind::Detail | NoticeKind::Unavailable)
+                        || n.text.starts_with("not enabled: ") =>
+                {
                     self.notices.push(n.text.into_owned());
                 }
                 Event::Suppressed(s) => {

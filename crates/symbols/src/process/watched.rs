@@ -34,6 +34,12 @@ const MAX_WAITING: usize = 4096;
 /// Files that are looked for in the roots of later processes.
 const MAX_UNFOUND: usize = 64;
 
+/// In the roots of so many processes that have mapped it since it was last looked for.
+const FEW: usize = 8;
+
+/// How often one of them is looked for.
+const MAX_LOOKS: u32 = 64;
+
 /// For so long after a process had such a file mapped others are awaited.
 const LOOKING: Duration = Duration::from_secs(10);
 
@@ -139,20 +145,22 @@ impl Processes {
     /// Holds the files that were mapped for the first time, and drops the maps of programs that the
     /// watcher does not remember: nothing refers to them any more.
     fn follow(&mut self, Changes { list, missed }: Changes) {
-        let mut again = HashMap::new();
+        let mut again: HashMap<u64, (Vec<u32>, Arc<File>)> = HashMap::new();
         for change in list {
             match change {
                 Change::Mapped { file, first: true, .. } => self.hold(file),
-                Change::Mapped { pid, file, .. } if self.roots.unfound.contains(&file.number) => {
-                    // Of several processes the last one may still run.
-                    again.insert(file.number, (pid, file));
+                Change::Mapped { pid, file, .. } if self.is_unfound(file.number) => {
+                    again.entry(file.number).or_insert_with(|| (Vec::new(), file)).0.push(pid);
                 }
                 Change::Forgotten { pid, image } => self.drop_program(pid, image),
                 _ => {}
             }
         }
-        for (pid, file) in again.into_values() {
-            self.look_in_root_of(pid, &file);
+        for (mut pids, file) in again.into_values() {
+            // The last ones may still run.
+            pids.reverse();
+            pids.truncate(FEW);
+            self.look_in_roots_of(pids, &file);
         }
         if missed {
             // The files that were missed are opened when their symbols are read.
@@ -200,8 +208,12 @@ impl Processes {
             if self.roots.unfound.len() >= MAX_UNFOUND {
                 self.roots.unfound.pop_front();
             }
-            self.roots.unfound.push_back(file.number);
+            self.roots.unfound.push_back((file.number, 0));
         }
+    }
+
+    fn is_unfound(&self, number: u64) -> bool {
+        self.roots.unfound.iter().any(|(unfound, _)| *unfound == number)
     }
 
     fn is_held(&self, id: FileId) -> bool {
@@ -211,15 +223,21 @@ impl Processes {
     /// Looks for a file in the root of a process that has mapped it, where it was not found at its
     /// path and no other process had its root: it may be alone there (`chroot`), and may have
     /// ended.
-    fn look_in_root_of(&mut self, pid: u32, file: &File) {
+    fn look_in_roots_of(&mut self, pids: Vec<u32>, file: &File) {
         self.roots.looked_at = Some(Instant::now());
+        if self.objects.is_full(1) {
+            self.forget_objects();
+        }
         let id = self.objects.note_watched(file);
         if !self.is_held(id) {
-            self.hold_below(id, file, vec![pid]);
+            self.hold_below(id, file, pids);
         }
-        if self.is_held(id) {
-            self.roots.unfound.retain(|number| *number != file.number);
-        }
+        // One that is on a file server, or deleted, is in no root that can be looked at.
+        let (is_held, number) = (self.is_held(id), file.number);
+        self.roots.unfound.retain_mut(|(unfound, looks)| {
+            *looks += u32::from(*unfound == number);
+            *unfound != number || !is_held && *looks < MAX_LOOKS
+        });
     }
 
     /// Files are looked for that only a running process leads to: [`Processes::watch`] finds the

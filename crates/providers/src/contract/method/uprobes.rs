@@ -176,7 +176,7 @@ impl Uprobes {
                     }
                     continue;
                 }
-                Err(e) => return Err(e.into()),
+                Err(e) => return Err(conflict(e).into()),
             };
             let places = offsets.iter().copied().zip(semaphores.iter().copied());
             to.loaded.links.push(self.site_link(file, link, places));
@@ -253,7 +253,7 @@ fn conflict(e: SysError) -> SysError {
         return e;
     }
     e.or_hint(|| {
-        Some("the place is traced already, by another tracer or an earlier probe, with another semaphore or without one".into())
+        Some("the place is traced already, by another tracer or an earlier probe, with another semaphore or without one, or the file was written since".into())
     })
 }
 
