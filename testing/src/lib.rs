@@ -28,6 +28,7 @@ pub mod golden;
 pub mod json;
 mod leftovers;
 pub mod rng;
+pub mod server;
 pub mod suppressed;
 
 pub use eventually::{HANG_LIMIT, Poll, eventually};

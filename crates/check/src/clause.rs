@@ -449,11 +449,8 @@ impl Checker<'_> {
             Ok(pattern) => pattern,
             Err(error) => return self.fail(Tag::D_PDESC_INVAL, desc.span, error.to_string()),
         };
-        if let Some(known) = self.matching.known(program, &pattern) {
-            self.matching.record_described(program, &pattern, &known);
-            return Ok((pattern, known));
-        }
-        if let Some(known) = self.matching.matched.get(&pattern).cloned() {
+        let known = self.matching.known(program, &pattern);
+        if let Some(known) = known.or_else(|| self.matching.matched.get(&pattern).cloned()) {
             self.matching.record_described(program, &pattern, &known);
             return Ok((pattern, known));
         }

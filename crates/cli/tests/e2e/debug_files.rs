@@ -1,7 +1,9 @@
 //! Where debug information is found: files of its own, shared and split files, servers.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+
+use testing::server::answering;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::tool::{dtrace, under};
@@ -128,30 +130,6 @@ fn server(file: Vec<u8>) -> (String, std::sync::mpsc::Receiver<String>) {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", file.len());
         [head.as_bytes(), &file].concat()
     })
-}
-
-/// A server that answers each request by its path, and sends the path.
-fn answering(
-    answer: impl Fn(&str) -> Vec<u8> + Send + 'static,
-) -> (String, std::sync::mpsc::Receiver<String>) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let (sender, asked) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let mut stream = BufReader::new(stream);
-            let mut line = String::new();
-            let _ = stream.read_line(&mut line);
-            let path = line.split(' ').nth(1).unwrap_or_default().to_string();
-            let _ = sender.send(path.clone());
-            while line.trim() != "" {
-                line.clear();
-                let _ = stream.read_line(&mut line);
-            }
-            let _ = stream.get_mut().write_all(&answer(&path));
-        }
-    });
-    (url, asked)
 }
 
 fn debug_files_of_a_server_are_fetched_once_if_the_option_names_it() -> Verdict {

@@ -1,9 +1,7 @@
 //! Several sessions in one program.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::process::Command;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::Receiver;
 
 use dtrace::{Bytes, Options, Session, System, Text};
 use testing::dir::Dir;
@@ -27,24 +25,8 @@ int main(int argc, char **argv) {
 
 /// A server that has no debug files, and sends what it is asked for.
 fn server() -> (String, Receiver<String>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let (sender, asked) = channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let mut stream = BufReader::new(stream);
-            let mut line = String::new();
-            let _ = stream.read_line(&mut line);
-            let _ = sender.send(line.split(' ').nth(1).unwrap_or_default().to_owned());
-            while line.trim() != "" {
-                line.clear();
-                let _ = stream.read_line(&mut line);
-            }
-            let answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-            let _ = stream.get_mut().write_all(answer);
-        }
-    });
-    (url, asked)
+    let none = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    testing::server::answering(|_| none.to_vec())
 }
 
 /// The build id that the compiler's driver gives a program with this number of calls.
