@@ -220,7 +220,7 @@ pub struct AssocPlan {
     /// The columns of its key. The first word of the key of a `self->` array is the thread and
     /// level.
     pub columns: Vec<KeyColumn>,
-    /// Bytes of the data: 8, or the room of a string.
+    /// Bytes of the data: 8, or the storage of a string.
     pub data: u32,
     /// Maximum number of elements.
     pub elements: u32,
@@ -295,7 +295,7 @@ pub struct Plan {
     /// ended and the rings are empty.
     pub policy: Policy,
     /// Bytes of a string.
-    pub room: u32,
+    pub string_storage: u32,
     /// Bytes of a scratch slot; 0 when there are none.
     pub slot_size: u32,
     /// The speculative buffers, if the session has any.
@@ -347,7 +347,7 @@ impl Plan {
             aggs_capped: false,
             arrays_capped: false,
             policy: options.bufpolicy,
-            room: module.room(),
+            string_storage: module.string_storage(),
             slot_size: slot_size(needs),
             speculation: plan_speculation(module, options, needs.cpus),
             stack_frames: stack_frames(module),
@@ -617,7 +617,7 @@ impl Plan {
         for v in new {
             let size = match v.ty {
                 VarTy::Int => 8,
-                VarTy::Str => self.room,
+                VarTy::Str => self.string_storage,
                 VarTy::Bytes { size } => object_space(size, v.key.is_some()),
             };
             any_thread |= v.scope == Scope::Thread;

@@ -26,6 +26,11 @@ pub struct Session<'e> {
 impl Session<'_> {
     /// The interned strings. They are looked up by number where there are too many for one element.
     pub fn strings(&self) -> Area {
-        Area { map: MapRef::Strings, at: 0, stride: self.module.room(), count: self.interned.max(1) }
+        Area {
+            map: MapRef::Strings,
+            at: 0,
+            stride: self.module.string_storage(),
+            count: self.interned.max(1),
+        }
     }
 }

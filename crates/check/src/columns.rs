@@ -12,7 +12,7 @@
 //! on the probes that exist. So it remains when more probes come.
 
 use plane::address;
-use plane::desc::{AddrForm, Datum, Field, LayoutBuilder, string_room};
+use plane::desc::{AddrForm, Datum, Field, LayoutBuilder, string_storage};
 
 use crate::program::StrSource;
 
@@ -77,7 +77,7 @@ impl StrUses {
     }
 
     fn datum(self, strsize: u32) -> Datum {
-        let size = string_room(strsize);
+        let size = string_storage(strsize);
         let probe = self.probe_name || self.provider || self.family;
         let other_than_provider = self.probe_name || self.digits;
         if self.address {

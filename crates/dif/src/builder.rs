@@ -454,9 +454,9 @@ impl Module {
         Module { strings: vec![Vec::new()], strsize, scratchsize: SCRATCH_SIZE, ..Module::default() }
     }
 
-    /// Bytes that a string takes in memory: see [`plane::desc::string_room`].
-    pub fn room(&self) -> u32 {
-        plane::desc::string_room(self.strsize)
+    /// Bytes that a string takes in memory: see [`plane::desc::string_storage`].
+    pub fn string_storage(&self) -> u32 {
+        plane::desc::string_storage(self.strsize)
     }
 
     /// Interns a constant string: truncates it at its first NUL and at `strsize - 1` bytes, and

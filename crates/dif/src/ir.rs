@@ -419,7 +419,7 @@ pub struct Module {
     pub vars: Vec<VarDesc>,
     /// Aggregations by [`AggId`].
     pub aggs: Vec<AggDesc>,
-    /// Bytes of a string with its NUL. In memory it takes [`Module::room`].
+    /// Bytes of a string with its NUL. In memory it takes [`Module::string_storage`].
     pub strsize: u32,
     /// Bytes of scratch memory that a clause may allocate by [`Op::Alloca`]; a multiple of 8.
     pub scratchsize: u32,

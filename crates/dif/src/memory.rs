@@ -181,7 +181,7 @@ impl Module {
         let end = |op: &Op| match op {
             Op::CopyElem { var, at, .. } => at.saturating_add(self.object_size(*var).unwrap_or(0)),
             Op::CopyObj { at, size, .. } => at.saturating_add(*size),
-            Op::StrAddr { at, .. } => at.saturating_add(self.room()),
+            Op::StrAddr { at, .. } => at.saturating_add(self.string_storage()),
             _ => 0,
         };
         let last = function.instructions().map(|(_, inst)| end(&inst.op)).max().unwrap_or(0);

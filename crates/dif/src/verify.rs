@@ -90,13 +90,14 @@ fn tables(m: &Module) -> Check {
         if let Some(key) = &var.key {
             ensure(var.scope != Scope::Clause, || format!("variable {i}: a clause-local array"))?;
             ensure(!key.is_empty(), || format!("variable {i}: an array without key columns"))?;
-            key_columns(key, var.key_size, m.room()).map_err(|e| format!("variable {i}: {e}"))?;
+            key_columns(key, var.key_size, m.string_storage()).map_err(|e| format!("variable {i}: {e}"))?;
         } else {
             ensure(var.key_size == 0, || format!("variable {i}: a scalar with a key size"))?;
         }
     }
     for (i, agg) in m.aggs.iter().enumerate() {
-        key_columns(&agg.key, agg.key_size, m.room()).map_err(|e| format!("aggregation {i}: {e}"))?;
+        key_columns(&agg.key, agg.key_size, m.string_storage())
+            .map_err(|e| format!("aggregation {i}: {e}"))?;
         if let AggFunc::Lquantize { step: 0, .. } = agg.func {
             return Err(format!("aggregation {i}: step 0"));
         }
@@ -111,19 +112,19 @@ fn tables(m: &Module) -> Check {
     Ok(())
 }
 
-fn key_columns(columns: &[Field], size: u32, room: u32) -> Check {
+fn key_columns(columns: &[Field], size: u32, storage: u32) -> Check {
     ensure(size.is_multiple_of(8), || format!("key of {size} bytes"))?;
     let mut at = 0;
     for f in columns {
         ensure(f.offset >= at && f.offset.is_multiple_of(8), || format!("key column at {}", f.offset))?;
-        datum(f.datum, room)?;
+        datum(f.datum, storage)?;
         at = f.offset.saturating_add(f.datum.size());
         ensure(at <= size, || format!("key column ends at {at}, the key at {size}"))?;
     }
     Ok(())
 }
 
-fn datum(datum: Datum, room: u32) -> Check {
+fn datum(datum: Datum, storage: u32) -> Check {
     match datum {
         Datum::Int { size, .. } => {
             ensure(matches!(size, 1 | 2 | 4 | 8), || format!("an integer of {size} bytes"))
@@ -132,7 +133,7 @@ fn datum(datum: Datum, room: u32) -> Check {
             ensure(matches!(size, 1 | 2 | 4), || format!("the whole of {size} bytes"))
         }
         Datum::Str { size } | Datum::Name { size } => {
-            ensure(size >= 8 && size.is_multiple_of(8) && size <= room, || {
+            ensure(size >= 8 && size.is_multiple_of(8) && size <= storage, || {
                 format!("a string field of {size} bytes")
             })
         }
@@ -579,7 +580,7 @@ impl<'a> FunctionCheck<'a> {
 
     fn record_field(&self, field: Field) -> Check {
         let size = self.record_size.ok_or("the clause has no record")?;
-        datum(field.datum, self.module.room())?;
+        datum(field.datum, self.module.string_storage())?;
         ensure(field.offset.is_multiple_of(field.datum.align()), || format!("a field at {}", field.offset))?;
         let end = field.offset.saturating_add(field.datum.size());
         ensure(end <= size, || format!("a field ends at {end}, the record at {size}"))

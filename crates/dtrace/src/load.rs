@@ -572,7 +572,7 @@ impl ProgramLoader<'_> {
     /// constants, because a value can be one or the other.
     fn add_names(&self, a: &EnabledUnit) -> Result<(), Error> {
         if self.names.get().is_none() {
-            let table = NameTable::new(self.session.module.room())?;
+            let table = NameTable::new(self.session.module.string_storage())?;
             let _ = self.names.set(Arc::new(table));
         }
         let Some(table) = self.names.get() else { return Ok(()) };

@@ -79,7 +79,7 @@ impl Lowering<'_> {
 
     pub(crate) fn str_addr(&mut self, e: &Expr) -> Value {
         let value = self.value(e);
-        let at = self.alloc_scratch(self.module.room());
+        let at = self.alloc_scratch(self.module.string_storage());
         self.b.str_addr(value, at)
     }
 
@@ -193,7 +193,7 @@ impl Lowering<'_> {
                 self.field(value, 0, bits, signed)
             }
             Form::Str => {
-                let at = self.alloc_scratch(self.module.room());
+                let at = self.alloc_scratch(self.module.string_storage());
                 let from = self.b.str_addr(value, at);
                 let len = self.b.int(i64::from(self.module.strsize));
                 self.b.copy(place.addr, from, len);

@@ -89,7 +89,7 @@ pub enum AddrForm {
 
 /// Bytes that a string of `strsize` bytes takes: the next multiple of 8. All behind its NUL is
 /// zero.
-pub const fn string_room(strsize: u32) -> u32 {
+pub const fn string_storage(strsize: u32) -> u32 {
     strsize.div_ceil(8).saturating_mul(8)
 }
 

@@ -3,7 +3,7 @@
 //! has the texts in a map of its own.)
 //!
 //! ```text
-//!  map of maps, CHUNKS entries      chunk: an array of chunk_strings(room) texts of room bytes
+//!  map of maps, CHUNKS entries      chunk: an array of chunk_strings(storage) texts of storage bytes
 //!    [0] ──► strings 0–511          zero behind the text
 //!    [1] ──► strings 512–1023
 //!    [2]     empty                  a chunk exists where a program needs one of its strings
@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const CHUNKS: u32 = 4096;
 
 /// The number of strings of a chunk; a power of two. A chunk has about 128 KiB.
-pub const fn chunk_strings(room: u32) -> u32 {
-    let fit = (128 << 10) / if room == 0 { 1 } else { room };
+pub const fn chunk_strings(storage: u32) -> u32 {
+    let fit = (128 << 10) / if storage == 0 { 1 } else { storage };
     if fit >= 512 {
         512
     } else if fit < 64 {
@@ -32,11 +32,11 @@ pub const fn chunk_strings(room: u32) -> u32 {
 }
 
 /// Writes the text of a string into the memory of its chunk. A text that is too long is truncated.
-pub fn write(chunk: &[AtomicU64], room: u32, number: u32, text: &[u8]) {
-    let words = room as usize / 8;
-    let first = (number % chunk_strings(room)) as usize * words;
+pub fn write(chunk: &[AtomicU64], storage: u32, number: u32, text: &[u8]) {
+    let words = storage as usize / 8;
+    let first = (number % chunk_strings(storage)) as usize * words;
     let Some(words) = chunk.get(first..first + words) else { return };
-    let text = text.get(..(room as usize).saturating_sub(1)).unwrap_or(text);
+    let text = text.get(..(storage as usize).saturating_sub(1)).unwrap_or(text);
     for (word, bytes) in words.iter().zip(text.chunks(8)) {
         let mut all = [0; 8];
         all.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
@@ -50,8 +50,8 @@ mod tests {
 
     #[test]
     fn a_chunk_has_a_power_of_two_of_strings() {
-        for room in [8, 16, 256, 264, 512, 1000, 4096, 1 << 20] {
-            assert!(chunk_strings(room).is_power_of_two(), "{room}");
+        for storage in [8, 16, 256, 264, 512, 1000, 4096, 1 << 20] {
+            assert!(chunk_strings(storage).is_power_of_two(), "{storage}");
         }
         assert_eq!([8, 256, 512, 520, 1 << 20].map(chunk_strings), [512, 512, 256, 128, 64]);
     }

@@ -7,7 +7,7 @@
 //!  24  size       u64       of the memory, with this head
 //!  32  length     u64       of the events; 0: none were written
 //!  40  kept       u64       events
-//!  48  cut        u64       older events, which there was no room for
+//!  48  cut        u64       older events, which there was no space for
 //!  56  pid        u32       the process, as the tracer saw it
 //!  60  tid        u32       the thread that had the signal
 //!  64  signal     u32       the signal
@@ -41,7 +41,7 @@ pub struct Head {
     pub crc: u32,
     /// The number of records and other events that are there.
     pub kept: u64,
-    /// The number of older ones, for which there was no room.
+    /// The number of older ones, for which there was no space.
     pub cut: u64,
     /// The process.
     pub pid: u32,

@@ -112,7 +112,7 @@ impl Log {
         if let Some(entry) = self.entries.back_mut() {
             entry.length += bytes.len();
         }
-        while self.bytes.len() > self.room(0) && !self.entries.is_empty() {
+        while self.bytes.len() > self.space(0) && !self.entries.is_empty() {
             // The open entry is the last one.
             self.skipping = self.entries.len() == 1;
             self.forget();
@@ -120,7 +120,7 @@ impl Log {
     }
 
     /// Bytes that the entries can take beside others.
-    fn room(&self, others: usize) -> usize {
+    fn space(&self, others: usize) -> usize {
         self.most.saturating_sub(self.start.len() + self.options.len() + others)
     }
 
@@ -141,7 +141,7 @@ impl Log {
     pub fn image(&mut self, totals: Totals, whom: Head) -> Vec<u8> {
         let totals = totals.finish();
         // They were the last to come. (Totals are at most a half.)
-        while self.bytes.len() > self.room(totals.len()) && !self.entries.is_empty() {
+        while self.bytes.len() > self.space(totals.len()) && !self.entries.is_empty() {
             self.forget();
         }
         let (first, second) = self.bytes.as_slices();
@@ -159,7 +159,7 @@ impl Log {
 
     /// An empty list of totals, of which as much is kept as half of the memory can hold.
     pub fn totals(&self) -> Totals {
-        let most = (self.most / 2).min(self.room(0));
+        let most = (self.most / 2).min(self.space(0));
         Totals {
             most,
             bytes: Vec::new(),

@@ -1,6 +1,6 @@
 //! The arguments of a process: consecutive strings, joined to one string.
 
-use plane::desc::string_room;
+use plane::desc::string_storage;
 
 use crate::mir::{Arg, Builder, Helper, Jmp, Operand, Size, V};
 use crate::routines::words::{each_word, zero};
@@ -11,12 +11,12 @@ const LOW7: i64 = 0x7f7f_7f7f_7f7f_7f7f;
 /// with each NUL but the last replaced by a space and zeros behind the end. Returns 0, or another
 /// value when they cannot be read.
 pub(crate) fn args(b: &mut Builder, to: V, strsize: u32, start: V, end: V) -> V {
-    let room = string_room(strsize);
-    let takes = [Arg::Memory(to, room), Arg::Word(start), Arg::Word(end)];
+    let storage = string_storage(strsize);
+    let takes = [Arg::Memory(to, storage), Arg::Word(start), Arg::Word(end)];
     b.call_global("dt_args", &takes, |b| {
         let (to, start, end) = (b.param(0), b.param(1), b.param(2));
         let (done, bad) = (b.label(), b.label());
-        zero(b, to, 0, room);
+        zero(b, to, 0, storage);
         b.br(Jmp::Ge, start, end, done);
         let length = b.sub(end, start);
         b.update(crate::mir::Alu::Sub, length, 1);
@@ -25,7 +25,7 @@ pub(crate) fn args(b: &mut Builder, to: V, strsize: u32, start: V, end: V) -> V 
         });
         let failed = b.call(Helper::PROBE_READ_USER, &[to, length, start]);
         b.br(Jmp::Ne, failed, 0, bad);
-        each_word(b, &[to], room, |b, p, at, passed| {
+        each_word(b, &[to], storage, |b, p, at, passed| {
             let before = match passed {
                 Operand::Imm(n) => Operand::Imm(n + i64::from(at)),
                 Operand::V(v) => Operand::V(b.add(v, i32::from(at))),

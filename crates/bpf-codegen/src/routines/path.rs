@@ -17,7 +17,7 @@
 //! Nothing is locked, every step is a checked read, and a walk has at most [`STEPS`] steps.
 
 use dif::subr::PathOf;
-use plane::desc::string_room;
+use plane::desc::string_storage;
 
 use crate::mir::{Arg, Builder, Helper, Jmp, Label, Size, StackSlot, V};
 use crate::routines::words::{words_of, zero};
@@ -45,7 +45,7 @@ const TOP: i16 = 56;
 const TOP_MOUNT: i16 = 64;
 const STATE: u32 = 72;
 
-/// Writes the path of the `struct path` at `path` to `buffer`, which has the room of a
+/// Writes the path of the `struct path` at `path` to `buffer`, which has the storage of a
 /// string of `strsize` bytes and [`NAME`] bytes more: the string, zero behind the path. With
 /// `mount`, the address of a `struct vfsmount`, `path` is the address of a dentry in this mount.
 /// Returns 0, or another value when an address cannot be read.
@@ -58,8 +58,8 @@ pub(crate) fn path(
     mount: Option<V>,
     of: PathOf,
 ) -> V {
-    let room = string_room(strsize);
-    let bytes = room + NAME;
+    let storage = string_storage(strsize);
+    let bytes = storage + NAME;
     let name = match of {
         PathOf::File => "dt_path",
         PathOf::Mount => "dt_mount_path",
@@ -98,7 +98,7 @@ pub(crate) fn path(
             b.exit(0);
         });
         start(b, o, state, path, mount, of, bad);
-        walk(b, o, state, Some(room));
+        walk(b, o, state, Some(storage));
         let wrong = b.slot_load(Size::B8, state, FAILED);
         b.br(Jmp::Ne, wrong, 0, lost);
         let length = b.slot_load(Size::B8, state, LENGTH);
@@ -108,7 +108,7 @@ pub(crate) fn path(
         b.bind(lost);
         zero(b, buffer, 0, bytes);
         for (at, word) in (0i32..).step_by(8).zip(words_of(b"<unknown>")) {
-            if at + 8 <= room as i32 {
+            if at + 8 <= storage as i32 {
                 b.store(Size::B8, buffer, at as i16, word as i64);
             }
         }
@@ -119,8 +119,8 @@ pub(crate) fn path(
     })
 }
 
-/// Ends the string at `buffer` where it is longer than a string: clears its room from the last byte
-/// that a string has on.
+/// Ends the string at `buffer` where it is longer than a string: clears its storage from the last
+/// byte that a string has on.
 fn end(b: &mut Builder, buffer: V, strsize: u32) {
     let longest = strsize.saturating_sub(1);
     let at = longest / 8 * 8;
@@ -230,7 +230,7 @@ fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
             let length = field(b, SCRATCH, dentry, o.name_len, wrong);
             let length = b.and(length, 0xff);
             let whole = b.load(Size::B8, state, LENGTH);
-            if let Some(room) = write {
+            if let Some(storage) = write {
                 let name = field(b, SCRATCH, dentry, o.name, wrong);
                 let left = b.sub(whole, length);
                 let left = b.sub(left, 1);
@@ -241,7 +241,7 @@ fn step(b: &mut Builder, o: &PathOffsets, write: Option<u32>) {
                 let at = b.sub(whole, at);
                 // A name that does not fit is left out. So is one whose offset became negative
                 // because of a rename.
-                b.if_(Jmp::Lt, at, room, |b| {
+                b.if_(Jmp::Lt, at, storage, |b| {
                     let buffer = b.load(Size::B8, state, BUFFER);
                     let dst = b.add(buffer, at);
                     b.store(Size::B1, dst, 0, b'/');

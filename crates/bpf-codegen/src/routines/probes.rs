@@ -12,8 +12,8 @@ pub fn probe_row(b: &mut Builder, row: V, none: Label) -> V {
 
 /// The address of the text of an interned string. Jumps to `none` where the table has no such
 /// string.
-pub(crate) fn name_text(b: &mut Builder, room: u32, number: V, none: Label) -> V {
-    in_chunk(b, MapRef::Names, chunk_strings(room), number, none)
+pub(crate) fn name_text(b: &mut Builder, storage: u32, number: V, none: Label) -> V {
+    in_chunk(b, MapRef::Names, chunk_strings(storage), number, none)
 }
 
 /// The address of an element in a map of chunks of `each` elements, a power of two. Jumps to `none`

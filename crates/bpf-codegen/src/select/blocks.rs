@@ -176,7 +176,7 @@ impl<'e, 'b> Clause<'e, 'b> {
                 }
                 Some(Val::Str(Str::Bytes(base, off))) => {
                     let s = self.string(*a);
-                    self.write_string(s, base, off, self.env.module.room(), false);
+                    self.write_string(s, base, off, self.env.module.string_storage(), false);
                 }
                 _ => {}
             }
@@ -250,7 +250,7 @@ impl<'e, 'b> Clause<'e, 'b> {
                     && self.facts.temps.shape[r.0 as usize] == Some(Shape::Bytes)
                     && let Str::Bytes(base, off) = self.temp(r)
                 {
-                    self.write_string(value, base, off, self.env.module.room(), false);
+                    self.write_string(value, base, off, self.env.module.string_storage(), false);
                     value = Str::Bytes(base, off);
                 }
                 self.set(inst, Val::Str(value));

@@ -188,8 +188,8 @@ impl Clause<'_, '_> {
     /// The temporary of a string value.
     pub(crate) fn temp(&mut self, v: Value) -> Str {
         let number = self.facts.temps.of[v.0 as usize].unwrap_or(0);
-        let room = self.env.module.room();
-        let (base, off) = self.place(self.firing.parts.temps + number * room, room);
+        let storage = self.env.module.string_storage();
+        let (base, off) = self.place(self.firing.parts.temps + number * storage, storage);
         Str::Bytes(base, off)
     }
 

@@ -212,7 +212,7 @@ impl Clause<'_, '_> {
     fn load_var(&mut self, inst: &InstData, var: VarId) -> Result<()> {
         let Some(result) = inst.result else { return Ok(()) };
         let is_string = self.env.module.vars[var.0 as usize].ty == VarTy::Str;
-        let room = self.env.plan.room;
+        let storage = self.env.plan.string_storage;
         let value = match (&self.env.plan.vars[var.0 as usize], is_string) {
             (VarPlan::Global(_) | VarPlan::GlobalAlone(_), false) => {
                 let base = self.global(var);
@@ -220,7 +220,7 @@ impl Clause<'_, '_> {
             }
             (VarPlan::Global(_) | VarPlan::GlobalAlone(_), true) => {
                 let from = self.global(var);
-                self.snapshot(result, from, room)
+                self.snapshot(result, from, storage)
             }
             (VarPlan::Thread(_) | VarPlan::ThreadAlone(_), _) => {
                 let (home, at) = self.thread_storage_of(var);
@@ -233,11 +233,11 @@ impl Clause<'_, '_> {
                     if let Some(thread) = thread {
                         let to = self.b.add(base, i32::from(off));
                         let from = self.b.add(thread.vars, at);
-                        copy_words(self.b, to, from, room);
+                        copy_words(self.b, to, from, storage);
                     }
                     self.b.out_of_line(|b| {
                         b.bind(missing);
-                        zero(b, base, off, room);
+                        zero(b, base, off, storage);
                         b.jmp(done);
                     });
                     Val::Str(temp)
@@ -273,7 +273,7 @@ impl Clause<'_, '_> {
             (VarPlan::Clause, true) => {
                 let (base, at) = self.this_string(var);
                 let from = self.b.add(base, i32::from(at));
-                self.snapshot(result, from, room)
+                self.snapshot(result, from, storage)
             }
             (VarPlan::Assoc(_), _) => return self.error(inst.span, "an array used as a scalar"),
         };
@@ -299,11 +299,11 @@ impl Clause<'_, '_> {
     }
 
     /// A copy of a string variable. The variable may change before the value is used.
-    fn snapshot(&mut self, result: Value, from: V, room: u32) -> Val {
+    fn snapshot(&mut self, result: Value, from: V, storage: u32) -> Val {
         let temp = self.temp(result);
         if let Str::Bytes(base, off) = temp {
             let to = self.b.add(base, i32::from(off));
-            copy_words(self.b, to, from, room);
+            copy_words(self.b, to, from, storage);
         }
         Val::Str(temp)
     }
@@ -320,18 +320,18 @@ impl Clause<'_, '_> {
     /// The address of a `this->` string.
     fn this_string(&mut self, var: VarId) -> (V, i16) {
         let at = self.env.layout.this[var.0 as usize].unwrap_or(0);
-        self.place(self.firing.parts.this + at, self.env.module.room())
+        self.place(self.firing.parts.this + at, self.env.module.string_storage())
     }
 
     fn store_var(&mut self, var: VarId, value: Value) -> Result<()> {
         let is_string = self.env.module.vars[var.0 as usize].ty == VarTy::Str;
-        let room = self.env.plan.room;
+        let storage = self.env.plan.string_storage;
         match &self.env.plan.vars[var.0 as usize] {
             VarPlan::Global(_) | VarPlan::GlobalAlone(_) => {
                 let base = self.global(var);
                 if is_string {
                     let s = self.string(value);
-                    self.write_string(s, base, 0, room, false);
+                    self.write_string(s, base, 0, storage, false);
                 } else {
                     let bits = self.int(value);
                     self.b.store(Size::B8, base, 0, bits);
@@ -342,10 +342,10 @@ impl Clause<'_, '_> {
                 let missing = self.b.label();
                 let bits = if is_string { Operand::Imm(0) } else { self.int(value) };
                 if let Some(thread) = self.self_vars(home, true, missing) {
-                    let (vars, at) = near(self.b, thread.vars, at, room.max(8));
+                    let (vars, at) = near(self.b, thread.vars, at, storage.max(8));
                     if is_string {
                         let s = self.string(value);
-                        self.write_string(s, vars, at, room, false);
+                        self.write_string(s, vars, at, storage, false);
                         exchange_null(self.b, vars, at);
                     } else {
                         self.b.store(Size::B8, vars, at, bits);
@@ -356,7 +356,7 @@ impl Clause<'_, '_> {
             VarPlan::Clause if is_string => {
                 let s = self.string(value);
                 let (base, at) = self.this_string(var);
-                self.write_string(s, base, at, room, false);
+                self.write_string(s, base, at, storage, false);
             }
             VarPlan::Clause => {
                 let bits = self.int(value);
@@ -527,7 +527,7 @@ impl Clause<'_, '_> {
             routines::assoc_load_bytes(self.b, plan, &cpu, var, key.key(), to);
             self.b.out_of_line(|b| {
                 b.bind(missing);
-                zero(b, base, off, plan.room);
+                zero(b, base, off, plan.string_storage);
                 b.jmp(done);
             });
             Val::Str(temp)
@@ -572,11 +572,12 @@ impl Clause<'_, '_> {
                 let slot = image.slot.address;
                 let s = self.string(v);
                 let from = match s {
-                    // The routine copies the room of a string. A comm has fewer, so it is written
-                    // to the data's place first.
+                    // The routine copies the storage of a string. A comm has fewer, so it is
+                    // written to the data's place first.
                     Str::Comm(..) => {
-                        let (base, at) = near(self.b, slot, image.offset + plane::assoc::DATA, plan.room);
-                        self.write_string(s, base, at, plan.room, false);
+                        let (base, at) =
+                            near(self.b, slot, image.offset + plane::assoc::DATA, plan.string_storage);
+                        self.write_string(s, base, at, plan.string_storage, false);
                         self.b.add(base, i32::from(at))
                     }
                     _ => {

@@ -187,7 +187,7 @@ impl Layout {
             let (end, size) = match var.ty {
                 _ if var.scope != Scope::Clause || var.key.is_some() => (None, 0),
                 VarTy::Int => (ints_too.then_some(&mut this_size), WORD),
-                VarTy::Str => (Some(&mut this_size), module.room()),
+                VarTy::Str => (Some(&mut this_size), module.string_storage()),
                 // One unused word behind it: see `maps::object_space`.
                 VarTy::Bytes { size } => (Some(&mut layout.objects), size.div_ceil(WORD) * WORD + WORD),
             };
@@ -229,7 +229,7 @@ impl Layout {
         (layout.main.objects, layout.error.objects) = (main, error);
         let ops = || module.clauses.iter().flat_map(|c| &c.func.blocks).flat_map(|b| &b.insts).map(|i| &i.op);
         if ops().any(|op| subr_needs(op).behind) {
-            end += module.room();
+            end += module.string_storage();
         }
         layout.slot_bytes = end;
         layout
@@ -289,7 +289,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
     let image = insts()
         .map(|i| match i.op {
             Op::StoreElem(v, ..) if module.vars[v.0 as usize].ty == VarTy::Str => {
-                element_image(module.room())
+                element_image(module.string_storage())
             }
             Op::StoreObj { var, .. } => element_image(module.object_size(var).unwrap_or(0)),
             _ => 0,
@@ -297,7 +297,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         .max()
         .unwrap_or(0);
     let paths = insts().any(|i| matches!(i.op, Op::Call(subr, _) if subr.makes_path()));
-    let path = if paths { module.room() + crate::routines::NAME } else { 0 };
+    let path = if paths { module.string_storage() + crate::routines::NAME } else { 0 };
     let (work, token) = (insts().any(|i| subr_needs(&i.op).work), insts().any(|i| subr_needs(&i.op).token));
     let result = insts().any(|i| subr_needs(&i.op).result);
     let mut take = |size: u32| {
@@ -306,13 +306,13 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
     };
     SlotParts {
         this: take(this_size),
-        temps: take(temps * module.room()),
+        temps: take(temps * module.string_storage()),
         key: take(if key > KEY_ON_STACK { key } else { 0 }),
         image: take(image),
         path: take(path),
         objects: 0,
         work: take(if work { WORK } else { 0 }),
-        token: token.then(|| take(TOKEN_HEAD + module.room())),
+        token: token.then(|| take(TOKEN_HEAD + module.string_storage())),
         result: result.then(|| take(WORD)),
     }
 }

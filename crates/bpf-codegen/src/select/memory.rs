@@ -446,7 +446,7 @@ impl Clause<'_, '_> {
     pub(crate) fn str_addr(&mut self, inst: &InstData, value: Value, at: u32) {
         let s = self.string(value);
         let to = self.fixed_place(at);
-        self.write_string(s, to, 0, self.env.module.room(), false);
+        self.write_string(s, to, 0, self.env.module.string_storage(), false);
         self.fixed(inst, at);
     }
 
@@ -636,7 +636,7 @@ impl Clause<'_, '_> {
         let bad = self.bad(addr);
         let done = self.b.label();
         let s = self.string(value);
-        let most = if let Str::Comm(..) = s { 16 } else { i64::from(self.env.module.room()) };
+        let most = if let Str::Comm(..) = s { 16 } else { i64::from(self.env.module.string_storage()) };
         let long = self.string_length(s);
         let (from, off) = self.address(s);
         let from = self.b.add(from, i32::from(off));

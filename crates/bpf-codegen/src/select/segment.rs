@@ -185,7 +185,7 @@ impl Clause<'_, '_> {
             Some(Shape::Interned | Shape::Comm) => self.save_string(at, s),
             Some(Shape::Bytes) | None => {
                 if let Str::Bytes(base, off) = self.temp(param) {
-                    self.write_string(s, base, off, self.env.module.room(), false);
+                    self.write_string(s, base, off, self.env.module.string_storage(), false);
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! ```text
 //!  Interned  an index into the session's interned strings (constants, probe names): compared and recorded as a number
 //!  Comm      execname: the two words of the task's comm, zero-padded
-//!  Bytes     the room of a string in the scratch slot (or a variable), zero behind the NUL
+//!  Bytes     the storage of a string in the scratch slot (or a variable), zero behind the NUL
 //! ```
 //!
 //! The decision that shapes them: bytes behind a NUL are always zero. Equality, order, hashing and
@@ -57,7 +57,7 @@ impl Clause<'_, '_> {
         match id {
             // A program for probes that come later was loaded before they have their names.
             Operand::V(id) if let Index::Row { .. } = self.firing.index => {
-                routines::name_text(b, self.env.module.room(), id, never)
+                routines::name_text(b, self.env.module.string_storage(), id, never)
             }
             Operand::V(id) if area.direct() => {
                 let base = b.map_value(area.map, 0);
@@ -89,7 +89,7 @@ impl Clause<'_, '_> {
                 let (src, from) = self.address(s);
                 let dst = self.b.add(base, i32::from(off));
                 let src = self.b.add(src, i32::from(from));
-                copy_words(self.b, dst, src, size.min(self.env.module.room()));
+                copy_words(self.b, dst, src, size.min(self.env.module.string_storage()));
                 return;
             }
         };
@@ -140,7 +140,11 @@ impl Clause<'_, '_> {
             _ => {
                 let comm = matches!(x, Str::Comm(..)) || matches!(y, Str::Comm(..));
                 // A comm ends within 16 bytes, so the comparison does too.
-                let bytes = if comm { 16.min(self.env.module.room()) } else { self.env.module.room() };
+                let bytes = if comm {
+                    16.min(self.env.module.string_storage())
+                } else {
+                    self.env.module.string_storage()
+                };
                 let (p, po) = self.address(x);
                 let (q, qo) = self.address(y);
                 let p = self.b.add(p, i32::from(po));
@@ -232,7 +236,7 @@ impl Clause<'_, '_> {
         if let Some(r) = inst.result
             && let temp @ Str::Bytes(base, off) = self.temp(r)
         {
-            zero(self.b, base, off, self.env.module.room());
+            zero(self.b, base, off, self.env.module.string_storage());
             self.b.store(Size::B8, base, off, NULL);
             self.set(inst, Val::Str(temp));
         }
@@ -259,7 +263,7 @@ impl Clause<'_, '_> {
             _ => {
                 let (p, off) = self.address(s);
                 let p = self.b.add(p, i32::from(off));
-                Operand::V(length(self.b, p, self.env.module.room()))
+                Operand::V(length(self.b, p, self.env.module.string_storage()))
             }
         }
     }
@@ -268,7 +272,7 @@ impl Clause<'_, '_> {
     /// memory into a temporary. A fault goes to `bad`.
     pub(crate) fn load_string(&mut self, addr: V, user: bool, max: Operand, base: V, off: i16, bad: Label) {
         let strsize = self.env.module.strsize;
-        zero(self.b, base, off, self.env.module.room());
+        zero(self.b, base, off, self.env.module.string_storage());
         let b = &mut *self.b;
         let size = match max {
             Operand::Imm(m) => Operand::Imm(m + 1),

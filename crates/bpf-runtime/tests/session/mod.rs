@@ -383,7 +383,7 @@ fn probe_table(setup: &Setup) -> Map {
 /// The table of names with the strings of a setup.
 fn name_table(setup: &Setup) -> Map {
     use plane::names::{CHUNKS, chunk_strings, write};
-    let strsize = setup.module.room();
+    let strsize = setup.module.string_storage();
     let chunk = || Map::create(&MapSpec::mmapable("names", strsize, chunk_strings(strsize))).unwrap();
     let table = Map::create(&MapSpec::array_of_maps("names", chunk().as_fd(), CHUNKS)).unwrap();
     let strings = interned(&setup.module, setup.probes);
@@ -410,7 +410,7 @@ impl Run {
         let thread = MapBtf { btf: btf.as_fd(), key: key.0, value: value.0 };
         let mut maps = Maps::create(plan, (false, &[][..]), Some(thread)).unwrap();
         let strings = interned(&setup.module, setup.probes);
-        let strsize = setup.module.room() as usize;
+        let strsize = setup.module.string_storage() as usize;
         let map = Map::create(&MapSpec::mmapable("strings", (strings.len() * strsize) as u32, 1)).unwrap();
         let mut bytes = vec![0; strings.len() * strsize];
         for (i, s) in strings.iter().enumerate() {

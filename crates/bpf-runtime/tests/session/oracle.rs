@@ -173,7 +173,7 @@ pub fn check(module: &Module, state: &mut State, run: &Run) {
         let id = VarId(i as u32);
         let size = match var.ty {
             VarTy::Int => 8,
-            VarTy::Str => module.room(),
+            VarTy::Str => module.string_storage(),
             VarTy::Bytes { size } => size.div_ceil(8) * 8,
         };
         if var.key.is_some() {

@@ -171,9 +171,9 @@ impl Body<'_> {
             _ if self.config.strings => {
                 let value = self.string(1);
                 let at = self.fixed;
-                self.fixed += self.module.room();
+                self.fixed += self.module.string_storage();
                 let value = self.b.str_addr(value, at);
-                self.d_ptrs.push(DPtr { value, size: self.module.room() });
+                self.d_ptrs.push(DPtr { value, size: self.module.string_storage() });
             }
             _ => {}
         }

@@ -264,7 +264,7 @@ fn column(rng: &mut Rng, config: &Config) -> Datum {
         0 if config.strings && rng.one_in(2) => Datum::Interned,
         0 if config.strings => Datum::Provider,
         1 if config.strings && rng.one_in(4) => Datum::Address { strsize: config.strsize },
-        1 if config.strings => Datum::Str { size: plane::desc::string_room(config.strsize) },
+        1 if config.strings => Datum::Str { size: plane::desc::string_storage(config.strsize) },
         _ => match int_type(rng) {
             (size @ ..8, signed) if rng.one_in(3) => Datum::Whole { size, signed },
             (size, signed) => Datum::Int { size, signed },

@@ -298,7 +298,7 @@ impl Frame<'_> {
 
     pub(super) fn str_addr(&mut self, value: Value, at: u32) -> i64 {
         let mut bytes = self.text(value).to_vec();
-        bytes.resize(self.module.room() as usize, 0);
+        bytes.resize(self.module.string_storage() as usize, 0);
         self.put_scratch(at, &bytes)
     }
 

@@ -15,7 +15,7 @@ use crate::error::Error;
 /// See the [module](self).
 pub(crate) struct NameTable {
     map: Map,
-    room: u32,
+    storage: u32,
     state: Mutex<State>,
 }
 
@@ -28,10 +28,10 @@ struct State {
 
 impl NameTable {
     /// A table without strings.
-    pub(crate) fn new(room: u32) -> Result<NameTable, SysError> {
-        let like = chunk(room)?;
+    pub(crate) fn new(storage: u32) -> Result<NameTable, SysError> {
+        let like = chunk(storage)?;
         let map = Map::create(&MapSpec::array_of_maps("dt_names", like.as_fd(), CHUNKS))?;
-        Ok(NameTable { map, room, state: Mutex::default() })
+        Ok(NameTable { map, storage, state: Mutex::default() })
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -50,20 +50,20 @@ impl NameTable {
             if written.contains(&number) {
                 continue;
             }
-            let at = number / chunk_strings(self.room);
+            let at = number / chunk_strings(self.storage);
             if at >= CHUNKS {
-                let most = CHUNKS * chunk_strings(self.room);
+                let most = CHUNKS * chunk_strings(self.storage);
                 return Err(Error::Setting(format!(
                     "too many names of probes: a session has {most} at most"
                 )));
             }
             if let std::collections::btree_map::Entry::Vacant(place) = chunks.entry(at) {
-                let chunk = chunk(self.room)?;
+                let chunk = chunk(self.storage)?;
                 self.map.set_fd(at, chunk.as_fd())?;
                 place.insert(chunk.mmap(true)?);
             }
             if let (Some(chunk), Some(text)) = (chunks.get(&at), text(number)) {
-                write(chunk.words(), self.room, number, text);
+                write(chunk.words(), self.storage, number, text);
                 written.insert(number);
             }
         }
@@ -71,8 +71,8 @@ impl NameTable {
     }
 }
 
-fn chunk(room: u32) -> Result<Map, SysError> {
-    Map::create(&MapSpec::mmapable("dt_names_chunk", room, chunk_strings(room)))
+fn chunk(storage: u32) -> Result<Map, SysError> {
+    Map::create(&MapSpec::mmapable("dt_names_chunk", storage, chunk_strings(storage)))
 }
 
 /// A map of the interned strings, for programs that use their text and not only their numbers.

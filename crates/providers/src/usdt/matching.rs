@@ -28,7 +28,7 @@ pub(super) struct Match<'a> {
     /// The providers that the process has, if the description names one process.
     others: HashSet<String>,
     /// How many more probes there may be, and how many there are not for that.
-    room: usize,
+    probes_left: usize,
     left_out: HashSet<Arc<ProbeDesc>>,
     /// What the arguments of files are like.
     forms: HashSet<Vec<Form>>,
@@ -46,7 +46,7 @@ impl<'a> Match<'a> {
     pub(super) fn new(pattern: &'a Pattern, shares: bool) -> Match<'a> {
         let (found, refused, others, forms, left_out) = Default::default();
         let shares = shares && pattern.provider.ends_with('*');
-        Match { pattern, shares, found, refused, others, room: usize::MAX, left_out, forms }
+        Match { pattern, shares, found, refused, others, probes_left: usize::MAX, left_out, forms }
     }
 
     /// Adds what a process has.
@@ -109,11 +109,11 @@ impl<'a> Match<'a> {
         let is_new = !self.forms.contains(&forms);
         // A probe may have several sites.
         let probes = mine.iter().map(|selected| &selected.desc).collect::<HashSet<_>>().len();
-        self.room = fair.probes.left(owner);
+        self.probes_left = fair.probes.left(owner);
         self.left_out.clear();
         // A file that others may run, too, has all of its probes or none: it is searched once for
         // all of them.
-        if !is_known && (self.room == 0 || self.shares && self.room < probes) {
+        if !is_known && (self.probes_left == 0 || self.shares && self.probes_left < probes) {
             fair.leave_probes(owner, &object.name, probes);
             return Ok(());
         }
@@ -205,11 +205,11 @@ impl<'a> Match<'a> {
                 self.refused.insert(desc, why.as_str().into());
                 continue;
             }
-            if self.room == 0 && !self.found.contains_key(&desc) {
+            if self.probes_left == 0 && !self.found.contains_key(&desc) {
                 self.left_out.insert(desc);
                 continue;
             }
-            self.room -= usize::from(!self.found.contains_key(&desc));
+            self.probes_left -= usize::from(!self.found.contains_key(&desc));
             let process = (!is_shared).then(|| process.clone());
             self.found.entry(desc).or_default().push(Target { process, file: find(), site });
         }

@@ -30,7 +30,7 @@ impl Clause<'_, '_> {
         };
         if let Str::Bytes(base, off) = result {
             let dst = self.b.add(base, i32::from(off));
-            copy_words(self.b, dst, buffer, self.env.module.room());
+            copy_words(self.b, dst, buffer, self.env.module.string_storage());
         }
         Ok(result)
     }

@@ -45,9 +45,9 @@ const NEGATIVE: i16 = 120;
 const PHASE: i16 = 128;
 
 /// `json(doc, path)` to `target`.
-pub(super) fn json(b: &mut Builder, room: u32) {
+pub(super) fn json(b: &mut Builder, storage: u32) {
     let (doc, path, target, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
-    clear(b, room, target);
+    clear(b, storage, target);
     for at in (0..=PHASE).step_by(8) {
         b.store(Size::B8, work, at, 0);
     }
@@ -55,15 +55,15 @@ pub(super) fn json(b: &mut Builder, room: u32) {
     b.if_(Jmp::Eq, c, b'[', |b| {
         b.store(Size::B8, work, START, 1);
     });
-    element(b, room, path, work);
-    each(b, "dt_json_byte", room, &[doc, path, work], |b, turn, addresses| {
+    element(b, storage, path, work);
+    each(b, "dt_json_byte", storage, &[doc, path, work], |b, turn, addresses| {
         let &[doc, path, work] = addresses else { return };
-        turn_of(b, room, turn, (doc, path, work));
+        turn_of(b, storage, turn, (doc, path, work));
     });
     let (from, to) = (b.load(Size::B8, work, FROM), b.load(Size::B8, work, TO));
     b.if_(Jmp::Ne, to, 0, |b| {
         let count = b.sub(to, from);
-        put(b, room, target, doc, from, count);
+        put(b, storage, target, doc, from, count);
         b.exit(0);
     });
     b.store(Size::B8, target, 0, NULL);
@@ -71,16 +71,16 @@ pub(super) fn json(b: &mut Builder, room: u32) {
 }
 
 /// Measures the element that starts at `START`, and parses it as a number.
-fn element(b: &mut Builder, room: u32, path: V, work: V) {
+fn element(b: &mut Builder, storage: u32, path: V, work: V) {
     for at in [NEXT, NUMERAL, NEGATIVE, PHASE] {
         b.store(Size::B8, work, at, 0);
     }
-    each(b, "dt_json_element", room, &[path, work], |b, turn, addresses| {
+    each(b, "dt_json_element", storage, &[path, work], |b, turn, addresses| {
         let &[path, work] = addresses else { return };
         let (end, on, ends) = (b.label(), b.label(), b.label());
         let start = b.load(Size::B8, work, START);
         let at = b.add(start, turn);
-        let c = byte(b, path, at, room, end);
+        let c = byte(b, path, at, storage, end);
         b.match_(c, [0, b'.', b'[', b']'].map(|separator| (separator, ends)));
         // Phases of the number: blanks and sign, digits, the rest.
         let (minus, plus, digits, over) = (b.label(), b.label(), b.label(), b.label());
@@ -109,13 +109,13 @@ fn element(b: &mut Builder, room: u32, path: V, work: V) {
         let behind = b.add(at, 1);
         let single = b.label();
         b.br(Jmp::Ne, c, b']', single);
-        let c = byte(b, path, behind, room, end);
+        let c = byte(b, path, behind, storage, end);
         b.if_(Jmp::Ne, c, b'.', |b| {
             b.br(Jmp::Ne, c, b'[', single);
         });
         b.update(Alu::Add, behind, 1);
         b.bind(single);
-        let c = byte(b, path, behind, room, end);
+        let c = byte(b, path, behind, storage, end);
         b.br(Jmp::Eq, c, 0, end);
         b.store(Size::B8, work, NEXT, behind);
         b.bind(end);
@@ -137,7 +137,7 @@ fn set_state(b: &mut Builder, work: V, at: i32) {
 
 /// What the code of all states uses.
 struct Turn {
-    room: u32,
+    storage: u32,
     /// The number of the byte.
     turn: V,
     path: V,
@@ -156,12 +156,12 @@ struct Turn {
     end: Label,
 }
 
-fn turn_of(b: &mut Builder, room: u32, turn: V, (doc, path, work): (V, V, V)) {
+fn turn_of(b: &mut Builder, storage: u32, turn: V, (doc, path, work): (V, V, V)) {
     let [between, skipped, on, end, text, whole, scalar] = [(); 7].map(|()| b.label());
-    let c = byte(b, doc, turn, room, end);
+    let c = byte(b, doc, turn, storage, end);
     b.br(Jmp::Eq, c, 0, end);
     let at = b.load(Size::B8, work, AT);
-    let t = Turn { room, turn, path, work, c, at, between, skipped, on, end };
+    let t = Turn { storage, turn, path, work, c, at, between, skipped, on, end };
     b.match_(at, [(KEY, text), (TEXT, text), (WHOLE_TEXT, text), (WHOLE, whole)]);
     b.match_(at, [WORD, NUMBER, FRACTION, EXPONENT].map(|state| (state, scalar)));
     b.bind(between);
@@ -226,7 +226,7 @@ fn between_values(b: &mut Builder, t: &Turn) {
     let following = b.load(Size::B8, work, NEXT);
     b.br(Jmp::Eq, following, 0, passed);
     b.store(Size::B8, work, START, following);
-    element(b, t.room, t.path, work);
+    element(b, t.storage, t.path, work);
     // The path leads into this object or array.
     b.bind(inner);
     b.if_(Jmp::Ne, c, b'[', |b| {
@@ -380,7 +380,7 @@ fn compare_key(b: &mut Builder, t: &Turn) {
     let place = b.add(start, same);
     let stops = b.load(Size::B8, work, END);
     b.br(Jmp::Ge, place, stops, differs);
-    let wanted = byte(b, t.path, place, t.room, differs);
+    let wanted = byte(b, t.path, place, t.storage, differs);
     b.br(Jmp::Ne, wanted, c, differs);
     step(b, work, SAME, 1);
     next(b);

@@ -6,7 +6,7 @@
 //! so all iterations look the same and the callback is verified once, however long strings are.
 //! Each position is compared with its bound before it is used.
 
-use plane::desc::string_room;
+use plane::desc::string_storage;
 
 use super::needs::WORK;
 use crate::mir::{Alu, Builder, Helper, Jmp, Label, Operand, Size, V};
@@ -63,19 +63,19 @@ pub(super) fn step(b: &mut Builder, work: V, at: i16, by: i32) -> V {
 
 /// Copies `count` bytes at `source + from` to a string of zeros. The tests of the bounds never fail
 /// and are for the verifier.
-pub(super) fn put(b: &mut Builder, room: u32, target: V, source: V, from: V, count: V) {
+pub(super) fn put(b: &mut Builder, storage: u32, target: V, source: V, from: V, count: V) {
     let done = b.label();
     // The work area may be longer than a string.
-    b.br(Jmp::Gt, from, room.max(WORK), done);
-    b.br(Jmp::Ge, count, room, done);
+    b.br(Jmp::Gt, from, storage.max(WORK), done);
+    b.br(Jmp::Ge, count, storage, done);
     let source = b.add(source, from);
     b.call(Helper::PROBE_READ_KERNEL, &[target, count, source]);
     b.bind(done);
 }
 
 /// Clears a string to zeros.
-pub(super) fn clear(b: &mut Builder, room: u32, target: V) {
-    words::zero(b, target, 0, room);
+pub(super) fn clear(b: &mut Builder, storage: u32, target: V) {
+    words::zero(b, target, 0, storage);
 }
 
 /// Offset of the length in the work area, for [`append`] and [`prepend`].
@@ -107,23 +107,23 @@ pub(super) fn prepend(b: &mut Builder, work: V, c: impl Into<Operand>) {
 
 /// Copies the appended text to the string, which has less than `strsize` characters.
 pub(super) fn put_appended(b: &mut Builder, strsize: u32, target: V, work: V) {
-    let room = string_room(strsize);
+    let storage = string_storage(strsize);
     let count = b.load(Size::B8, work, LENGTH);
     shorten(b, strsize, count);
-    clear(b, room, target);
+    clear(b, storage, target);
     let from = b.imm(i64::from(TEXT));
-    put(b, room, target, work, from, count);
+    put(b, storage, target, work, from, count);
 }
 
 /// Copies the prepended text to the string, which has less than `strsize` characters.
 pub(super) fn put_prepended(b: &mut Builder, strsize: u32, target: V, work: V) {
-    let room = string_room(strsize);
+    let storage = string_storage(strsize);
     let count = b.load(Size::B8, work, LENGTH);
     let end = b.imm(i64::from(WORK));
     let from = b.sub(end, count);
     shorten(b, strsize, count);
-    clear(b, room, target);
-    put(b, room, target, work, from, count);
+    clear(b, storage, target);
+    put(b, storage, target, work, from, count);
 }
 
 /// Truncates a length to what a string can hold.

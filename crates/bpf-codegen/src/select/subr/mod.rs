@@ -2,7 +2,7 @@
 //!
 //! Short subroutines are written in place. The others are global functions, which the verifier
 //! checks once however often they are called. A function takes the addresses of its strings
-//! (the room of a string each), of the result string, and of the work area of the scratch slot.
+//! (the storage of a string each), of the result string, and of the work area of the scratch slot.
 //!
 //! ```text
 //!  mod      dispatch                                       find   index, rindex, strstr
@@ -97,7 +97,7 @@ impl Clause<'_, '_> {
                 let backward = subr == Subr::Rindex;
                 let given = [self.text_at(args[0]), self.text_at(args[1]), self.word(args[2]), self.work()];
                 let name = if backward { "dt_rindex" } else { "dt_index" };
-                self.function(name, &given, |b, room| find::index(b, room, backward))
+                self.function(name, &given, |b, storage| find::index(b, storage, backward))
             }
             Subr::Strtoll => {
                 let given = [self.text_at(args[0]), self.base(args[1]), self.work()];
@@ -138,7 +138,7 @@ impl Clause<'_, '_> {
                 let backward = subr == Subr::Strrchr;
                 let name = if backward { "dt_strrchr" } else { "dt_strchr" };
                 let given = [self.text_at(args[0]), target, self.word(args[1])];
-                self.function(name, &given, |b, room| text::from_byte(b, room, backward));
+                self.function(name, &given, |b, storage| text::from_byte(b, storage, backward));
             }
             Subr::Strstr => {
                 let given = [self.text_at(args[0]), self.text_at(args[1]), target, self.work()];
@@ -155,7 +155,7 @@ impl Clause<'_, '_> {
                 let (name, from) =
                     if subr == Subr::Toupper { ("dt_toupper", b'a') } else { ("dt_tolower", b'A') };
                 let given = [self.text_at(args[0]), target];
-                self.function(name, &given, |b, room| text::letters(b, room, from));
+                self.function(name, &given, |b, storage| text::letters(b, storage, from));
             }
             Subr::Memstr => {
                 let Arg::Memory(at, size) = target else { return Ok(()) };
@@ -178,7 +178,7 @@ impl Clause<'_, '_> {
             }
             Subr::Strtok => {
                 let s = self.string(args[0]);
-                let room = self.env.module.room();
+                let storage = self.env.module.string_storage();
                 let (base, at) = self.token_state();
                 let next = self.b.label();
                 // Where the string is NULL, the previous string is continued.
@@ -187,7 +187,7 @@ impl Clause<'_, '_> {
                     self.b.br(Jmp::Eq, first, NULL, next);
                 }
                 self.b.store(Size::B8, base, at, 1);
-                self.write_string(s, base, at + TOKEN_HEAD as i16, room, false);
+                self.write_string(s, base, at + TOKEN_HEAD as i16, storage, false);
                 self.b.bind(next);
                 self.next_token(target, args[1]);
             }
@@ -241,10 +241,10 @@ impl Clause<'_, '_> {
         super::int::extend(self.b, 8, true, c)
     }
 
-    /// Calls a global function, built for the room of the module's strings.
+    /// Calls a global function, built for the storage of the module's strings.
     fn function(&mut self, name: &str, args: &[Arg], body: impl FnOnce(&mut Builder, u32)) -> V {
-        let room = self.env.module.room();
-        self.b.call_global(name, args, |b| body(b, room))
+        let storage = self.env.module.string_storage();
+        self.b.call_global(name, args, |b| body(b, storage))
     }
 
     /// Calls a global function that makes a string of less than the module's `strsize` characters.
@@ -255,7 +255,7 @@ impl Clause<'_, '_> {
 
     fn memory(&mut self, s: Str) -> Arg {
         let (p, off) = self.address(s);
-        Arg::Memory(self.b.add(p, i32::from(off)), self.env.module.room())
+        Arg::Memory(self.b.add(p, i32::from(off)), self.env.module.string_storage())
     }
 
     fn text_at(&mut self, v: Value) -> Arg {
@@ -278,7 +278,7 @@ impl Clause<'_, '_> {
 
     /// The state of `strtok()`, as base and offset.
     fn token_state(&mut self) -> (V, i16) {
-        let size = TOKEN_HEAD + self.env.module.room();
+        let size = TOKEN_HEAD + self.env.module.string_storage();
         self.place(self.firing.parts.token.unwrap_or(0), size)
     }
 
@@ -288,7 +288,7 @@ impl Clause<'_, '_> {
         let (slot, at) = self.token_state();
         let state = self.b.add(slot, i32::from(at));
         let work = self.work_at(0);
-        let given = token::args(self.env.module.room(), target, delimiters, state, work);
+        let given = token::args(self.env.module.string_storage(), target, delimiters, state, work);
         self.function("dt_strtok", &given, token::token);
     }
 

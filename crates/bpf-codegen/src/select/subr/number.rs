@@ -109,17 +109,17 @@ pub(super) fn lltostr(b: &mut Builder, strsize: u32) {
 }
 
 /// `strtoll(s, base)`.
-pub(super) fn strtoll(b: &mut Builder, room: u32) {
+pub(super) fn strtoll(b: &mut Builder, storage: u32) {
     let (s, base, work) = (b.param(0), b.param(1), b.param(2));
     for at in [LEFT, NEGATIVE, PHASE] {
         b.store(Size::B8, work, at, 0);
     }
     b.store(Size::B8, work, BASE, base);
     // Phases: blanks and sign; a zero that may start "0x"; the x; digits.
-    each(b, "dt_number", room, &[s, work], |b, turn, addresses| {
+    each(b, "dt_number", storage, &[s, work], |b, turn, addresses| {
         let &[s, work] = addresses else { return };
         let (end, on, zero, x, digits) = (b.label(), b.label(), b.label(), b.label(), b.label());
-        let c = byte(b, s, turn, room, end);
+        let c = byte(b, s, turn, storage, end);
         let base = b.load(Size::B8, work, BASE);
         let phase = b.load(Size::B8, work, PHASE);
         b.match_(phase, [(1, zero), (2, x), (3, digits)]);

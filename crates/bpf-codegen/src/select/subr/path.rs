@@ -1,6 +1,6 @@
 //! Paths: basename, dirname, cleanpath.
 
-use plane::desc::string_room;
+use plane::desc::string_storage;
 
 use super::loops::{byte, clear, each, next, put, stop};
 use crate::mir::{Builder, Jmp, Size};
@@ -13,17 +13,17 @@ const WITHIN: i16 = 24;
 
 /// `basename(s)` or `dirname(s)` to `target`.
 pub(super) fn component(b: &mut Builder, strsize: u32, directory: bool) {
-    let room = string_room(strsize);
+    let storage = string_storage(strsize);
     let (s, target, work) = (b.param(0), b.param(1), b.param(2));
-    clear(b, room, target);
+    clear(b, storage, target);
     for at in [START, END, BEFORE, WITHIN] {
         b.store(Size::B8, work, at, 0);
     }
     // The last component: its start, its end, and the end of the component before it.
-    each(b, "dt_components", room, &[s, work], |b, turn, addresses| {
+    each(b, "dt_components", storage, &[s, work], |b, turn, addresses| {
         let &[s, work] = addresses else { return };
         let end = b.label();
-        let c = byte(b, s, turn, room, end);
+        let c = byte(b, s, turn, storage, end);
         b.br(Jmp::Eq, c, 0, end);
         b.if_(Jmp::Ne, c, b'/', |b| {
             let within = b.load(Size::B8, work, WITHIN);
@@ -50,14 +50,14 @@ pub(super) fn component(b: &mut Builder, strsize: u32, directory: bool) {
             let before = b.load(Size::B8, work, BEFORE);
             b.if_(Jmp::Ne, before, 0, |b| {
                 let from = b.imm(0);
-                put(b, room, target, s, from, before);
+                put(b, storage, target, s, from, before);
                 b.exit(0);
             });
             b.br(Jmp::Eq, start, 0, dot);
             b.jmp(root);
         } else {
             let count = b.sub(end, start);
-            put(b, room, target, s, start, count);
+            put(b, storage, target, s, start, count);
             b.exit(0);
         }
     });
@@ -82,22 +82,22 @@ const LAST: i16 = 32;
 
 /// `cleanpath(s)` to `target`. Reading a byte and going back over a byte each take one iteration.
 pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
-    let room = string_room(strsize);
+    let storage = string_storage(strsize);
     let (s, target, work) = (b.param(0), b.param(1), b.param(2));
-    clear(b, room, target);
+    clear(b, storage, target);
     for at in [READ, WRITTEN, HELD, BACK, LAST] {
         b.store(Size::B8, work, at, 0);
     }
-    each(b, "dt_clean", 3 * room, &[s, target, work], |b, _, addresses| {
+    each(b, "dt_clean", 3 * storage, &[s, target, work], |b, _, addresses| {
         let &[s, target, work] = addresses else { return };
         let (end, on, back, plain, three, flush) =
             (b.label(), b.label(), b.label(), b.label(), b.label(), b.label());
         let written = b.load(Size::B8, work, WRITTEN);
-        b.br(Jmp::Gt, written, room, end);
+        b.br(Jmp::Gt, written, storage, end);
         let going = b.load(Size::B8, work, BACK);
         b.br(Jmp::Ne, going, 0, back);
         let read = b.load(Size::B8, work, READ);
-        let c = byte(b, s, read, room, end);
+        let c = byte(b, s, read, storage, end);
         let read = b.add(read, 1);
         b.store(Size::B8, work, READ, read);
         let held = b.load(Size::B8, work, HELD);
@@ -159,7 +159,7 @@ pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
         let at = b.copy(written);
         b.if_(Jmp::Ne, at, 0, |b| {
             b.update(crate::mir::Alu::Sub, at, 1);
-            let c = byte(b, target, at, room, end);
+            let c = byte(b, target, at, storage, end);
             let p = b.add(target, at);
             b.store(Size::B1, p, 0, 0);
             b.store(Size::B8, work, WRITTEN, at);
@@ -175,7 +175,7 @@ pub(super) fn cleanpath(b: &mut Builder, strsize: u32) {
             next(b);
         });
         let at = b.load(Size::B8, work, WRITTEN);
-        b.br(Jmp::Ge, at, room, end);
+        b.br(Jmp::Ge, at, storage, end);
         let p = b.add(target, at);
         b.store(Size::B1, p, 0, b'/');
         stop(b);

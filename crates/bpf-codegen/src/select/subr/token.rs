@@ -20,20 +20,20 @@ fn bit(b: &mut Builder, work: V, c: V) -> (V, V) {
 }
 
 /// The next token to `target`.
-pub(super) fn token(b: &mut Builder, room: u32) {
+pub(super) fn token(b: &mut Builder, storage: u32) {
     let (target, delimiters, state, work) = (b.param(0), b.param(1), b.param(2), b.param(3));
     let none = b.label();
-    clear(b, room, target);
+    clear(b, storage, target);
     let read = b.load(Size::B8, state, 0);
     b.br(Jmp::Eq, read, 0, none);
     b.store(Size::B8, state, 0, 0);
     for word in 0..4 {
         b.store(Size::B8, work, SET + 8 * word, 0);
     }
-    each(b, "dt_delimiters", room, &[delimiters, work], |b, turn, addresses| {
+    each(b, "dt_delimiters", storage, &[delimiters, work], |b, turn, addresses| {
         let &[delimiters, work] = addresses else { return };
         let end = b.label();
-        let c = byte(b, delimiters, turn, room, end);
+        let c = byte(b, delimiters, turn, storage, end);
         b.br(Jmp::Eq, c, 0, end);
         let (word, number) = bit(b, work, c);
         let one = b.imm(1);
@@ -49,13 +49,13 @@ pub(super) fn token(b: &mut Builder, room: u32) {
     b.store(Size::B8, work, FROM, from);
     b.store(Size::B8, work, START, -1);
     b.store(Size::B8, work, END, 0);
-    each(b, "dt_token", room, &[state, work], |b, turn, addresses| {
+    each(b, "dt_token", storage, &[state, work], |b, turn, addresses| {
         let &[state, work] = addresses else { return };
         let (end, on, begins, ends) = (b.label(), b.label(), b.label(), b.label());
         let from = b.load(Size::B8, work, FROM);
         let at = b.add(from, turn);
         let text = b.add(state, TOKEN_HEAD);
-        let c = byte(b, text, at, room, end);
+        let c = byte(b, text, at, storage, end);
         b.br(Jmp::Eq, c, 0, ends);
         let (word, number) = bit(b, work, c);
         let set = b.load(Size::B8, word, SET);
@@ -81,7 +81,7 @@ pub(super) fn token(b: &mut Builder, room: u32) {
     b.store(Size::B8, state, 0, read);
     let count = b.sub(end, start);
     let text = b.add(state, TOKEN_HEAD);
-    put(b, room, target, text, start, count);
+    put(b, storage, target, text, start, count);
     b.exit(0);
     b.bind(none);
     b.store(Size::B8, target, 0, NULL);
@@ -89,11 +89,11 @@ pub(super) fn token(b: &mut Builder, room: u32) {
 }
 
 /// The arguments of [`token`].
-pub(super) fn args(room: u32, target: V, delimiters: V, state: V, work: V) -> [Arg; 4] {
+pub(super) fn args(storage: u32, target: V, delimiters: V, state: V, work: V) -> [Arg; 4] {
     [
-        Arg::Memory(target, room),
-        Arg::Memory(delimiters, room),
-        Arg::Memory(state, TOKEN_HEAD + room),
+        Arg::Memory(target, storage),
+        Arg::Memory(delimiters, storage),
+        Arg::Memory(state, TOKEN_HEAD + storage),
         Arg::Memory(work, WORK),
     ]
 }
