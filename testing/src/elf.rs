@@ -179,7 +179,8 @@ mod tests {
             let elf = Elf { code, symbols, debug_link: Some((b"x".into(), 1)), build_id: Some(vec![1; 20]) };
             std::fs::write(&path, elf.bytes()).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-            assert_eq!(Command::new(&path).stdin(Stdio::null()).status().unwrap().code(), Some(0));
+            let mut child = crate::start_written(Command::new(&path).stdin(Stdio::null())).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(0));
         }
         std::fs::remove_file(path).unwrap();
     }

@@ -70,6 +70,16 @@ pub fn heed_signals() {
     }
 }
 
+/// Starts a program that this process has just written. A process that another thread forked
+/// meanwhile holds the file open for writing until it executes its own program, and the kernel
+/// executes no such file (`ETXTBSY`).
+pub fn start_written(command: &mut std::process::Command) -> std::io::Result<std::process::Child> {
+    eventually("the file's closing", HANG_LIMIT, || match command.spawn() {
+        Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => None,
+        other => Some(other),
+    })
+}
+
 /// The directory for files that must be in memory: the kernel has their paths in its caches,
 /// whatever file system the root is (that of a guest asks a file server).
 pub fn memory_dir() -> std::path::PathBuf {

@@ -1,8 +1,8 @@
 //! The last records of a session in the core file of its target.
 //!
 //! A workload makes a known number of calls and dies of a signal. The core file is what this kernel
-//! makes by itself, so the machine's `core_pattern` must be a plain file name; it is not changed,
-//! except in a guest, which is ours.
+//! makes by itself, so the machine's `core_pattern` must be the name of a file in the process's own
+//! directory, `core` and what may follow; it is not changed, except in a guest, which is ours.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -37,12 +37,12 @@ const PATTERN: &str = "/proc/sys/kernel/core_pattern";
 /// A place for core files. `Err`: the kernel of this machine gives them to a program.
 fn cores(name: &str) -> Result<Cores, Verdict> {
     let pattern = || std::fs::read_to_string(PATTERN).unwrap_or_default().trim().to_string();
-    let is_plain = |text: &str| !text.is_empty() && !text.contains(['|', '/', '%']);
+    let is_plain = |text: &str| text.starts_with("core") && !text.contains('/');
     if !is_plain(&pattern()) && crate::machine::is_guest() {
         let _ = std::fs::write(PATTERN, "core");
     }
     if !is_plain(&pattern()) {
-        return Err(Skip("core_pattern of this machine is no plain file name".into()));
+        return Err(Skip("core_pattern of this machine is no name of a file that begins with core".into()));
     }
     let path = std::env::temp_dir().join(format!("dtrace-cores-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&path).unwrap();

@@ -196,19 +196,13 @@ fn unlinked_copy(test: &str) -> Option<Copy> {
     let name = format!("symbols-{test}-{}", std::process::id());
     let copy = std::env::temp_dir().join(&name);
     std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
-    // The copy runs a test that only sleeps. A process that another test forked meanwhile holds the
-    // copy open for writing until it runs its own program.
-    let child = testing::eventually("the copy's closing", testing::HANG_LIMIT, || {
-        let child = std::process::Command::new(&copy)
+    // The copy runs a test that only sleeps.
+    let child = testing::start_written(
+        std::process::Command::new(&copy)
             .args(["--exact", "process::tests::sleeps_on_request", "--nocapture"])
             .env("SYMBOLS_TEST_SLEEP", "1")
-            .stdout(std::process::Stdio::null())
-            .spawn();
-        match child {
-            Err(e) if e.kind() == std::io::ErrorKind::ExecutableFileBusy => None,
-            other => Some(other),
-        }
-    });
+            .stdout(std::process::Stdio::null()),
+    );
     let Ok(child) = child else {
         testing::report_skip(test, format_args!("cannot run a copy in {}: {child:?}", copy.display()));
         return None;
