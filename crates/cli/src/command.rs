@@ -7,12 +7,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use dtrace::diagnostics::{control, raw};
-use dtrace::flame::Format;
-use dtrace::heat::Format as HeatFormat;
 use dtrace::options::Options;
 use dtrace::{Field, Source};
 
 use crate::flags::{self, NOT_YET, Word};
+use crate::formats::Formats;
 
 /// The longest script that is read, in bytes. A device that never ends (`-s /dev/zero`) must not
 /// take all memory.
@@ -71,10 +70,8 @@ pub(crate) struct Command {
     pub(crate) options: Options,
     pub(crate) operands: Vec<String>,
     pub(crate) output: Option<String>,
-    /// `--flame`: files and their formats.
-    pub(crate) flames: Vec<(String, Format)>,
-    /// `--heat`: files and their formats.
-    pub(crate) heats: Vec<(String, HeatFormat)>,
+    /// The formats of results, and their files.
+    pub(crate) formats: Formats,
     /// `--flame-diff`
     pub(crate) flame_diff: Option<String>,
     /// `--flame-from`
@@ -118,8 +115,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
         options: Options::default(),
         operands: Vec::new(),
         output: None,
-        flames: Vec::new(),
-        heats: Vec::new(),
+        formats: Formats::default(),
         flame_diff: None,
         flame_from: None,
         postmortem: None,
@@ -131,15 +127,20 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
         builds: false,
     };
     let words = flags::parse(words).map_err(|e| Wrong::Usage(Some(e)))?;
-    if words.iter().any(|word| matches!(word, Word::Long("flame", _))) {
+    c.formats = Formats::of(&words).map_err(Wrong::Value)?;
+    if !c.formats.flames.is_empty() {
         // A stack without its outermost frames would be drawn at a wrong place. The user's options
         // follow.
         for name in ["maxframes", "jstackframes"] {
             c.set(name, Some(WHOLE_STACK), name)?;
         }
     }
-    if words.iter().any(|word| matches!(word, Word::Long("heat", _))) {
+    if c.formats.needs_intervals() {
         c.set("every", Some("1s"), "every")?;
+    }
+    c.options.processids |= c.formats.needs_process_ids();
+    if let Some(word) = c.formats.oformat.clone() {
+        c.set("oformat", Some(&word), &format!("--format {word}"))?;
     }
     c.builds = words.iter().any(|w| matches!(w, Word::Flag('h' | 'G', _)));
     for word in words {
@@ -147,22 +148,6 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
             Word::Operand(text) => c.operands.push(text),
             Word::Help => c.mode = Mode::Help,
             Word::Flag(letter, value) => c.flag(letter, &value)?,
-            Word::Long("flame", file) => {
-                let wrong = || {
-                    let file = control::name_text(&file);
-                    Wrong::Value(format!("--flame {file}: the name must end with {}", Format::ENDINGS))
-                };
-                let format = Format::of_name(&file).ok_or_else(wrong)?;
-                c.flames.push((file, format));
-            }
-            Word::Long("heat", file) => {
-                let wrong = || {
-                    let file = control::name_text(&file);
-                    Wrong::Value(format!("--heat {file}: the name must end with {}", HeatFormat::ENDINGS))
-                };
-                let format = HeatFormat::of_name(&file).ok_or_else(wrong)?;
-                c.heats.push((file, format));
-            }
             Word::Long("flame-diff", before) => c.flame_diff = Some(before),
             Word::Long("flame-from", file) => c.flame_from = Some(file),
             Word::Long("postmortem", file) => c.postmortem = Some(file),
@@ -179,13 +164,15 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
                 c.shell = Some(known.ok_or_else(wrong)?);
                 c.only(Mode::Completions)?;
             }
-            Word::Long(_, format) => c.flag('x', &format!("oformat={format}"))?,
+            Word::Long(..) => {}
         }
     }
     c.check_flames()?;
-    c.check_heats()?;
+    c.check_files()?;
     c.check_system()?;
-    if c.postmortem.is_some() && !(c.programs.is_empty() && c.targets.is_empty() && c.flames.is_empty()) {
+    if c.postmortem.is_some()
+        && !(c.programs.is_empty() && c.targets.is_empty() && c.formats.flames.is_empty())
+    {
         let text =
             "--postmortem prints a core file and traces nothing: leave out the programs, targets and flames";
         return Err(Wrong::Value(text.into()));
@@ -252,10 +239,10 @@ impl Command {
     /// The options of flame graphs belong together.
     fn check_flames(&self) -> Result<(), Wrong> {
         let wrong = |text: &str| Err(Wrong::Value(text.into()));
-        if self.flames.is_empty() && (self.flame_diff.is_some() || self.flame_from.is_some()) {
+        if self.formats.flames.is_empty() && (self.flame_diff.is_some() || self.flame_from.is_some()) {
             return wrong("--flame-diff and --flame-from need --flame FILE: the file to be written");
         }
-        if self.flame_diff.is_some() && !self.flames.iter().any(|(_, format)| format.is_picture()) {
+        if self.flame_diff.is_some() && !self.formats.flames.iter().any(|(_, format)| format.is_picture()) {
             return wrong("--flame-diff draws a difference, so one --flame must be .svg or .html");
         }
         let before = self.flame_diff.as_deref().unwrap_or_default();
@@ -270,17 +257,26 @@ impl Command {
         Ok(())
     }
 
-    /// Heat maps are of what is traced, and a file has one content.
-    fn check_heats(&self) -> Result<(), Wrong> {
+    /// Files are of what is traced, and a file has one content.
+    fn check_files(&self) -> Result<(), Wrong> {
         let wrong = |text: String| Err(Wrong::Value(text));
-        if !self.heats.is_empty() && (self.flame_from.is_some() || self.postmortem.is_some()) {
-            return wrong("--heat draws what is traced: leave out --flame-from and --postmortem".into());
+        let Formats { flames, files, printed, .. } = &self.formats;
+        if let Some((file, format)) = files.first()
+            && (self.flame_from.is_some() || self.postmortem.is_some())
+        {
+            let (name, file) = (format.name, control::name_text(file));
+            return wrong(format!(
+                "{file}: a file of {name} is of what is traced: leave out --flame-from and --postmortem"
+            ));
         }
-        let drawn = self.flames.iter().map(|(file, _)| file).chain(self.heats.iter().map(|(file, _)| file));
+        if let Some(format) = printed.filter(|_| self.postmortem.is_some()) {
+            return wrong(format!("--format {} is of what is traced: leave out --postmortem", format.name));
+        }
+        let drawn = flames.iter().map(|(file, _)| file).chain(files.iter().map(|(file, _)| file));
         let mut all: Vec<&String> = drawn.chain(&self.output).collect();
         all.sort_unstable();
         match all.iter().zip(all.iter().skip(1)).find(|(a, b)| a == b) {
-            Some((file, _)) if !self.heats.is_empty() => {
+            Some((file, _)) if !files.is_empty() => {
                 wrong(format!("{}: a file can be written once: name another one", control::name_text(file)))
             }
             _ => Ok(()),
@@ -399,6 +395,24 @@ mod tests {
     }
 
     #[test]
+    fn each_way_to_name_a_format_gives_its_file() {
+        let files = |text: &str| {
+            let formats = parse(&words(text)).unwrap().formats;
+            let names = formats.files.iter().map(|(file, format)| format!("{}={file}", format.name));
+            let flames = formats.flames.iter().map(|(file, form)| format!("{form:?}={file}"));
+            names.chain(flames).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(
+            files("--heat a.svg --to b.json --format csv=c -n BEGIN --to d.folded"),
+            "heat=a.svg json=b.json csv=c Folded=d.folded"
+        );
+        assert_eq!(files("--format flame=a.html --format pprof=b -n BEGIN"), "Html=a.html Pprof=b");
+        let c = parse(&words("--format json -n BEGIN --to x.csv")).unwrap();
+        assert_eq!(c.options.text("oformat"), "json");
+        assert!(!c.options.processids && parse(&words("-n BEGIN --to x.json")).unwrap().options.processids);
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         let e = |text: &str| match parse(&words(text)).unwrap_err() {
             Wrong::Usage(m) => m.unwrap_or_default(),
@@ -422,6 +436,13 @@ mod tests {
         assert!(e("--heat x.png -n BEGIN").contains("the name must end with .svg or .html"));
         assert!(e("--heat x.svg --flame x.svg -n BEGIN").contains("x.svg: a file can be written once"));
         assert!(e("--heat x.svg --postmortem core").contains("leave out"));
+        assert!(e("--to x.png -n BEGIN").contains("the name must end with .svg, "));
+        assert!(e("--to x.svg -n BEGIN").contains("--format flame=x.svg or --format heat=x.svg"));
+        assert!(e("--format xml=x -n BEGIN").starts_with("--format xml: there are flame, "));
+        assert!(e("--format xml -n BEGIN").contains("Invalid value"));
+        assert!(e("--format heat -n BEGIN").contains("--format heat=FILE.svg"));
+        assert!(e("--format json= -n BEGIN").contains("the name of the file is missing"));
+        assert!(e("--to x.json -o x.json -n BEGIN").contains("x.json: a file can be written once"));
         assert!(e("-A").contains("-A is not supported yet"));
         assert!(e("-Gh").contains("only one of"));
         assert_eq!(e("--completions csh"), "--completions csh: there are completions for bash, zsh, fish");

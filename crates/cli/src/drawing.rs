@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use dtrace::diagnostics::{control, system_text};
 use dtrace::events::{Event, Occasion, Sink};
-use dtrace::flame::{Baseline, Flame, Format, Loss, Profile, Unnamed, read_folded};
+use dtrace::flame::{Baseline, Flame, Format, Loss, Profile, read_folded};
 
 use crate::command::{Command, file_of};
 
@@ -32,10 +32,10 @@ pub(crate) struct Drawing {
 impl Drawing {
     /// Prepares the files of a command; `None` if it has none.
     pub(crate) fn of(command: &Command) -> Result<Option<Drawing>, String> {
-        if command.flames.is_empty() {
+        if command.formats.flames.is_empty() {
             return Ok(None);
         }
-        for (file, _) in &command.flames {
+        for (file, _) in &command.formats.flames {
             try_file(&file_of(file)).map_err(|e| failed(file, &e))?;
         }
         let baseline = match &command.flame_diff {
@@ -44,11 +44,9 @@ impl Drawing {
             Some(file) => Some(Baseline::Profile(Box::new(read(file)?))),
         };
         let options = &command.options;
-        let named = options.stacksymbols && !options.noresolve;
-        let unnamed = if named { Unnamed::Unknown } else { Unnamed::Address };
-        let mut flame = Flame::new(unnamed, baseline);
+        let mut flame = Flame::new(dtrace::formats::unnamed(options), baseline);
         flame.set_most_frames([options.kernel_frames(), options.user_frames(), options.jstackframes]);
-        let (files, before) = (command.flames.clone(), command.flame_diff.clone());
+        let (files, before) = (command.formats.flames.clone(), command.flame_diff.clone());
         Ok(Some(Drawing { flame, files, before, printed: false, written: None }))
     }
 
@@ -115,7 +113,7 @@ pub(crate) fn draw(command: &Command, from: &str) -> Result<(), String> {
     if let Some(before) = &command.flame_diff {
         profile.compare(&read(before)?);
     }
-    for (file, format) in &command.flames {
+    for (file, format) in &command.formats.flames {
         let bytes = format.write_profiles(&[&profile], &Loss::default(), "");
         replace(&file_of(file), &bytes).map_err(|e| failed(file, &e))?;
     }
@@ -154,22 +152,48 @@ fn create(path: &Path) -> io::Result<File> {
     new.write(true).create_new(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(path)
 }
 
+/// Tries whether a file can be replaced.
 pub(crate) fn try_file(path: &Path) -> io::Result<()> {
     if path.symlink_metadata().is_ok_and(|m| !m.is_file() && !m.is_symlink()) {
         return Err(io::Error::other("not a regular file"));
     }
-    let other = beside(path)?;
-    create(&other)?;
-    std::fs::remove_file(other)
+    Replacement::new(path).map(drop)
 }
 
+/// Replaces a file by bytes.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let other = beside(path)?;
-    let done = create(&other)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| std::fs::rename(&other, path));
-    if done.is_err() {
-        let _ = std::fs::remove_file(other);
+    let (replacement, mut file) = Replacement::new(path)?;
+    file.write_all(bytes)?;
+    replacement.finish()
+}
+
+/// The new content of a file, under another name until it is whole. What is not finished is
+/// removed.
+pub(crate) struct Replacement {
+    path: PathBuf,
+    beside: PathBuf,
+    finished: bool,
+}
+
+impl Replacement {
+    /// The file gets the content.
+    pub(crate) fn new(path: &Path) -> io::Result<(Replacement, File)> {
+        let beside = beside(path)?;
+        let file = create(&beside)?;
+        Ok((Replacement { path: path.to_owned(), beside, finished: false }, file))
     }
-    done
+
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        std::fs::rename(&self.beside, &self.path)?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if !self.finished {
+            let _ = std::fs::remove_file(&self.beside);
+        }
+    }
 }

@@ -14,7 +14,8 @@
 //! any time, the thread that works for the session may be seconds away from looking at a flag.
 //! Everything it does is async-signal-safe.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
@@ -91,6 +92,25 @@ pub(crate) fn while_writing<T>(write: impl FnOnce() -> T) -> T {
     let done = write();
     WRITES.store(false, Ordering::SeqCst);
     done
+}
+
+/// A file whose writes the second signal ends: see [`while_writing`].
+#[derive(Debug)]
+pub(crate) struct Writer(pub(crate) File);
+
+impl Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match while_writing(|| self.0.write(bytes)) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// How many came since attaching began.

@@ -6,10 +6,11 @@
 //!
 //! ```text
 //!  flags      the table of options and their parser
+//!  formats    the words that name formats of results
 //!  command    a parsed command line
 //!  definitions  the header and the object of provider definitions (-h, -G)
 //!  drawing    the files of --flame
-//!  heat_map   the files of --heat
+//!  exports    the other files of results (--to, --format NAME=FILE)
 //!  postmortem  the records in a core file (--postmortem)
 //!  secure     a command with more privileges than who started it
 //!  run        list, compile only, or trace
@@ -28,9 +29,10 @@
 //!
 //! ```layers
 //! arch/x86_64 bin/dtrace flags interrupt memory panic secure status
-//! about arch command completions manual
+//! about arch completions formats manual
+//! command
 //! drawing
-//! heat_map
+//! exports
 //! output
 //! definitions postmortem
 //! lib+run
@@ -44,8 +46,9 @@ mod command;
 mod completions;
 mod definitions;
 mod drawing;
+mod exports;
 mod flags;
-mod heat_map;
+mod formats;
 mod interrupt;
 mod manual;
 mod memory;

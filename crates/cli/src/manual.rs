@@ -16,6 +16,7 @@ use crate::{flags, status};
 pub(crate) fn page() -> String {
     let mut page = include_str!("manual/head.roff").to_string();
     flag_list(&mut page);
+    files(&mut page);
     providers(&mut page);
     page.push_str(include_str!("manual/language.roff"));
     variables(&mut page);
@@ -136,6 +137,17 @@ fn flag_list(page: &mut String) {
         entry(page, &format!("{}{arg}", bold(&format!("--{}", long.name))), long.help);
     }
     entry(page, &bold("--help"), "print a summary of the options");
+}
+
+fn files(page: &mut String) {
+    let text = "With --to FILE the ending of the name says the format, with --format NAME=FILE the name of the format. A file \
+                is replaced as a whole: a picture from time to time, a stream at the end. A pipe or a device gets a stream as \
+                it comes. What is printed does not change, except that stacks that are drawn are not printed.";
+    section(page, "FILES OF RESULTS", text);
+    for format in dtrace::formats::TABLE {
+        let endings: Vec<String> = format.endings.iter().map(|e| roff(&format!("*{e}"))).collect();
+        entry(page, &format!("{} ({})", bold(format.name), endings.join(", ")), format.about);
+    }
 }
 
 fn providers(page: &mut String) {

@@ -13,12 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use dtrace::diagnostics::control;
 use dtrace::events::{Event, NoticeKind, SinkError};
-use dtrace::options::OutputFormat;
+use dtrace::formats::{Format, Kind};
+use dtrace::options::{Options, OutputFormat};
 use dtrace::{Json, Message, MessageKind, Needs, Sink, Text};
 
 use crate::drawing::Drawing;
-use crate::heat_map::HeatMap;
-use crate::interrupt;
+use crate::exports::Exports;
+use crate::interrupt::Writer;
 
 /// Standard output was closed when the process began.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -60,15 +61,38 @@ pub(crate) struct Shown {
 /// loop for minutes.
 const AT_ONCE: usize = 64 << 10;
 
+impl Shown {
+    /// Prints messages to standard error.
+    fn print(self, messages: &[Message]) {
+        let Shown { quiet, verbose, resize } = self;
+        let is_shown = |message: &&Message| match message.kind {
+            MessageKind::Notice(NoticeKind::Lowered) => resize,
+            MessageKind::Notice(NoticeKind::Target | NoticeKind::Unavailable) => !quiet,
+            MessageKind::Notice(NoticeKind::Detail) => verbose,
+            _ => true,
+        };
+        let mut text = String::new();
+        for message in messages.iter().filter(is_shown) {
+            text.push_str(&format!("dtrace: {message}\n"));
+            if text.len() >= AT_ONCE {
+                to_stderr(std::mem::take(&mut text));
+            }
+        }
+        if !text.is_empty() {
+            to_stderr(text);
+        }
+    }
+}
+
 /// An open output.
 pub(crate) struct Output {
-    file: File,
+    file: Writer,
     pub(crate) shown: Shown,
 }
 
 impl Output {
     fn new(file: File) -> Output {
-        Output { file, shown: Shown::default() }
+        Output { file: Writer(file), shown: Shown::default() }
     }
 
     /// Standard output.
@@ -87,39 +111,25 @@ impl Output {
 
 impl dtrace::Output for Output {
     fn truncate(&mut self) -> io::Result<()> {
-        self.file.truncate()
+        self.file.0.truncate()
     }
 
     fn is_terminal(&self) -> bool {
-        io::IsTerminal::is_terminal(&self.file)
+        io::IsTerminal::is_terminal(&self.file.0)
     }
 
     fn messages(&mut self, messages: &[Message]) -> io::Result<()> {
-        let Shown { quiet, verbose, resize } = self.shown;
-        let is_shown = |message: &&Message| match message.kind {
-            MessageKind::Notice(NoticeKind::Lowered) => resize,
-            MessageKind::Notice(NoticeKind::Target | NoticeKind::Unavailable) => !quiet,
-            MessageKind::Notice(NoticeKind::Detail) => verbose,
-            _ => true,
-        };
-        let mut text = String::new();
-        for message in messages.iter().filter(is_shown) {
-            text.push_str(&format!("dtrace: {message}\n"));
-            if text.len() >= AT_ONCE {
-                to_stderr(std::mem::take(&mut text));
-            }
-        }
-        if !text.is_empty() {
-            to_stderr(text);
-        }
+        self.shown.print(messages);
         Ok(())
     }
 }
 
-/// What is printed, by the option `oformat`.
+/// What is printed: by the option `oformat`, or by `--format`.
 enum Printed {
     Text(Text<Output>),
     Json(Json<Output>),
+    /// The text performs effects and has the messages; it gets no results.
+    Other(Box<dyn Sink>, Text<Unprinted>),
 }
 
 /// What a format needs of records. A drawing needs nothing more than what it draws.
@@ -130,11 +140,11 @@ pub(crate) fn needs(format: OutputFormat) -> Needs {
     }
 }
 
-/// The sink of a session: what is printed, and what is drawn.
+/// The sink of a session: what is printed, what is drawn instead, and other files.
 pub(crate) struct Results {
     printed: Printed,
     drawing: Option<Drawing>,
-    heat_map: Option<HeatMap>,
+    exports: Exports,
 }
 
 impl Results {
@@ -142,14 +152,33 @@ impl Results {
         format: OutputFormat,
         out: Output,
         drawing: Option<Drawing>,
-        heat_map: Option<HeatMap>,
+        exports: Exports,
     ) -> Results {
         let printed = match format {
             OutputFormat::Json => Printed::Json(Json::new(out)),
             OutputFormat::Csv => Printed::Text(Text::csv(out)),
             OutputFormat::Text => Printed::Text(Text::new(out)),
         };
-        Results { printed, drawing, heat_map }
+        Results { printed, drawing, exports }
+    }
+
+    /// Prints in a format that is a stream. An error is a message.
+    pub(crate) fn in_format(
+        format: &Format,
+        out: Output,
+        drawing: Option<Drawing>,
+        exports: Exports,
+        options: &Options,
+    ) -> Result<Results, String> {
+        let name = format.name;
+        let Kind::Stream(make) = format.kind else {
+            return Err(format!("--format {name}: it is written to a file: --format {name}=FILE"));
+        };
+        if format.binary && dtrace::Output::is_terminal(&out) {
+            return Err(format!("--format {name}: it is no text: name a file, as in --format {name}=FILE"));
+        }
+        let text = Text::new(Unprinted(out.shown));
+        Ok(Results { printed: Printed::Other(make(Box::new(out.file), options), text), drawing, exports })
     }
 
     /// For events that were stored: nothing is performed.
@@ -159,30 +188,31 @@ impl Results {
             OutputFormat::Csv => Printed::Text(Text::csv_of_stored_events(out)),
             OutputFormat::Text => Printed::Text(Text::of_stored_events(out)),
         };
-        Results { printed, drawing: None, heat_map: None }
+        Results { printed, drawing: None, exports: Exports::none() }
     }
 
-    /// Writes what is drawn, at the end. The errors are messages.
-    pub(crate) fn finish_drawings(&mut self) -> Result<(), Vec<String>> {
+    /// Writes the files, at the end. The errors are messages.
+    pub(crate) fn finish_files(&mut self) -> Result<(), Vec<String>> {
         let drawn = self.drawing.as_mut().map_or(Ok(()), Drawing::finish);
-        let mapped = self.heat_map.as_mut().map_or(Ok(()), HeatMap::finish);
-        match (drawn, mapped) {
-            (Err(mut all), Err(more)) => {
-                all.extend(more);
-                Err(all)
-            }
-            (drawn, mapped) => drawn.and(mapped),
-        }
+        let mut wrong = drawn.err().unwrap_or_default();
+        wrong.extend(self.exports.finish().err().unwrap_or_default());
+        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 }
 
 impl Sink for Results {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
-        self.heat_map.iter_mut().for_each(|heat_map| heat_map.event(event));
+        self.exports.event(event);
         let drawn = self.drawing.as_mut().is_some_and(|drawing| drawing.event(event));
         match &mut self.printed {
-            // JSON has every event.
+            // JSON has every event, and so may other formats.
             Printed::Json(json) => json.event(event),
+            Printed::Other(sink, text) => {
+                let printed = sink.event(event);
+                let is_result =
+                    matches!(event, Event::Record(_) | Event::Aggregation(_) | Event::Interval(_));
+                if is_result { printed } else { text.event(event).and(printed) }
+            }
             Printed::Text(_) if drawn => Ok(()),
             Printed::Text(text) => text.event(event),
         }
@@ -190,40 +220,63 @@ impl Sink for Results {
 
     fn batch_end(&mut self) -> io::Result<()> {
         let drawn = self.drawing.as_mut().map_or(Ok(()), Drawing::batch_end);
-        let mapped = self.heat_map.as_mut().map_or(Ok(()), HeatMap::batch_end);
+        self.exports.batch_end();
         let printed = match &mut self.printed {
             Printed::Text(text) => text.batch_end(),
             Printed::Json(json) => json.batch_end(),
+            Printed::Other(sink, text) => text.batch_end().and(sink.batch_end()),
         };
-        printed.and(drawn).and(mapped)
+        printed.and(drawn)
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.exports.flush();
         match &mut self.printed {
             Printed::Text(text) => text.flush(),
             Printed::Json(json) => json.flush(),
+            Printed::Other(sink, text) => text.flush().and(sink.flush()),
         }
     }
 
     fn aborted(&mut self) {
+        self.exports.aborted();
         match &mut self.printed {
             Printed::Text(text) => text.aborted(),
             Printed::Json(json) => json.aborted(),
+            Printed::Other(sink, text) => {
+                text.aborted();
+                sink.aborted();
+            }
         }
     }
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match interrupt::while_writing(|| self.file.write(bytes)) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                done => return done,
-            }
-        }
+        self.file.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// The output of text that is not printed: it has the messages.
+pub(crate) struct Unprinted(Shown);
+
+impl Write for Unprinted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl dtrace::Output for Unprinted {
+    fn messages(&mut self, messages: &[Message]) -> io::Result<()> {
+        self.0.print(messages);
         Ok(())
     }
 }

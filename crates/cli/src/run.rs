@@ -15,8 +15,8 @@ use crate::command::{Command, Mode, Wanted, file_of};
 use crate::completions;
 use crate::definitions;
 use crate::drawing::{self, Drawing};
+use crate::exports::Exports;
 use crate::flags;
-use crate::heat_map::HeatMap;
 use crate::interrupt::{self, Interrupts};
 use crate::memory;
 use dtrace::diagnostics::{control, raw, system_text};
@@ -258,7 +258,8 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Targets, u8> {
     let mut environment = options.environment();
     secure::restore(&mut environment);
     // What reads the format from standard output reads nothing else.
-    environment.output_to_stderr = options.oformat != OutputFormat::Text && command.output.is_none();
+    let text = options.oformat == OutputFormat::Text && command.formats.printed.is_none();
+    environment.output_to_stderr = !text && command.output.is_none();
     let wanted = command.targets.iter().map(|wanted| match wanted {
         Wanted::Run(text) => dtrace::Wanted::Command(raw::bytes(text)),
         Wanted::Pid(pid) => dtrace::Wanted::Pid(*pid),
@@ -322,11 +323,16 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
     // Nothing is traced with -e.
     let format = if command.compile_only { OutputFormat::Text } else { options.oformat };
     let drawing = match command.compile_only {
-        true => Ok((None, None)),
-        false => Drawing::of(&command).and_then(|drawing| Ok((drawing, HeatMap::of(&command)?))),
+        true => Ok((None, Exports::none())),
+        false => Drawing::of(&command).and_then(|drawing| Ok((drawing, Exports::of(&command, &options)?))),
     };
-    let mut sink = match drawing {
-        Ok((drawing, heat_map)) => Results::new(format, out, drawing, heat_map),
+    let printed = command.formats.printed.filter(|_| !command.compile_only);
+    let sink = drawing.and_then(|(drawing, exports)| match printed {
+        None => Ok(Results::new(format, out, drawing, exports)),
+        Some(printed) => Results::in_format(printed, out, drawing, exports, &options),
+    });
+    let mut sink = match sink {
+        Ok(sink) => sink,
         Err(e) => return complain_all(vec![e]),
     };
     if let Err(e) = introduce(&command, &program, quiet, &mut sink) {
@@ -443,7 +449,7 @@ fn follow(session: &mut Session<Results>, interrupts: &Interrupts) -> Result<u8,
     }
     interrupt::handle();
     let status = session.finish()? as u8;
-    let drawn = session.sink_mut().finish_drawings();
+    let drawn = session.sink_mut().finish_files();
     let status = drawn.map_or_else(complain_all, |()| status);
     if memory::was_short() {
         complain(

@@ -52,6 +52,7 @@
 //!  abilities       what works on this system
 //!  completion      what can follow at a prompt
 //!  reference       tables for the manual page
+//!  formats         the formats of files of results: a table
 //! ```
 //!
 //! A program can do everything that the command can do: the command only parses arguments and
@@ -73,7 +74,7 @@
 //! compile engine/growth/late engine/unwinder load/detach session/notice
 //! engine/growth
 //! compile/evaltime engine list load/assemble session/modules session/processes
-//! abilities completion definitions recording load/environment load/process_set session/advice
+//! abilities completion definitions formats recording load/environment load/process_set session/advice
 //! load/services
 //! engine/interpreter/engine load/kernel_stack+load
 //! engine/machine
@@ -94,6 +95,7 @@ pub mod completion;
 mod definitions;
 mod engine;
 mod error;
+pub mod formats;
 pub mod list;
 mod load;
 pub mod options;

@@ -35,6 +35,7 @@ mod drilldown;
 mod elsewhere;
 mod ending;
 mod evaltime;
+mod exports;
 mod faults;
 mod fbt;
 mod flames;
@@ -237,6 +238,7 @@ const GROUPS: &[&[Test]] = &[
     foreign::TESTS,
     formats::TESTS,
     flames::TESTS,
+    exports::TESTS,
     heat::TESTS,
     cpc::TESTS,
     fbt::TESTS,

@@ -1,0 +1,206 @@
+//! The files of results beside what is printed (`--to`, `--format NAME=FILE`, `--heat`).
+//!
+//! A file is replaced as a whole, as those of `--flame` are. One that is known at any time is
+//! written from time to time; one that is a stream grows under another name beside it until the
+//! session ends. A pipe or a device gets a stream as it comes. A file that can no longer be written
+//! (the disk is full) is given up: the session goes on, and its end says so.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use dtrace::diagnostics::control;
+use dtrace::events::{Event, Sink, SinkError};
+use dtrace::formats::{Format, Kind, Snapshot};
+use dtrace::options::Options;
+
+use crate::command::{Command, file_of};
+use crate::drawing::{Replacement, failed, replace, try_file};
+use crate::interrupt::Writer;
+
+/// How often a file is written before the end.
+const WRITTEN_EVERY: Duration = Duration::from_secs(1);
+/// Writing takes this part of the time at most.
+const SHARE: u32 = 50;
+
+/// What is written beside the output.
+pub(crate) struct Exports(Vec<Export>);
+
+struct Export {
+    format: &'static Format,
+    file: String,
+    content: Content,
+    /// The session has begun, so there is something to be written.
+    begun: bool,
+    /// Why it is written no more.
+    failed: Option<String>,
+}
+
+enum Content {
+    Snapshot { sink: Box<dyn Snapshot>, changed: bool, next: Instant },
+    Stream { sink: Box<dyn Sink>, end: Option<Replacement> },
+}
+
+impl Exports {
+    /// Prepares the files of a command.
+    pub(crate) fn of(command: &Command, options: &Options) -> Result<Exports, String> {
+        let make = |(file, format): &(String, &'static Format)| {
+            let content = Content::of(file, format, options).map_err(|e| failed(file, &e))?;
+            Ok(Export { format, file: file.clone(), content, begun: false, failed: None })
+        };
+        command.formats.files.iter().map(make).collect::<Result<_, String>>().map(Exports)
+    }
+
+    /// None.
+    pub(crate) fn none() -> Exports {
+        Exports(Vec::new())
+    }
+
+    /// Those that did not fail.
+    fn written(&mut self) -> impl Iterator<Item = &mut Export> {
+        self.0.iter_mut().filter(|export| export.failed.is_none())
+    }
+
+    /// Receives an event.
+    pub(crate) fn event(&mut self, event: &Event<'_>) {
+        for export in self.written() {
+            export.begun |= matches!(event, Event::Start(_));
+            let done = match &mut export.content {
+                Content::Snapshot { sink, changed, .. } => {
+                    *changed |= matches!(event, Event::Interval(_));
+                    sink.event(event)
+                }
+                Content::Stream { sink, .. } => sink.event(event),
+            };
+            export.note(done.map_err(|(SinkError::Output(e) | SinkError::Effect(e))| e));
+        }
+    }
+
+    /// The events of a batch are complete.
+    pub(crate) fn batch_end(&mut self) {
+        for export in self.written() {
+            let done = match &mut export.content {
+                Content::Snapshot { sink, changed, next } => {
+                    if !*changed || Instant::now() < *next {
+                        continue;
+                    }
+                    *changed = false;
+                    let begun = Instant::now();
+                    // What is empty may have something at the end.
+                    let bytes = sink.bytes().ok();
+                    let done = bytes.map_or(Ok(()), |bytes| replace(&file_of(&export.file), &bytes));
+                    *next = Instant::now() + WRITTEN_EVERY.max(begun.elapsed() * SHARE);
+                    done
+                }
+                Content::Stream { sink, .. } => sink.batch_end(),
+            };
+            export.note(done);
+        }
+    }
+
+    /// The session is about to wait: who reads a pipe sees what came.
+    pub(crate) fn flush(&mut self) {
+        for export in self.written() {
+            if let Content::Stream { sink, .. } = &mut export.content {
+                let done = sink.flush();
+                export.note(done);
+            }
+        }
+    }
+
+    /// Tracing ended by an error.
+    pub(crate) fn aborted(&mut self) {
+        for export in self.written() {
+            match &mut export.content {
+                Content::Snapshot { sink, .. } => sink.aborted(),
+                Content::Stream { sink, .. } => sink.aborted(),
+            }
+        }
+    }
+
+    /// Writes the files at the end. The errors are messages.
+    pub(crate) fn finish(&mut self) -> Result<(), Vec<String>> {
+        let wrong: Vec<String> = self.0.drain(..).filter_map(|export| export.finish().err()).collect();
+        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+    }
+}
+
+impl Drop for Exports {
+    /// A session that was aborted leaves what there is.
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}
+
+impl Export {
+    /// Keeps the first error. A file that failed gets nothing more.
+    fn note(&mut self, done: io::Result<()>) {
+        if let Err(e) = done {
+            self.failed.get_or_insert_with(|| failed(&self.file, &e));
+        }
+    }
+
+    fn finish(self) -> Result<(), String> {
+        let Export { format, file, content, begun, failed: earlier } = self;
+        if let Some(earlier) = earlier {
+            return Err(earlier);
+        }
+        if !begun {
+            return Ok(());
+        }
+        let done = match content {
+            Content::Snapshot { sink, .. } => match sink.bytes() {
+                Ok(bytes) => replace(&file_of(&file), &bytes),
+                Err(why) => {
+                    let (name, file) = (format.name, control::name_text(&file));
+                    return Err(format!("--format {name}={file}: {why}"));
+                }
+            },
+            Content::Stream { mut sink, end } => {
+                sink.flush().and_then(|()| end.map_or(Ok(()), Replacement::finish))
+            }
+        };
+        done.map_err(|e| failed(&file, &e))
+    }
+}
+
+impl Content {
+    fn of(file: &str, format: &Format, options: &Options) -> io::Result<Content> {
+        let path = file_of(file);
+        match format.kind {
+            Kind::Stream(make) => {
+                let (end, out) = match is_special(&path) {
+                    true => (None, open_special(&path)?),
+                    false => Replacement::new(&path).map(|(end, out)| (Some(end), out))?,
+                };
+                Ok(Content::Stream { sink: make(Box::new(Writer(out)), options), end })
+            }
+            Kind::Snapshot(make) => {
+                try_file(&path)?;
+                let next = Instant::now() + WRITTEN_EVERY;
+                Ok(Content::Snapshot { sink: make(file, options), changed: false, next })
+            }
+            // The command draws these.
+            Kind::Flame(_) => Err(io::Error::from(io::ErrorKind::Unsupported)),
+        }
+    }
+}
+
+/// Whether a name is of a pipe or a device, which no file can replace.
+fn is_special(path: &Path) -> bool {
+    let kind = path.metadata().map(|m| m.file_type());
+    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device() || kind.is_socket())
+}
+
+/// Opens a pipe or a device. A pipe without a reader is an error: one may never come.
+fn open_special(path: &Path) -> io::Result<File> {
+    let file = File::options().write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    // SAFETY: a plain system call on an open descriptor: its writes wait again.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) } {
+        0 => Ok(file),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,111 @@
+//! `--to` and `--format NAME=FILE`: files of results beside what is printed.
+
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::Verdict::{self, Pass};
+use crate::tool::{dtrace, finish, start, workload};
+
+tests! {
+    a_file_has_what_would_be_printed_in_its_format
+    a_pipe_gets_a_stream_as_it_comes
+    a_file_that_cannot_be_written_is_said
+    a_session_that_does_not_begin_leaves_a_file_as_it_was
+}
+
+/// The names of the files in a directory.
+fn names(dir: &testing::dir::Dir) -> Vec<String> {
+    let entries = std::fs::read_dir(&**dir).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn a_file_has_what_would_be_printed_in_its_format() -> Verdict {
+    let dir = testing::dir::Dir::new("exports-same");
+    let file = |name: &str| dir.join(name).into_os_string().into_string().unwrap();
+    let script = "syscall::getppid:entry /pid == $target/ { this->n = n++; trace(this->n); @[this->n % 3] = count(); }";
+    let words = workload("getppid", 20);
+    let o = dtrace(&[
+        "-q",
+        "--format",
+        "json",
+        "-o",
+        &file("printed"),
+        "--to",
+        &file("a.json"),
+        "--to",
+        &file("b.csv"),
+        "--format",
+        "json=c",
+        "-c",
+        &words,
+        "-n",
+        script,
+    ]);
+    // A name without a directory is of the current one.
+    let of_current = std::fs::read("c");
+    let _ = std::fs::remove_file("c");
+    assert_eq!(o.code, Some(0), "{}", o.err);
+    let printed = std::fs::read_to_string(file("printed")).unwrap();
+    assert_eq!(printed.lines().filter(|line| line.contains("\"event\":\"record\"")).count(), 20, "{printed}");
+    assert_eq!(std::fs::read_to_string(file("a.json")).unwrap(), printed);
+    assert_eq!(of_current.unwrap(), printed.as_bytes());
+    let csv = std::fs::read_to_string(file("b.csv")).unwrap();
+    assert!(csv.ends_with("\n2,6\n0,7\n1,7\n"), "{csv}");
+    assert_eq!(names(&dir), ["a.json", "b.csv", "printed"]);
+    Pass
+}
+
+fn a_pipe_gets_a_stream_as_it_comes() -> Verdict {
+    let dir = testing::dir::Dir::new("exports-pipe");
+    let pipe = dir.join("pipe");
+    let name = std::ffi::CString::new(pipe.as_os_str().as_bytes()).unwrap();
+    // SAFETY: the name is a string of C.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+    let words = format!("json={}", pipe.display());
+    // Nobody reads it.
+    let o = dtrace(&["-q", "--format", &words, "-n", "BEGIN { exit(0); }"]).code(1);
+    assert!(o.err.contains("failed to write") && o.err.contains("pipe"), "{}", o.err);
+    let mut reader = std::fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+    let child = start(&["-q", "--format", &words, "-n", "BEGIN { trace(41); }"]);
+    let mut text = Vec::new();
+    testing::eventually("the record in the pipe", testing::HANG_LIMIT, || {
+        let _ = reader.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).contains("\"event\":\"record\"")
+    });
+    crate::tool::signal(&child, libc::SIGINT);
+    let o = finish(child).code(0);
+    assert!(o.out.contains("41"), "{}", o.out);
+    let _ = reader.read_to_end(&mut text);
+    assert!(String::from_utf8_lossy(&text).ends_with("{\"event\":\"end\",\"status\":0}\n"));
+    assert_eq!(names(&dir), ["pipe"]);
+    Pass
+}
+
+fn a_file_that_cannot_be_written_is_said() -> Verdict {
+    let o = dtrace(&["-q", "--to", "/nowhere/x.json", "-n", "BEGIN { exit(0); }"]).code(1);
+    assert!(o.err.contains("failed to write '/nowhere/x.json'"), "{}", o.err);
+    // What fails later ends no session: its results are printed.
+    let script = "syscall::getppid:entry /pid == $target/ { @ = count(); }";
+    let words = workload("getppid", 100);
+    let o = dtrace(&["-q", "--format", "json=/dev/full", "-c", &words, "-n", script]).code(1);
+    assert_eq!(o.last_number(), 100);
+    assert!(o.err.contains("failed to write '/dev/full'"), "{}", o.err);
+    assert_eq!(o.err.matches("/dev/full").count(), 1, "{}", o.err);
+    Pass
+}
+
+fn a_session_that_does_not_begin_leaves_a_file_as_it_was() -> Verdict {
+    let dir = testing::dir::Dir::new("exports-refused");
+    let file = dir.join("x.json").into_os_string().into_string().unwrap();
+    std::fs::write(&file, "before").unwrap();
+    dtrace(&["-q", "--to", &file, "-n", "nobody:::has { exit(0); }"]).code(1);
+    dtrace(&["-q", "--to", &file, "-b", "1", "-n", "BEGIN { trace(\"a\"); exit(0); }"]).code(1);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "before");
+    dtrace(&["-e", "-q", "--to", &file, "-n", "BEGIN { exit(0); }"]).code(0);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "before");
+    assert_eq!(names(&dir), ["x.json"]);
+    Pass
+}
