@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use dtrace::diagnostics::{control, raw};
-use dtrace::options::Options;
+use dtrace::options::{Options, OutputFormat};
 use dtrace::{Field, Source};
 
 use crate::flags::{self, NOT_YET, Word};
@@ -72,6 +72,8 @@ pub(crate) struct Command {
     pub(crate) output: Option<String>,
     /// The formats of results, and their files.
     pub(crate) formats: Formats,
+    /// `--live`
+    live: bool,
     /// `--flame-diff`
     pub(crate) flame_diff: Option<String>,
     /// `--flame-from`
@@ -116,6 +118,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
         operands: Vec::new(),
         output: None,
         formats: Formats::default(),
+        live: false,
         flame_diff: None,
         flame_from: None,
         postmortem: None,
@@ -135,7 +138,8 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
             c.set(name, Some(WHOLE_STACK), name)?;
         }
     }
-    if c.formats.needs_intervals() {
+    c.live = words.iter().any(|word| matches!(word, Word::Long("live", _)));
+    if c.formats.needs_intervals() || c.live {
         c.set("every", Some("1s"), "every")?;
     }
     c.options.processids |= c.formats.needs_process_ids();
@@ -169,6 +173,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
     }
     c.check_flames()?;
     c.check_files()?;
+    c.check_live()?;
     c.check_system()?;
     if c.postmortem.is_some()
         && !(c.programs.is_empty() && c.targets.is_empty() && c.formats.flames.is_empty())
@@ -281,6 +286,33 @@ impl Command {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether a terminal shows what happens.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live && self.mode == Mode::Trace && !self.compile_only
+    }
+
+    /// Whether a session starts commands.
+    pub(crate) fn runs_commands(&self) -> bool {
+        self.targets.iter().any(|wanted| matches!(wanted, Wanted::Run(_)))
+    }
+
+    /// The terminal shows what is traced, and text comes at the end.
+    fn check_live(&self) -> Result<(), Wrong> {
+        let wrong = |text: &str| Err(Wrong::Value(text.into()));
+        if !self.live {
+            return Ok(());
+        }
+        if self.flame_from.is_some() || self.postmortem.is_some() {
+            return wrong("--live shows what is traced: leave out --flame-from and --postmortem");
+        }
+        if self.formats.printed.is_some() || self.options.oformat != OutputFormat::Text {
+            return wrong(
+                "--live has the terminal: --to and --format NAME=FILE write other formats to files",
+            );
+        }
+        Ok(())
     }
 
     /// A record of a machine is no machine to trace.

@@ -179,6 +179,13 @@ pub(crate) const LONG: &[Long] = &[
                a second or of -x every: .svg or .html; may be given several times",
     },
     Long {
+        name: "live",
+        arg: "",
+        takes: Nothing,
+        help: "show the aggregations in the terminal while they grow, as tables by intervals of a second or of -x every: sort, filter, \
+               pause, choose a key (? lists the keys); they are printed at the end",
+    },
+    Long {
         name: "system",
         arg: "file",
         takes: File,

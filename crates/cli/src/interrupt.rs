@@ -17,8 +17,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use dtrace::Stopper;
 
@@ -32,8 +31,8 @@ static EVENT: AtomicI32 = AtomicI32::new(-1);
 static PHASE: AtomicU8 = AtomicU8::new(0);
 /// Whether a thread is writing output, which may wait for a reader for ever.
 static WRITES: AtomicBool = AtomicBool::new(false);
-/// Stops the probes of the session.
-static STOPPER: OnceLock<Stopper> = OnceLock::new();
+/// Stops the probes of the session that runs. It is never freed: the handler may have read it.
+static STOPPER: AtomicPtr<Stopper> = AtomicPtr::new(std::ptr::null_mut());
 
 /// How far a trace is; see the [module](self).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,7 +64,8 @@ extern "C" fn handler(signal: libc::c_int) {
         dtrace::end_process(1);
     }
     if phase == Phase::Running as u8
-        && let Some(stopper) = STOPPER.get()
+        // SAFETY: null, or one that lives for ever.
+        && let Some(stopper) = unsafe { STOPPER.load(Ordering::SeqCst).as_ref() }
     {
         stopper.stop();
     }
@@ -136,7 +136,7 @@ pub(crate) fn attaching() {
 /// From now on the session works.
 pub(crate) fn running(stopper: Option<Stopper>) {
     if let Some(stopper) = stopper {
-        let _ = STOPPER.set(stopper);
+        STOPPER.store(Box::into_raw(Box::new(stopper)), Ordering::SeqCst);
     }
     PHASE.store(Phase::Running as u8, Ordering::SeqCst);
 }

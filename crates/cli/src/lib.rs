@@ -11,13 +11,16 @@
 //!  definitions  the header and the object of provider definitions (-h, -G)
 //!  drawing    the files of --flame
 //!  exports    the other files of results (--to, --format NAME=FILE)
+//!  live       the terminal of --live
 //!  postmortem  the records in a core file (--postmortem)
 //!  secure     a command with more privileges than who started it
 //!  run        list, compile only, or trace
 //!  interrupt  SIGINT and SIGTERM as a readable descriptor
 //!  arch       copying and comparing memory, where the C library is musl
 //!  memory     the allocator, and the reserve with which a session ends
-//!  output     where results go
+//!  output     where results and messages go
+//!  progress   the line that says how far long work is
+//!  results    the sink of a session
 //!  panic      what is printed at a fault of the command itself
 //!  manual     the manual page, from the tables
 //!  completions  the completions of shells, from the tables, and what they ask while a user types (--complete)
@@ -28,13 +31,13 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! arch/x86_64 bin/dtrace flags interrupt memory panic secure status
+//! arch/x86_64 bin/dtrace flags interrupt memory panic progress secure status
 //! about arch completions formats manual
 //! command
-//! drawing
-//! exports
-//! output
-//! definitions postmortem
+//! drawing output
+//! definitions exports live
+//! results
+//! postmortem
 //! lib+run
 //! ```
 
@@ -50,11 +53,14 @@ mod exports;
 mod flags;
 mod formats;
 mod interrupt;
+mod live;
 mod manual;
 mod memory;
 mod output;
 mod panic;
 mod postmortem;
+mod progress;
+mod results;
 mod run;
 mod secure;
 mod status;

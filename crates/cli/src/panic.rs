@@ -114,6 +114,7 @@ fn message(info: &PanicHookInfo<'_>) -> String {
 }
 
 fn print(message: &str, mut out: StandardError) {
+    dtrace::live::leave();
     let _ = out.write_all(control::lines(message).to_string().as_bytes());
     while Instant::now() < out.until {
         let Ok(merged) = MERGED.try_lock() else {

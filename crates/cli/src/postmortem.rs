@@ -14,7 +14,8 @@ use dtrace::events::{Event, Reader, SinkError};
 use dtrace::postmortem::{CoreError, CoreEvents, find};
 
 use crate::command::{Command, file_of};
-use crate::output::{Output, Results, Shown};
+use crate::output::{Output, Shown};
+use crate::results::Results;
 use crate::to_stderr;
 
 fn complain(text: impl std::fmt::Display) {

@@ -2,12 +2,14 @@
 
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dtrace::events::{Event, Sink, SinkError};
+use dtrace::live::{Action, Narrowing};
 use dtrace::options::{Options, OutputFormat};
 use dtrace::{
-    Error, Field, Macros, Program, Progress, Provider, Session, Setup, Source, Status, System, Targets,
+    Error, Field, Macros, Program, Progress, Provider, Session, Setup, Source, Status, System, TargetOutput,
+    Targets,
 };
 
 use crate::about;
@@ -18,10 +20,13 @@ use crate::drawing::{self, Drawing};
 use crate::exports::Exports;
 use crate::flags;
 use crate::interrupt::{self, Interrupts};
+use crate::live::{LiveResults, Requests, obstacle};
 use crate::memory;
 use dtrace::diagnostics::{control, raw, system_text};
 
-use crate::output::{self, Output, Results, Shown};
+use crate::output::{Output, Shown};
+use crate::progress::ProgressLine;
+use crate::results::{self, Results};
 use crate::secure;
 use crate::{Engine, status, to_stderr, to_stdout};
 
@@ -103,17 +108,7 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
     if let Err(e) = limits_suffice() {
         return complain_all(vec![format!("could not enable tracing: {e}")]);
     }
-    let out = match &command.output {
-        None => {
-            Output::stdout().map_err(|e| format!("failed to open the standard output: {}", system_text(&e)))
-        }
-        Some(path) => {
-            let shown = control::name_text(path);
-            Output::append(path)
-                .map_err(|e| format!("failed to open output file '{shown}': {}", system_text(&e)))
-        }
-    };
-    let out = match out {
+    let out = match output(&command) {
         Ok(out) => out,
         Err(e) => return complain_all(vec![e]),
     };
@@ -198,7 +193,7 @@ fn compile(
 ) -> Result<Program, u8> {
     let shown_only = command.mode != Mode::Trace || command.compile_only;
     let setup =
-        Setup { providers, needs: |options| output::needs(options.oformat), shown_only, ..Setup::default() };
+        Setup { providers, needs: |options| results::needs(options.oformat), shown_only, ..Setup::default() };
     let program = dtrace::compile_as(system, sources, macros, options, setup);
     program.map_err(|error| complain_all(error.messages(options.errtags)))
 }
@@ -259,7 +254,11 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Targets, u8> {
     secure::restore(&mut environment);
     // What reads the format from standard output reads nothing else.
     let text = options.oformat == OutputFormat::Text && command.formats.printed.is_none();
-    environment.output_to_stderr = !text && command.output.is_none();
+    environment.output = match command.output {
+        _ if command.is_live() => TargetOutput::Discarded,
+        None if !text => TargetOutput::ToStderr,
+        _ => TargetOutput::Inherited,
+    };
     let wanted = command.targets.iter().map(|wanted| match wanted {
         Wanted::Run(text) => dtrace::Wanted::Command(raw::bytes(text)),
         Wanted::Pid(pid) => dtrace::Wanted::Pid(*pid),
@@ -274,7 +273,21 @@ fn targets(command: &Command, sources: &[Source]) -> Result<Targets, u8> {
     Ok(targets)
 }
 
-fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> u8 {
+/// Opens the output. An error is a message.
+fn output(command: &Command) -> Result<Output, String> {
+    match &command.output {
+        None => {
+            Output::stdout().map_err(|e| format!("failed to open the standard output: {}", system_text(&e)))
+        }
+        Some(path) => {
+            let shown = control::name_text(path);
+            Output::append(path)
+                .map_err(|e| format!("failed to open output file '{shown}': {}", system_text(&e)))
+        }
+    }
+}
+
+fn trace(command: Command, system: &System, engine: Engine, out: Output) -> u8 {
     if command.programs.is_empty() && command.compile_only {
         return 0;
     }
@@ -289,14 +302,88 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
             return 1;
         }
     };
-    let sources = match sources(&command) {
-        Ok(sources) => sources,
+    let first = match sources(&command) {
+        Ok(first) => first,
         Err(code) => return code,
     };
-    let targets = match targets(&command, &sources) {
-        Ok(targets) => targets,
-        Err(code) => return code,
+    if let Some(why) = obstacle().filter(|_| command.is_live()) {
+        complain(why);
+        return 1;
+    }
+    let (mut questions, mut message) = (vec![first], None);
+    let (mut engine, mut out) = (engine, out);
+    loop {
+        let depth = questions.len() - 1;
+        let Some(sources) = questions.last() else { return 0 };
+        let question = Question { sources, depth, message: message.take() };
+        message = match session(&command, system, engine, out, &interrupts, question) {
+            Ok(Ended::Status(code)) => return code,
+            Ok(Ended::Widened) => {
+                questions.pop();
+                None
+            }
+            Ok(Ended::Narrowed(n)) => {
+                let program = (&sources[..], &macros(&command, 0), &command.options);
+                match dtrace::narrowed(system, program, &n.aggregation, &n.condition) {
+                    Ok(narrower) => {
+                        questions.push(narrower);
+                        None
+                    }
+                    Err(why) => Some(why),
+                }
+            }
+            Err(_) if depth > 0 => {
+                questions.pop();
+                Some("that question was refused: the reason is in the terminal".to_owned())
+            }
+            Err(code) => return code,
+        };
+        engine = Engine::Kernel;
+        out = match output(&command) {
+            Ok(out) => out,
+            Err(e) => return complain_all(vec![e]),
+        };
+    }
+}
+
+/// The program of one session of `--live`.
+struct Question<'a> {
+    sources: &'a [Source],
+    /// How often the first program was narrowed.
+    depth: usize,
+    /// What the screen says first.
+    message: Option<String>,
+}
+
+/// How a session ended.
+enum Ended {
+    /// With an exit status.
+    Status(u8),
+    /// The user has asked a narrower question.
+    Narrowed(Narrowing),
+    /// The user wants the question before.
+    Widened,
+}
+
+/// The text of a program, as the screen shows it.
+fn shown_text(sources: &[Source]) -> String {
+    let text = |source: &Source| match source {
+        Source::Script(_, text) | Source::Specifier(_, text) => text.clone(),
     };
+    sources.iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
+/// Compiles a program and traces. `Err`: it was refused with messages, and this is the exit status.
+fn session(
+    command: &Command,
+    system: &System,
+    engine: Engine,
+    mut out: Output,
+    interrupts: &Interrupts,
+    question: Question<'_>,
+) -> Result<Ended, u8> {
+    let Question { sources, depth, message } = question;
+    let targets = targets(command, sources)?;
     let mut options = command.options.clone();
     options.select(targets.all());
     let target = targets.first();
@@ -305,10 +392,7 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
         Engine::Interpreter(given) => (given.providers, Some(given.interpreter)),
     };
     let machine = (system, providers);
-    let program = match compile(&command, &sources, &macros(&command, target), &mut options, machine) {
-        Ok(program) => program,
-        Err(code) => return code,
-    };
+    let program = compile(command, sources, &macros(command, target), &mut options, machine)?;
     to_stderr(program.tree.clone());
     if options.verbose {
         to_stderr(program.listing());
@@ -316,7 +400,7 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
     let (quiet, tags, bpflog) = (options.quiet, options.errtags, options.bpflog);
     let targets = match targets.into_all(&options) {
         Ok(targets) => targets,
-        Err(e) => return failed(&e, &program, tags),
+        Err(e) => return Err(failed(&e, &program, tags)),
     };
     let verbose = command.verbose;
     out.shown = Shown { quiet, verbose, resize: !options.quietresize };
@@ -324,46 +408,48 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
     let format = if command.compile_only { OutputFormat::Text } else { options.oformat };
     let drawing = match command.compile_only {
         true => Ok((None, Exports::none())),
-        false => Drawing::of(&command).and_then(|drawing| Ok((drawing, Exports::of(&command, &options)?))),
+        false => Drawing::of(command).and_then(|drawing| Ok((drawing, Exports::of(command, &options)?))),
     };
     let printed = command.formats.printed.filter(|_| !command.compile_only);
     let sink = drawing.and_then(|(drawing, exports)| match printed {
+        None if command.is_live() => {
+            let mut live = LiveResults::new(out, command.output.is_some(), &shown_text(sources), depth);
+            message.into_iter().for_each(|text| live.message(&text));
+            Ok(Results::live(live, drawing, exports))
+        }
         None => Ok(Results::new(format, out, drawing, exports)),
         Some(printed) => Results::in_format(printed, out, drawing, exports, &options),
     });
     let mut sink = match sink {
         Ok(sink) => sink,
-        Err(e) => return complain_all(vec![e]),
+        Err(e) => return Err(complain_all(vec![e])),
     };
-    if let Err(e) = introduce(&command, &program, quiet, &mut sink) {
-        return failed_output(&e);
-    }
+    introduce(command, &program, quiet, &mut sink).map_err(|e| failed_output(&e))?;
     if command.compile_only {
         return match program.check_limits(&options) {
-            Ok(()) => 0,
-            Err(e) => failed(&e, &program, tags),
+            Ok(()) => Ok(Ended::Status(0)),
+            Err(e) => Err(failed(&e, &program, tags)),
         };
     }
     if program.titles.iter().enumerate().all(|(n, _)| program.matched(n) == 0) && !options.zdefs {
         complain("no probes matched");
-        return 1;
+        return Err(1);
     }
     if options.destructive && secure::is_secure() {
         complain(
             "destructive actions are for who has the privileges, not for who may execute a dtrace that has them (-w)",
         );
-        return 1;
+        return Err(1);
     }
     if options.destructive && !quiet {
         complain("allowing destructive actions");
     }
-    let mut told_at = Instant::now();
+    let mut line = ProgressLine::new();
     let mut progress = |p: Progress| {
         interrupt::attaching();
-        if p.done > 0 && p.done < p.total && told_at.elapsed() > PROGRESS_EVERY {
-            told_at = Instant::now();
+        if p.done > 0 && p.done < p.total {
             let seconds = p.remaining.as_secs() + 1;
-            complain(format!("enabled {} of {} functions, about {seconds} s left", p.done, p.total));
+            line.show(|| format!("enabled {} of {} functions, about {seconds} s left", p.done, p.total));
         }
         interrupt::count() == 0
     };
@@ -372,32 +458,28 @@ fn trace(command: Command, system: &System, engine: Engine, mut out: Output) -> 
         None => Session::start_interruptible(&program, options, targets, sink, &mut progress, pending),
         Some(interpreter) => Session::interpret(&program, options, interpreter, sink),
     };
+    drop(line);
     let mut session = match session {
         Ok(session) => session,
         Err(e) => {
             report_refusal(&e, &program, bpflog);
-            return failed(&e, &program, tags);
+            return Err(failed(&e, &program, tags));
         }
     };
     interrupt::running(session.stopper().ok());
     crate::panic::keep(session.merged());
     memory::keep();
-    match follow(&mut session, &interrupts) {
-        Ok(status) => status,
-        // Nobody read the output, and the user interrupted twice.
-        Err(Error::Output(_)) if interrupt::count() > 1 => {
-            session.abort();
-            1
-        }
-        Err(e) => {
-            session.abort();
-            failed(&e, &program, tags)
-        }
-    }
+    let opened = session.sink_mut().live_mut().map_or(Ok(()), LiveResults::open).map_err(Error::Output);
+    let followed = opened.and_then(|()| follow(&mut session, interrupts, command));
+    Ok(followed.unwrap_or_else(|e| {
+        session.abort();
+        Ended::Status(match e {
+            // Nobody read the output, and the user interrupted twice.
+            Error::Output(_) if interrupt::count() > 1 => 1,
+            e => failed(&e, &program, tags),
+        })
+    }))
 }
-
-/// Interval of progress messages during a long enabling.
-const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 /// Reports the number of matched probes, and with `-v` the stability of the programs, before they
 /// run.
@@ -433,31 +515,59 @@ pub(crate) fn failed_output(e: &io::Error) -> u8 {
     1
 }
 
-/// Runs the session to its end and returns the exit status.
-fn follow(session: &mut Session<Results>, interrupts: &Interrupts) -> Result<u8, Error> {
-    loop {
-        let over = interrupt::count() > 0
-            || memory::is_short()
-            || session.work(Some(interrupts.fd()), Duration::from_secs(1))? == Status::Done;
-        if over {
+/// Runs the session to its end.
+fn follow(
+    session: &mut Session<Results>,
+    interrupts: &Interrupts,
+    command: &Command,
+) -> Result<Ended, Error> {
+    let keys = match command.is_live() {
+        true => Some(Requests::of(interrupts).map_err(Error::Setting)?),
+        false => None,
+    };
+    let requests = keys.as_ref().map_or(interrupts.fd(), Requests::fd);
+    let mut asked = None;
+    while interrupt::count() == 0 && !memory::is_short() && asked.is_none() {
+        if session.work(Some(requests), Duration::from_secs(1))? == Status::Done {
             break;
         }
+        let Some(live) = session.sink_mut().live_mut() else { continue };
+        asked = match live.turn().map_err(Error::Output)? {
+            Action::Quit => break,
+            Action::Narrow(_) | Action::Widen if command.runs_commands() => {
+                live.message(
+                    "the command of -c would start again: trace what runs already (-p), or everything",
+                );
+                None
+            }
+            Action::Narrow(narrowing) => Some(Ended::Narrowed(narrowing)),
+            Action::Widen => Some(Ended::Widened),
+            Action::Nothing | Action::Redraw | Action::Suspend => None,
+        };
+    }
+    if let Some(live) = session.sink_mut().live_mut() {
+        live.close(asked.is_some());
     }
     if interrupt::count() > 0 {
         // The terminal shows the user's ^C on this line.
         session.interrupt()?;
     }
-    interrupt::handle();
+    if asked.is_none() {
+        interrupt::handle();
+    }
     let status = session.finish()? as u8;
+    if let Some(asked) = asked {
+        return Ok(asked);
+    }
     let drawn = session.sink_mut().finish_files();
     let status = drawn.map_or_else(complain_all, |()| status);
     if memory::was_short() {
         complain(
             "processing aborted: no more memory: raise `ulimit -v`, or lower what grows (-x aggsize, -b)",
         );
-        return Ok(status::FAILURE.code);
+        return Ok(Ended::Status(status::FAILURE.code));
     }
-    Ok(status)
+    Ok(Ended::Status(status))
 }
 
 /// Writes a file that did not exist. Whoever can write to this directory must not choose what a

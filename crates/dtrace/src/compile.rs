@@ -88,6 +88,19 @@ pub(crate) fn macro_env(macros: &Macros, options: &Options, name: &str, is_scrip
     }
 }
 
+/// How a source is parsed.
+pub(crate) fn mode_of(source: &Source) -> ParseMode {
+    match source {
+        Source::Script(..) => ParseMode::Script,
+        Source::Specifier(field, _) => ParseMode::Specifier(match field {
+            Field::Provider => SpecField::Provider,
+            Field::Module => SpecField::Module,
+            Field::Function => SpecField::Function,
+            Field::Name => SpecField::Name,
+        }),
+    }
+}
+
 /// Compiles all programs of a session for a machine. `#pragma D option` lines change `options`.
 pub fn compile(
     system: &System,
@@ -423,7 +436,7 @@ impl Frontend {
         running: bool,
     ) -> Result<(), Error> {
         for source in sources {
-            let (kind, name, text, mode) = match source {
+            let (kind, name, text) = match source {
                 Source::Script(name, text) => {
                     let text = match options.cpp {
                         true => {
@@ -431,18 +444,11 @@ impl Frontend {
                         }
                         false => text.clone(),
                     };
-                    (SourceKind::Script, name.as_str(), text, ParseMode::Script)
+                    (SourceKind::Script, name.as_str(), text)
                 }
-                Source::Specifier(field, text) => {
-                    let field = match field {
-                        Field::Provider => SpecField::Provider,
-                        Field::Module => SpecField::Module,
-                        Field::Function => SpecField::Function,
-                        Field::Name => SpecField::Name,
-                    };
-                    (SourceKind::Specifier, "", text.clone(), ParseMode::Specifier(field))
-                }
+                Source::Specifier(_, text) => (SourceKind::Specifier, "", text.clone()),
             };
+            let mode = mode_of(source);
             let env = macro_env(macros, options, name, kind == SourceKind::Script);
             let known = self.libraries.parsed().len();
             self.libraries.load(&[&text], &mut self.map, &env, &mut self.sink);

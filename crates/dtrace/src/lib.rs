@@ -53,6 +53,7 @@
 //!  completion      what can follow at a prompt
 //!  reference       tables for the manual page
 //!  formats         the formats of files of results: a table
+//!  narrow          a program with one more condition
 //! ```
 //!
 //! A program can do everything that the command can do: the command only parses arguments and
@@ -74,7 +75,7 @@
 //! compile engine/growth/late engine/unwinder load/detach session/notice
 //! engine/growth
 //! compile/evaltime engine list load/assemble session/modules session/processes
-//! abilities completion definitions formats recording load/environment load/process_set session/advice
+//! abilities completion definitions formats narrow recording load/environment load/process_set session/advice
 //! load/services
 //! engine/interpreter/engine load/kernel_stack+load
 //! engine/machine
@@ -98,6 +99,7 @@ mod error;
 pub mod formats;
 pub mod list;
 mod load;
+mod narrow;
 pub mod options;
 pub mod provider;
 mod recording;
@@ -113,6 +115,11 @@ pub use postmortem;
 /// Flame graphs and other files of the stacks in aggregations: a sink beside another.
 pub use flame;
 pub use heat;
+
+/// Aggregations as tables that a terminal redraws: a sink beside another.
+pub use live;
+
+pub use narrow::narrowed;
 
 pub use consumer::{Effects, Json, Merged, Message, MessageKind, Output, Text, render};
 pub use events::{Event, Needs, Sink};
@@ -133,7 +140,9 @@ pub use engine::interpreter;
 pub use error::{CompileError, Error};
 pub use load::attach::Progress;
 pub use probes::{FieldKind, Pattern, ProbeInfo};
-pub use proc::{Environment, Error as TargetError, ExitStatus, Hold, Moment, Target, signal_name};
+pub use proc::{
+    Environment, Error as TargetError, ExitStatus, Hold, Moment, Target, TargetOutput, signal_name,
+};
 pub use providers::Provider;
 pub use recording::{record_program, record_system};
 pub use session::builder::Builder;

@@ -126,7 +126,7 @@ impl Options {
         let set = self.setenv.iter().filter_map(|text| text.split_once('='));
         let set = set.map(|(name, value)| (name.into(), value.into())).collect();
         let unset = self.unsetenv.iter().map(Into::into).collect();
-        proc::Environment { unset, set, output_to_stderr: false }
+        proc::Environment { unset, set, output: proc::TargetOutput::default() }
     }
 }
 

@@ -4,6 +4,18 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
+/// Where the output of a process that is created goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetOutput {
+    /// Where that of this process goes.
+    #[default]
+    Inherited,
+    /// To the standard error of this process, whose standard output has a format of its own.
+    ToStderr,
+    /// Nowhere, its errors too, and it reads nothing: the terminal is in use.
+    Discarded,
+}
+
 /// The arguments of exec.
 pub(crate) struct Exec {
     pub(crate) words: Vec<CString>,
@@ -11,8 +23,8 @@ pub(crate) struct Exec {
     pub(crate) paths: Vec<CString>,
     /// The environment, as `NAME=value`.
     pub(crate) environment: Vec<CString>,
-    /// Its standard output is its standard error.
-    pub(crate) output_to_stderr: bool,
+    /// Where its output goes.
+    pub(crate) output: TargetOutput,
     /// The signal mask of the new process.
     pub(crate) mask: libc::sigset_t,
     /// Bytes of private memory that it maps for the session, before its first instruction.
@@ -42,7 +54,7 @@ pub(crate) fn child(
 ) -> ! {
     let mut byte = 0u8;
     // SAFETY: every pointer was built before the fork and stays valid; sigprocmask, signal,
-    // setrlimit, dup2, read, execve, write and _exit are async-signal-safe.
+    // setrlimit, open, dup2, close, read, execve, write and _exit are async-signal-safe.
     unsafe {
         libc::sigprocmask(libc::SIG_SETMASK, &exec.mask, std::ptr::null_mut());
         // Rust's runtime ignores it, and a program inherits that. The standard library does the
@@ -52,9 +64,23 @@ pub(crate) fn child(
         if libc::read(start, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127); // the tracer died before it could seize us
         }
-        // Where standard error is closed, so is then the output.
-        if exec.output_to_stderr && libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) < 0 {
-            libc::close(libc::STDOUT_FILENO);
+        match exec.output {
+            TargetOutput::Inherited => {}
+            // Where standard error is closed, so is then the output.
+            TargetOutput::ToStderr => {
+                if libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) < 0 {
+                    libc::close(libc::STDOUT_FILENO);
+                }
+            }
+            TargetOutput::Discarded => {
+                let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+                for standard in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+                    libc::dup2(null, standard);
+                }
+                if null > libc::STDERR_FILENO {
+                    libc::close(null);
+                }
+            }
         }
         let mut errno = libc::ENOENT;
         for path in &exec.paths {

@@ -72,6 +72,7 @@ pub mod watcher;
 /// started with.
 pub use bpf_sys::with_original_fd_limit;
 pub use caller::{Call, Caller, MOST_BLOCKED, Results};
+pub use exec::TargetOutput;
 pub use image::{linker_hook, main_in, places_of};
 pub use namespace::{Identities, PidNamespace, identities, in_initial_namespace, pid_namespace};
 pub use phase::{ExitStatus, Hold, signal_name};

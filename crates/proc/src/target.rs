@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use diagnostics::system_text;
 
-use crate::exec::Exec;
+use crate::exec::{Exec, TargetOutput};
 use crate::namespace::require_own_proc;
 use crate::phase::{ExitStatus, Hold, Phase, TargetState, lock, signal_name};
 use crate::poll::poll_readable;
@@ -63,9 +63,8 @@ pub struct Environment {
     pub unset: Vec<OsString>,
     /// Variables that are set, after that.
     pub set: Vec<(OsString, OsString)>,
-    /// What it writes to its standard output goes to the standard error of this process, whose
-    /// standard output has a format of its own.
-    pub output_to_stderr: bool,
+    /// Where what it writes goes.
+    pub output: TargetOutput,
 }
 
 impl Environment {
@@ -355,7 +354,7 @@ fn create(command: &[u8], environment: &Environment, memory: Option<u64>) -> io:
         words: list,
         paths,
         environment: environment.variables()?,
-        output_to_stderr: environment.output_to_stderr,
+        output: environment.output,
         mask,
         memory,
     })?;

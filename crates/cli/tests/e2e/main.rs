@@ -55,6 +55,7 @@ mod kernel_walk;
 mod leaves_nothing;
 mod limited;
 mod lines;
+mod live;
 mod lives;
 mod locks;
 mod long;
@@ -239,6 +240,7 @@ const GROUPS: &[&[Test]] = &[
     formats::TESTS,
     flames::TESTS,
     exports::TESTS,
+    live::TESTS,
     heat::TESTS,
     cpc::TESTS,
     fbt::TESTS,

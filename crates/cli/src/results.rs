@@ -1,0 +1,159 @@
+//! The sink of a session: what is printed, in the format that was chosen, and files beside it.
+
+use std::io;
+
+use dtrace::events::{Event, SinkError};
+use dtrace::formats::{Format, Kind};
+use dtrace::options::{Options, OutputFormat};
+use dtrace::{Json, Needs, Sink, Text};
+
+use crate::drawing::Drawing;
+use crate::exports::Exports;
+use crate::live::LiveResults;
+use crate::output::{Output, Unprinted};
+
+/// What is printed: by the option `oformat`, or by `--format`.
+enum Printed {
+    Text(Text<Output>),
+    Json(Json<Output>),
+    /// The text performs effects and has the messages; it gets no results.
+    Other(Box<dyn Sink>, Text<Unprinted>),
+    /// `--live`
+    Live(Box<LiveResults>),
+}
+
+/// What a format needs of records. A drawing needs nothing more than what it draws.
+pub(crate) fn needs(format: OutputFormat) -> Needs {
+    match format {
+        OutputFormat::Json => Json::<Output>::NEEDS,
+        OutputFormat::Text | OutputFormat::Csv => Needs::default(),
+    }
+}
+
+/// The sink of a session: what is printed, what is drawn instead, and other files.
+pub(crate) struct Results {
+    printed: Printed,
+    drawing: Option<Drawing>,
+    exports: Exports,
+}
+
+impl Results {
+    pub(crate) fn new(
+        format: OutputFormat,
+        out: Output,
+        drawing: Option<Drawing>,
+        exports: Exports,
+    ) -> Results {
+        let printed = match format {
+            OutputFormat::Json => Printed::Json(Json::new(out)),
+            OutputFormat::Csv => Printed::Text(Text::csv(out)),
+            OutputFormat::Text => Printed::Text(Text::new(out)),
+        };
+        Results { printed, drawing, exports }
+    }
+
+    /// Shows what happens in the terminal; the text comes at the end.
+    pub(crate) fn live(live: LiveResults, drawing: Option<Drawing>, exports: Exports) -> Results {
+        Results { printed: Printed::Live(Box::new(live)), drawing, exports }
+    }
+
+    /// What is shown in the terminal.
+    pub(crate) fn live_mut(&mut self) -> Option<&mut LiveResults> {
+        match &mut self.printed {
+            Printed::Live(live) => Some(live),
+            _ => None,
+        }
+    }
+
+    /// Prints in a format that is a stream. An error is a message.
+    pub(crate) fn in_format(
+        format: &Format,
+        out: Output,
+        drawing: Option<Drawing>,
+        exports: Exports,
+        options: &Options,
+    ) -> Result<Results, String> {
+        let name = format.name;
+        let Kind::Stream(make) = format.kind else {
+            return Err(format!("--format {name}: it is written to a file: --format {name}=FILE"));
+        };
+        if format.binary && dtrace::Output::is_terminal(&out) {
+            return Err(format!("--format {name}: it is no text: name a file, as in --format {name}=FILE"));
+        }
+        let text = Text::new(Unprinted(out.shown));
+        Ok(Results { printed: Printed::Other(make(Box::new(out), options), text), drawing, exports })
+    }
+
+    /// For events that were stored: nothing is performed.
+    pub(crate) fn of_stored_events(format: OutputFormat, out: Output) -> Results {
+        let printed = match format {
+            OutputFormat::Json => Printed::Json(Json::of_stored_events(out)),
+            OutputFormat::Csv => Printed::Text(Text::csv_of_stored_events(out)),
+            OutputFormat::Text => Printed::Text(Text::of_stored_events(out)),
+        };
+        Results { printed, drawing: None, exports: Exports::none() }
+    }
+
+    /// Writes the files, at the end. The errors are messages.
+    pub(crate) fn finish_files(&mut self) -> Result<(), Vec<String>> {
+        let drawn = self.drawing.as_mut().map_or(Ok(()), Drawing::finish);
+        let mut wrong = drawn.err().unwrap_or_default();
+        wrong.extend(self.exports.finish().err().unwrap_or_default());
+        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+    }
+}
+
+impl Sink for Results {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        self.exports.event(event);
+        let drawn = self.drawing.as_mut().is_some_and(|drawing| drawing.event(event));
+        match &mut self.printed {
+            // JSON has every event, and so may other formats.
+            Printed::Json(json) => json.event(event),
+            Printed::Other(sink, text) => {
+                let printed = sink.event(event);
+                let is_result =
+                    matches!(event, Event::Record(_) | Event::Aggregation(_) | Event::Interval(_));
+                if is_result { printed } else { text.event(event).and(printed) }
+            }
+            Printed::Text(_) | Printed::Live(_) if drawn => Ok(()),
+            Printed::Text(text) => text.event(event),
+            Printed::Live(live) => live.event(event),
+        }
+    }
+
+    fn batch_end(&mut self) -> io::Result<()> {
+        let drawn = self.drawing.as_mut().map_or(Ok(()), Drawing::batch_end);
+        self.exports.batch_end();
+        let printed = match &mut self.printed {
+            Printed::Text(text) => text.batch_end(),
+            Printed::Json(json) => json.batch_end(),
+            Printed::Other(sink, text) => text.batch_end().and(sink.batch_end()),
+            Printed::Live(live) => live.batch_end(),
+        };
+        printed.and(drawn)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.exports.flush();
+        match &mut self.printed {
+            Printed::Text(text) => text.flush(),
+            Printed::Json(json) => json.flush(),
+            Printed::Other(sink, text) => text.flush().and(sink.flush()),
+            Printed::Live(live) => live.flush(),
+        }
+    }
+
+    fn aborted(&mut self) {
+        self.exports.aborted();
+        match &mut self.printed {
+            Printed::Text(text) => text.aborted(),
+            Printed::Json(json) => json.aborted(),
+            Printed::Other(sink, text) => {
+                text.aborted();
+                sink.aborted();
+            }
+            Printed::Live(live) => live.aborted(),
+        }
+    }
+}
