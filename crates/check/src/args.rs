@@ -75,7 +75,7 @@ impl Checker<'_> {
             (Ok(args), Ok(n)) => args.get(n).cloned(),
             _ => None,
         };
-        let args = self.args_recorded(&first.desc);
+        let args = self.args_of(&first.desc);
         let arg = nth(&args);
         // The first differing probe is enough; there may be thousands.
         let mut others = described.probes.iter().skip(1);
@@ -134,12 +134,8 @@ impl Checker<'_> {
     /// True if the used arguments have the same meaning in two descriptions.
     pub(crate) fn same_args(&mut self, a: &DescriptionMatch, b: &DescriptionMatch, used: &[usize]) -> bool {
         let (Some(a), Some(b)) = (a.probes.first(), b.probes.first()) else { return true };
-        if !self
-            .args
-            .objects
-            .iter()
-            .all(|object| self.same_object(&a.desc.provider, &b.desc.provider, object))
-        {
+        let objects = self.args.objects.clone();
+        if !objects.iter().all(|object| self.same_object(&a.desc.provider, &b.desc.provider, object)) {
             return false;
         }
         let raw = self.args.raw.clone();

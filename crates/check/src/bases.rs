@@ -6,38 +6,32 @@
 
 use std::sync::Arc;
 
-use probes::{Args, Pattern, ProbeDesc, ProbeId, ProbeInfo};
+use probes::{Args, Pattern, ProbeDesc, ProbeInfo};
 use syntax::ast;
 
 use crate::derivations::pattern_of;
 use crate::session::Checker;
 use crate::state::matching::NO_PROGRAM;
-use crate::state::scopes::NameSpace;
 
 impl Checker<'_> {
     /// True if a description of a program may match a probe: of a program for later bases only a
-    /// derived one, of a program that is checked again no derived one that did not exist.
+    /// derived one.
     pub(crate) fn may_describe(&self, program: usize, probe: &ProbeInfo) -> bool {
-        let is_derived = self.derivations.declares(probe);
         match self.matching.visibility.later_bases(program) {
-            Some(_) => is_derived,
-            None if !self.matching.visibility.is_visible(program, probe.id) => false,
-            None => {
-                !is_derived
-                    || !self.matching.is_checked_again()
-                    || self.matching.record.derived.contains(&(program, probe.id))
-            }
+            Some(_) => self.derivations.declares(probe),
+            None => self.matching.visibility.is_visible(program, probe.id),
         }
     }
 
     /// The derived probes that a description of the program matches. Where a description need not
     /// match, they include those without a base: it may come.
     pub(crate) fn derived_probes(&mut self, desc: &ast::ProbeDesc) -> Vec<ProbeInfo> {
-        let (pattern, found) = self.found(desc);
+        let recorded = |pattern: Pattern| {
+            let found = self.matching.recorded(self.matching.number, &pattern)?;
+            Some((pattern, found))
+        };
+        let (pattern, found) = pattern_of(desc).and_then(recorded).unwrap_or_else(|| self.found(desc));
         let (mut derived, _) = self.derivations.split(&found);
-        if !self.matching.is_checked_again() {
-            self.matching.record.derived.extend(derived.iter().map(|probe| (self.matching.number, probe.id)));
-        }
         derived.extend(self.absent(&pattern));
         if self.matching.later_bases().is_none() {
             derived.retain(|probe| self.matching.is_visible(probe.id));
@@ -53,9 +47,9 @@ impl Checker<'_> {
         derived
     }
 
-    fn absent(&self, pattern: &Pattern) -> Vec<ProbeInfo> {
+    fn absent(&mut self, pattern: &Pattern) -> Vec<ProbeInfo> {
         match self.cx.options.zdefs && self.derivations.may_mean(pattern) {
-            true => self.cx.catalog.absent(pattern),
+            true => self.without_base(pattern),
             false => Vec::new(),
         }
     }
@@ -100,7 +94,7 @@ impl Checker<'_> {
     /// The probes that a description matches, without a message.
     fn found(&mut self, desc: &ast::ProbeDesc) -> (Pattern, Arc<[ProbeInfo]>) {
         if let ast::ProbeDescKind::Id(id) = &desc.kind {
-            let found = self.cx.catalog.by_id(ProbeId(*id));
+            let found = self.probe_of_id(*id);
             let pattern = found.as_ref().map_or_else(Pattern::default, |p| Pattern::exact(&p.desc));
             return (pattern, found.into_iter().collect());
         }
@@ -139,19 +133,7 @@ impl Checker<'_> {
     }
 
     /// The types of the arguments of a probe.
-    pub(crate) fn args_of(&mut self, probe: &ProbeDesc) -> Args {
-        if let Some(recorded) = self.matching.record.args.get(probe) {
-            return recorded.clone();
-        }
-        self.defined_args(probe).unwrap_or_else(|| self.cx.catalog.args(probe))
-    }
-
-    /// As [`Checker::args_of`]. The arguments of a base are recorded.
-    pub(crate) fn args_recorded(&mut self, probe: &Arc<ProbeDesc>) -> Args {
-        let args = self.args_of(probe);
-        if matches!(self.scopes.space, Some(NameSpace::Library(_))) && self.matching.number != NO_PROGRAM {
-            self.matching.record.args.entry(probe.clone()).or_insert_with(|| args.clone());
-        }
-        args
+    pub(crate) fn args_of(&mut self, probe: &Arc<ProbeDesc>) -> Args {
+        self.defined_args(probe).unwrap_or_else(|| self.provided_args(probe))
     }
 }

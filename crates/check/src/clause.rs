@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use diagnostics::{Diagnostic, Few, Span, Tag, nearest};
 use plane::desc::{Action, ProcessFields, RecordDesc};
-use probes::{FIELD_LIMITS, Family, FieldKind, MatchError, Pattern, ProbeDesc, ProbeId, ProbeInfo, is_glob};
+use probes::{FIELD_LIMITS, Family, FieldKind, MatchError, Pattern, ProbeDesc, ProbeInfo, is_glob};
 use syntax::ast;
 
 use types::TypeId;
@@ -433,7 +433,7 @@ impl Checker<'_> {
     ) -> CheckResult<(Pattern, Arc<[ProbeInfo]>)> {
         let fields = match &desc.kind {
             ast::ProbeDescKind::Id(id) => {
-                return match self.cx.catalog.by_id(ProbeId(*id)) {
+                return match self.probe_of_id(*id) {
                     Some(probe) => Ok((Pattern::exact(&probe.desc), Arc::new([probe]))),
                     None => {
                         let message = format!("invalid probe identifier {id}: Unknown probe identifier");

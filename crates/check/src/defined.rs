@@ -91,8 +91,8 @@ impl Checker<'_> {
     }
 
     /// The types of a probe's arguments by the definition that its file has.
-    pub(crate) fn defined_args(&mut self, probe: &ProbeDesc) -> Option<Args> {
-        let found = self.cx.catalog.definition(probe)?;
+    pub(crate) fn defined_args(&mut self, probe: &Arc<ProbeDesc>) -> Option<Args> {
+        let found = self.definition_of(probe)?;
         let key = (found.number, probe.name.clone());
         if let Some(known) = self.defined.args.get(&key) {
             return Some(Ok(known.clone()?));
@@ -161,10 +161,10 @@ impl Checker<'_> {
 
     /// The arguments of a probe. `None` if the definition has no such probe, or something is wrong
     /// with its types.
-    fn args_by(&mut self, definition: &Definition, probe: &ProbeDesc) -> Option<Vec<ArgType>> {
+    fn args_by(&mut self, definition: &Definition, probe: &Arc<ProbeDesc>) -> Option<Vec<ArgType>> {
         let declared = declared(&definition.program, probe)?;
         // What the sites have: a definition may name more.
-        let sites = self.cx.catalog.args(probe).unwrap_or_else(|_| Arc::new([]));
+        let sites = self.provided_args(probe).unwrap_or_else(|_| Arc::new([]));
         let number = definition.number;
         let (args, faults): (Option<Vec<ArgType>>, _) = self.apart(number, |c| {
             let natives: Vec<&Param> = match declared.native.list.as_slice() {
@@ -261,7 +261,7 @@ impl Checker<'_> {
 
     /// Which argument of a probe's site is its `argN`. `None` if it has no such argument: then it
     /// is 0.
-    pub(crate) fn site_arg(&mut self, probe: &ProbeDesc, n: u8) -> Option<u8> {
+    pub(crate) fn site_arg(&mut self, probe: &Arc<ProbeDesc>, n: u8) -> Option<u8> {
         match self.order(probe) {
             Some(order) => order.get(usize::from(n)).copied().flatten(),
             None => Some(n),
@@ -270,9 +270,9 @@ impl Checker<'_> {
 
     /// Which arguments of its site the definition of a probe passes on, if not all of them in their
     /// order. `None` within it is one that the site does not have.
-    fn order(&mut self, probe: &ProbeDesc) -> Option<Vec<Option<u8>>> {
+    fn order(&mut self, probe: &Arc<ProbeDesc>) -> Option<Vec<Option<u8>>> {
         let args = self.defined_args(probe)?.ok()?;
-        let sites = self.cx.catalog.args(probe).map_or(0, |args| args.len());
+        let sites = self.provided_args(probe).map_or(0, |args| args.len());
         let is_other = |(n, arg): (usize, &ArgType)| n != usize::from(arg.from);
         if args.len() >= sites && !args.iter().enumerate().any(is_other) {
             return None;
@@ -332,7 +332,7 @@ impl Checker<'_> {
         let (mut numbers, mut files) = (HashMap::new(), HashMap::new());
         let file = |probe: &probes::ProbeInfo| (probe.desc.provider.clone(), probe.desc.module.clone());
         for probe in &**probes {
-            let definition = self.cx.catalog.definition(&probe.desc).map(|d| d.number);
+            let definition = self.definition_of(&probe.desc).map(|d| d.number);
             let (next, form) = (numbers.len(), (definition, self.args_of(&probe.desc)));
             let number = *numbers.entry(form).or_insert(next);
             files.entry(file(probe)).or_insert_with(BTreeSet::new).insert(number);
@@ -352,13 +352,13 @@ impl Checker<'_> {
     }
 
     /// Splits the probes of a description into those of each definition.
-    pub(crate) fn by_definition(&self, probes: &Arc<[probes::ProbeInfo]>) -> Vec<Arc<[probes::ProbeInfo]>> {
+    pub(crate) fn by_definition(&mut self, probes: &Arc<[probes::ProbeInfo]>) -> Vec<Arc<[probes::ProbeInfo]>> {
         if probes.len() < 2 || self.cx.definitions.is_empty() {
             return vec![probes.clone()];
         }
         let mut parts: Vec<(Option<u32>, Vec<probes::ProbeInfo>)> = Vec::new();
         for probe in &**probes {
-            let number = self.cx.catalog.definition(&probe.desc).map(|d| d.number);
+            let number = self.definition_of(&probe.desc).map(|d| d.number);
             match parts.iter_mut().find(|(n, _)| *n == number) {
                 Some((_, part)) => part.push(probe.clone()),
                 None => parts.push((number, vec![probe.clone()])),
@@ -400,7 +400,7 @@ pub fn defined_types(cx: &Context<'_>, probe: &ProbeDesc) -> (Option<Vec<String>
     let mut sink = diagnostics::Sink::default();
     let all = |_: usize, _: probes::ProbeId| true;
     let mut checker = Checker::new(cx, &all, &mut sink);
-    let args = checker.defined_args(probe);
+    let args = checker.defined_args(&Arc::new(probe.clone()));
     let names = args.and_then(Result::ok).map(|args| {
         let name = |arg: &ArgType| match &arg.unreadable {
             Some(why) => format!("{} (unreadable: {why})", arg.name(cx.types)),

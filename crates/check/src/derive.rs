@@ -121,8 +121,8 @@ impl<'a> Checker<'a> {
     }
 
     /// Prepares what a program needs of the libraries.
-    pub(crate) fn derive_for(&mut self, program: &ast::Program, number: usize) {
-        (self.derived, self.matching.number) = (ProgramDerivations::default(), number);
+    pub(crate) fn derive_for(&mut self, program: &ast::Program) {
+        self.derived = ProgramDerivations::default();
         if self.derivations.declared.is_empty() {
             return;
         }

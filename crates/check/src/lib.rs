@@ -13,7 +13,8 @@
 //!  expr ops    expressions;  convert: values and widths
 //!  places      variables and elements as assignment targets;  objects: memory as a target
 //!  args        args[]: typed arguments of the probe
-//!  derive      clauses for probes that libraries fire;  bases record: what their descriptions match;  parameters: their types
+//!  derive      clauses for probes that libraries fire;  bases: what their descriptions match;  parameters: their types
+//!  answers     what else of the system a program asks;  record: all that it was told, for when it is checked again
 //!  defined     definitions that programs have of their providers;  defined/read_only: what these may say
 //!  deferred    clauses that are deferred until they have probes
 //!  attributes  stability and versions of identifiers, and their pragmas
@@ -41,13 +42,14 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! context derivations foreign hints names record state state/libraries uses
+//! context derivations foreign hints names state state/libraries uses
+//! record
 //! program state/matching
 //! columns dump runs state/clause state/expansion state/recovery tables/rows
 //! state/derived state/scopes tables/functions tables/variables
 //! state/defined tables
 //! defined/read_only session
-//! args attributes bases deferred defined derive inline library parameters recovery symbols translate userland
+//! answers args attributes bases deferred defined derive inline library parameters recovery symbols translate userland
 //! call clause convert cpus decl enumerators objects printf quantize speculation
 //! actions branch expr ops places
 //! aggregates memory
@@ -55,6 +57,7 @@
 
 mod actions;
 mod aggregates;
+mod answers;
 mod args;
 mod attributes;
 mod bases;
@@ -173,7 +176,9 @@ impl Checker<'_> {
         let mut anything = false;
         self.doubt_unparsed(program);
         let from = self.clauses.len();
-        self.derive_for(program, index);
+        self.matching.number = index;
+        self.use_kernel_as_seen();
+        self.derive_for(program);
         for item in &program.items {
             if self.stops() {
                 return;

@@ -1,30 +1,47 @@
-//! What the descriptions of libraries meant when a program was first checked.
+//! What a program was told when it was first checked.
 //!
 //! A program that runs is checked again when others are enabled, and its clauses must keep their
-//! numbers. Which clauses it has depends on the bases of its derived probes, on `defined()` and on
-//! the types of the bases' arguments. All of these change as modules are loaded and unloaded. So
-//! each answer is recorded, and a program that is checked again gets it from the record. Nor does
-//! it ask what its own descriptions match: of probes that came later it gets none, and those that
-//! it had are recorded, so that the check of what runs does not grow with all that came since.
+//! numbers and what they record. Both depend on what its descriptions match, on the bases of its
+//! derived probes, on `defined()`, on the types and definitions of arguments, on files of processes,
+//! and on types and symbols of the kernel. All of these change as modules are loaded and unloaded and as processes come and
+//! end. So each answer is recorded, and a program that is checked again gets it from the record: it
+//! is checked for what it was compiled for, also where that is gone. So the check of what runs does
+//! not grow with all that came since either.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use probes::{Args, Pattern, ProbeDesc, ProbeId, ProbeInfo};
+use probes::{Args, Definition, Pattern, ProbeDesc, ProbeId, ProbeInfo, UserObject};
+use types::btf::KernelBtf;
+
+use crate::context::NoSymbol;
+
+/// Answers by the number of the program that asked, and by what it asked.
+pub(crate) type Answers<K, V> = HashMap<(usize, K), V>;
 
 /// See the [module](self). The number in each key is that of the program.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     /// What a description of the program itself matched.
-    pub(crate) described: HashMap<(usize, Pattern), Arc<[ProbeInfo]>>,
+    pub(crate) described: Answers<Pattern, Arc<[ProbeInfo]>>,
+    /// The probe of an id that the program describes.
+    pub(crate) ids: Answers<ProbeId, Option<ProbeInfo>>,
     /// What a description of a library matched.
-    pub(crate) matched: HashMap<(usize, Pattern), Arc<[ProbeInfo]>>,
+    pub(crate) matched: Answers<Pattern, Arc<[ProbeInfo]>>,
+    /// The derived probes without a base.
+    pub(crate) absent: Answers<Pattern, Vec<ProbeInfo>>,
     /// The values of `defined()`.
     pub(crate) defined: HashMap<(usize, Pattern, Option<u64>), bool>,
-    /// The derived probes that existed, of those that a program describes.
-    pub(crate) derived: HashSet<(usize, ProbeId)>,
-    /// The arguments of bases.
-    pub(crate) args: HashMap<Arc<ProbeDesc>, Args>,
+    /// The arguments of probes, as their providers give them.
+    pub(crate) args: Answers<Arc<ProbeDesc>, Args>,
+    /// What files say of their probes.
+    pub(crate) definitions: Answers<Arc<ProbeDesc>, Arc<Definition>>,
+    /// The files that processes run, by the provider and their name.
+    pub(crate) objects: Answers<(String, String), Option<Result<Arc<dyn UserObject>, String>>>,
+    /// The kernel's types as each program saw them.
+    pub(crate) kernels: HashMap<usize, Arc<KernelBtf>>,
+    /// Addresses of symbols of the kernel, by the module and their name.
+    pub(crate) symbols: Answers<(Option<String>, String), Result<(u64, String), NoSymbol>>,
     /// The declarations of a library that a program has, by the number of the library.
     pub(crate) locals: HashMap<(usize, usize), Vec<usize>>,
     /// The descriptions of bases, of all clauses of libraries that a program can need: also of
@@ -56,12 +73,6 @@ pub trait Visibility {
     /// not asked then.
     fn came(&self, program: usize, pattern: &Pattern) -> Option<Vec<ProbeInfo>> {
         let _ = (program, pattern);
-        None
-    }
-
-    /// Those of some probes that still exist. `None`: all of them.
-    fn existing(&self, probes: &[ProbeInfo]) -> Option<Vec<ProbeInfo>> {
-        let _ = probes;
         None
     }
 

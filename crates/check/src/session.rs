@@ -4,7 +4,10 @@
 //! A rule is a method of [`Checker`] in the file of its subject; one of a single value is a method
 //! of that value.
 
+use std::sync::Arc;
+
 use diagnostics::{Diagnostic, Sink, Span, Tag, nearest};
+use types::btf::KernelBtf;
 use types::{Kind, TagKind, TypeId, Types};
 
 use crate::context::Context;
@@ -25,6 +28,8 @@ use crate::tables;
 pub(crate) struct Checker<'a> {
     pub(crate) cx: &'a Context<'a>,
     pub(crate) types: &'a Types,
+    /// The kernel as the programs see it that are checked for the first time.
+    pub(crate) kernel: Option<Arc<KernelBtf>>,
     pub(crate) sink: &'a mut Sink,
     /// What names mean.
     pub(crate) scopes: Scopes<'a>,
@@ -62,6 +67,7 @@ impl<'a> Checker<'a> {
         Self {
             cx,
             types: cx.types,
+            kernel: cx.types.kernel().map(|kernel| kernel.as_seen_now()),
             sink,
             scopes: Scopes { library_items, ..Scopes::default() },
             translators: Translators::default(),

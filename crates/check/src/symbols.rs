@@ -106,7 +106,7 @@ impl Checker<'_> {
             return self.int(i64::from(matches!(found, Ok(Some(_)))), TypeId::INT, span);
         }
         // The types are there. The symbols may have to be read.
-        let exists = self.enumerator(scope, word).is_some() || self.cx.symbols.address(scope, word).is_ok();
+        let exists = self.enumerator(scope, word).is_some() || self.symbol_at(scope, word).is_ok();
         self.int(i64::from(exists), TypeId::INT, span)
     }
 
@@ -167,7 +167,7 @@ impl Checker<'_> {
         self.uses("external symbol", &full_name(module, name), probes::Attributes::PRIVATE, span);
         let scope = module.map(|m| m.text.as_str());
         let word = name.text.as_str();
-        let why = match self.cx.symbols.address(scope, word) {
+        let why = match self.symbol_at(scope, word) {
             Ok((at, owner)) => {
                 let addr = self.int(at as i64, TypeId::ULONG, span);
                 let known = self.types.find_variable(&owner, word);
@@ -217,7 +217,7 @@ impl Checker<'_> {
     /// The address of this CPU's copy.
     fn this_cpu_address(&mut self, first: Expr, span: Span) -> CheckResult<Expr> {
         let long = TypeId::ULONG;
-        let table = match self.cx.symbols.address(None, "__per_cpu_offset") {
+        let table = match self.symbol_at(None, "__per_cpu_offset") {
             Ok((table, _)) => self.int(table as i64, long, span),
             // A kernel for a single CPU: there is only the first copy.
             Err(_) => return Ok(first),

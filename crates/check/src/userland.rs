@@ -72,17 +72,20 @@ impl Checker<'_> {
             self.args.objects.push((object.to_owned(), is_variable));
         }
         let unknown = || Err(format!("\"{meant}\" does not name a process, as pid123 does"));
-        Some(self.cx.catalog.object(&meant, object).unwrap_or_else(unknown))
+        Some(self.file_of(&meant, object).unwrap_or_else(unknown))
     }
 
     /// True if a name scoped to a file means the same in the processes of two providers.
-    pub(crate) fn same_object(&self, a: &str, b: &str, (object, is_variable): &(String, bool)) -> bool {
+    pub(crate) fn same_object(&mut self, a: &str, b: &str, (object, is_variable): &(String, bool)) -> bool {
         if a == b {
             return true;
         }
-        let file = |provider| Some(self.cx.catalog.object(provider, object)?.ok()?.file());
         // A variable has an address in each process.
-        !is_variable && file(a).is_some() && file(a) == file(b)
+        if *is_variable {
+            return false;
+        }
+        let mut file = |provider| Some(self.file_of(provider, object)?.ok()?.file());
+        file(a).is_some_and(|a| Some(a) == file(b))
     }
 
     /// A type of a file that a process runs. `None` if the scope is one of the kernel.

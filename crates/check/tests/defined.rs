@@ -11,6 +11,8 @@ use syntax::{Libraries, MacroEnv, ParseMode};
 use testing::{HANG_LIMIT, eventually};
 use types::Types;
 
+use crate::running::{Gone, Running};
+
 /// Definitions with their probes, for scripts.
 struct World {
     map: SourceMap,
@@ -104,6 +106,32 @@ fn arguments_have_the_types_of_the_definition() {
         checked(&[GOOD], "app:::sent { trace(args[0]->size); trace(args[1]); trace(args[2]->size); }");
     assert_eq!(names, [["info_t *", "short", "userland file_t *"]]);
     assert_eq!((messages, complaints, clauses), (vec![], vec![], 1));
+}
+
+#[test]
+fn a_clause_that_runs_keeps_the_definitions_of_programs_that_have_ended() {
+    let other = GOOD.replace("int size", "char before; int size").replace("(info_t *f, short n", "(short n, info_t *f");
+    let mut world = World::new(&[GOOD, &other], &["sent"]);
+    let script = "app:::sent { trace(arg0); trace(arg1); @[probemod] = count(); } app:v0::sent { trace(args[0]->size); }";
+    let (tree, _) = world.parse(SourceKind::Script, "test.d", script);
+    let trees = [tree];
+    let (first, sound) = world.with(|cx| {
+        let mut sink = Sink::default();
+        let checked = check::check(&trees, cx, &mut sink);
+        assert!(sink.is_empty());
+        let text = check::dump::dump(&checked, cx.types);
+        (checked, text)
+    });
+    assert_eq!(first.clauses.len(), 3, "{sound}");
+    let again = world.with(|cx| {
+        let (mut sink, gone) = (Sink::default(), Gone(world.catalog.0.clone()));
+        let cx = Context { catalog: &gone, options: cx.options.clone(), ..*cx };
+        let seen = Running { record: &first.record, came: &[] };
+        let checked = check::check_more(&trees, 1, &seen, &cx, &mut sink);
+        assert!(sink.is_empty());
+        check::dump::dump(&checked, cx.types)
+    });
+    assert_eq!(again, sound);
 }
 
 #[test]

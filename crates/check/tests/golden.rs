@@ -14,6 +14,7 @@ use check::{Context, Options};
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap};
 use exercise::fixture;
 use probes::{ArgType, Attributes, Catalog, ListCatalog, ProbeDesc, Version};
+use syntax::ast::Program;
 use syntax::macros::MacroEnv;
 use syntax::{Libraries, ParseMode, SpecField};
 use types::Types;
@@ -25,7 +26,7 @@ fn root() -> PathBuf {
 }
 
 /// Probes with arguments of all kinds.
-fn catalog() -> ListCatalog {
+pub(crate) fn catalog() -> ListCatalog {
     let mut list = ListCatalog::default();
     for name in ["BEGIN", "END", "ERROR"] {
         list.add(ProbeDesc::new("dtrace", "", "", name));
@@ -102,10 +103,30 @@ fn checked_with(
     is_visible: &dyn Fn(&ProbeDesc) -> bool,
     change: impl FnOnce(&mut Options),
 ) -> (Vec<Diagnostic>, String) {
-    let mut map = SourceMap::default();
-    let mut sink = Sink::default();
     let mut options = Options::default();
     change(&mut options);
+    let (catalog, mut sink) = (catalog(), Sink::default());
+    with_programs(texts, options, &catalog, &mut sink, |programs, cx, sink| {
+        let filter = |_, id| catalog.by_id(id).is_some_and(|p| is_visible(&p.desc));
+        let out = check::check_more(programs, 0, &filter, cx, sink);
+        let complaints = std::mem::take(sink).into_sorted();
+        let text = match complaints.is_empty() {
+            true => check::dump::dump(&out, cx.types),
+            false => complaints.iter().map(|d| d.render(cx.map, true) + "\n").collect(),
+        };
+        (complaints, text)
+    })
+}
+
+/// Parses programs, and gives them with all that checking gets.
+pub(crate) fn with_programs<T>(
+    texts: &[&str],
+    options: Options,
+    catalog: &dyn Catalog,
+    sink: &mut Sink,
+    f: impl FnOnce(&[Program], &Context<'_>, &mut Sink) -> T,
+) -> T {
+    let mut map = SourceMap::default();
     let env = MacroEnv { args: options.operands.clone(), ..MacroEnv::default() };
     let mut libraries = Libraries::embedded();
     let split: Vec<_> = texts.iter().map(|text| with_library(text)).collect();
@@ -119,14 +140,14 @@ fn checked_with(
             let file = map.add(SourceKind::Script, "test.d", *text);
             let script = text.starts_with("/* script");
             let mode = if script { ParseMode::Script } else { ParseMode::Specifier(SpecField::Name) };
-            syntax::parse(&mut map, file, mode, &env, &Libraries::embedded(), &mut sink)
+            syntax::parse(&mut map, file, mode, &env, &Libraries::embedded(), sink)
         })
         .collect();
-    let (types, catalog) = (Types::with_kernel(fixture::kernel()), catalog());
-    libraries.load(&texts, &mut map, &env, &mut sink);
+    let types = Types::with_kernel(fixture::kernel());
+    libraries.load(&texts, &mut map, &env, sink);
     let cx = Context {
         types: &types,
-        catalog: &catalog,
+        catalog,
         symbols: &fixture::KernelSymbols,
         map: &map,
         libraries: &libraries,
@@ -134,23 +155,16 @@ fn checked_with(
         options,
         stop: &|| false,
     };
-    let filter = |_, id| catalog.by_id(id).is_some_and(|p| is_visible(&p.desc));
-    let out = check::check_more(&programs, 0, &filter, &cx, &mut sink);
-    let complaints = sink.into_sorted();
-    let text = match complaints.is_empty() {
-        true => check::dump::dump(&out, &types),
-        false => complaints.iter().map(|d| d.render(&map, true) + "\n").collect(),
-    };
-    (complaints, text)
+    f(&programs, &cx, sink)
 }
 
-fn inputs() -> Vec<PathBuf> {
+pub(crate) fn inputs() -> Vec<PathBuf> {
     testing::golden::inputs(&root().join("tests/golden"), "d")
 }
 
 /// The settings in the comments at the beginning of a file: `/* operand: x */`, `/* amin:
 /// Stable/Stable/Common */`, `/* version: 1.5 */`.
-fn settings(source: &str, options: &mut Options) {
+pub(crate) fn settings(source: &str, options: &mut Options) {
     for line in source.lines().map_while(|l| l.strip_prefix("/* ")?.split_once(": ")) {
         let value = line.1.split(' ').next().unwrap_or_default();
         match line.0 {

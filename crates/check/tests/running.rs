@@ -1,16 +1,22 @@
 //! Programs that run, which are checked again with others.
 
 use std::cell::RefCell;
-use std::ops::Range;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
 
 use check::{Checked, Context, Options, Record, Visibility};
 use diagnostics::{Sink, SourceKind, SourceMap};
 use probes::{
-    Catalog, Family, FieldKind, ListCatalog, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo, ProviderFacts,
+    Args, Calls, Catalog, Family, FieldKind, ListCatalog, Matches, Pattern, ProbeDesc, ProbeId, ProbeInfo,
+    ProviderFacts, UserObject,
 };
 use syntax::ast::Program;
 use syntax::{Libraries, MacroEnv, ParseMode};
 use types::Types;
+use types::btf::KernelBtf;
+
+use crate::golden;
 
 /// Probes, and which descriptions were looked for among all of them.
 struct Asked(ListCatalog, RefCell<Vec<String>>);
@@ -39,10 +45,9 @@ impl Catalog for Asked {
 }
 
 /// One program runs, and one is for the probes that came.
-struct Running<'a> {
-    record: &'a Record,
-    came: &'a [ProbeInfo],
-    gone: Range<u32>,
+pub(crate) struct Running<'a> {
+    pub(crate) record: &'a Record,
+    pub(crate) came: &'a [ProbeInfo],
 }
 
 impl Visibility for Running<'_> {
@@ -52,10 +57,6 @@ impl Visibility for Running<'_> {
 
     fn came(&self, program: usize, _: &Pattern) -> Option<Vec<ProbeInfo>> {
         (program == 1).then(|| self.came.to_vec())
-    }
-
-    fn existing(&self, probes: &[ProbeInfo]) -> Option<Vec<ProbeInfo>> {
-        Some(probes.iter().filter(|probe| !self.gone.contains(&probe.id.0)).cloned().collect())
     }
 
     fn is_for_later(&self, program: usize) -> bool {
@@ -116,14 +117,85 @@ fn a_running_program_and_one_for_probes_that_came_are_checked_without_a_search_o
 
     catalog.0.add_with(ProbeDesc::new("app", "m", "h", "sent"), Vec::new());
     let came = catalog.0.probes.get(2..).unwrap().to_vec();
-    let gone = came[0].id.0 - 2..came[0].id.0 - 1;
-    let seen = Running { record: &first.record, came: &came, gone };
+    let seen = Running { record: &first.record, came: &came };
     let both = check(&trees, 1, &catalog, &seen);
     assert_eq!(catalog.1.take(), [""; 0]);
-    // One probe is gone, and one came.
-    assert_eq!(probes(&both), [["g"], ["g"], ["h"], ["h"]]);
+    assert_eq!(probes(&both), [&["f", "g"][..], &["f", "g"], &["h"], &["h"]]);
     // Once more, both run.
     let again = Running { record: &both.record, ..seen };
     let once_more = check(&trees, 1, &catalog, &again);
     assert_eq!((catalog.1.take(), probes(&once_more)), (vec![], probes(&both)));
+}
+
+/// A system of which all that can go has gone: probes, processes, symbols, types.
+pub(crate) struct Gone(pub(crate) ListCatalog);
+
+impl Catalog for Gone {
+    fn matches(&self, _: &Pattern) -> Matches {
+        Ok(Vec::new())
+    }
+
+    fn by_id(&self, _: ProbeId) -> Option<ProbeInfo> {
+        None
+    }
+
+    fn families(&self) -> Vec<Family> {
+        self.0.families()
+    }
+
+    fn provider(&self, name: &str) -> Option<ProviderFacts> {
+        self.0.provider(name)
+    }
+
+    fn calls(&self, name: &str) -> Calls {
+        self.0.calls(name)
+    }
+
+    fn known(&self, _: &Family, _: FieldKind) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn object(&self, _: &str, _: &str) -> Option<Result<Arc<dyn UserObject>, String>> {
+        Some(Err("the process has ended".into()))
+    }
+
+    fn args(&self, _: &ProbeDesc) -> Args {
+        Err("the probe is gone".into())
+    }
+}
+
+#[test]
+fn a_program_that_runs_is_checked_for_what_it_was_compiled_for_also_where_that_is_gone() {
+    let (catalog, gone) = (golden::catalog(), Gone(golden::catalog()));
+    let (mut programs, mut differ) = (0, Vec::new());
+    for input in golden::inputs() {
+        let text = fs::read_to_string(&input).unwrap();
+        for zdefs in [false, true] {
+            let mut options = Options { zdefs, ..Options::default() };
+            golden::settings(&text, &mut options);
+            let mut sink = Sink::default();
+            golden::with_programs(&[&text], options, &catalog, &mut sink, |trees, cx, sink| {
+                let first = check::check(trees, cx, sink);
+                if !std::mem::take(sink).is_empty() {
+                    return;
+                }
+                programs += 1;
+                let nothing = KernelBtf::at(Path::new("/nonexistent"));
+                let (types, seen) = (Types::with_kernel(Arc::new(nothing)), &first.record);
+                let cx = Context {
+                    types: &types,
+                    catalog: &gone,
+                    symbols: &(),
+                    options: cx.options.clone(),
+                    ..*cx
+                };
+                let again = check::check_more(trees, 1, &Running { record: seen, came: &[] }, &cx, sink);
+                let errors: Vec<_> = sink.iter().map(|d| d.render(cx.map, true)).collect();
+                if check::dump::dump(&again, &types) != check::dump::dump(&first, &types) || !errors.is_empty() {
+                    differ.push((input.clone(), errors));
+                }
+            });
+        }
+    }
+    assert!(programs > 0 && differ.is_empty(), "{differ:?}");
 }

@@ -558,7 +558,9 @@ impl Frontend {
             base.stop,
         );
         let machine: (&dyn Catalog, &System) = (&*base.registry, &base.system);
-        libraries::dependencies(&mut self.libraries, &self.trees, &self.map, machine, &mut self.sink);
+        let known = base.running.map_or(0, |p| p.libraries.parsed().len());
+        let new = self.trees.get(first..).unwrap_or_default();
+        libraries::dependencies((&mut self.libraries, known), new, &self.map, machine, &mut self.sink);
         let context = check::Context {
             types: &types,
             catalog: &*base.registry,
@@ -607,7 +609,7 @@ impl Frontend {
         }
         checked.left_out.extend(not_used);
         if let Some(Err(why)) = base.running.map(|p| check_unchanged(&p.checked, &checked, first)) {
-            return Err((self.map, Error::Setting(why)));
+            return Err((self.map, why));
         }
         let mut module = match lower::lower_more(&checked, base.strings) {
             Ok(module) => module,

@@ -101,7 +101,7 @@ pub enum VariablePlace {
 }
 
 /// The types and variables of a file that a process runs.
-pub trait UserObject: std::fmt::Debug {
+pub trait UserObject: std::fmt::Debug + Send + Sync {
     /// Identifies the file: types of one file are the same in all processes that run it.
     fn file(&self) -> u64;
 

@@ -20,7 +20,7 @@ mod processes;
 mod store;
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -127,20 +127,13 @@ impl Changes {
     /// The number of a new probe.
     fn add(&mut self, provider: usize, desc: Arc<ProbeDesc>) -> u32 {
         let number = self.came;
-        self.later.insert(number, LaterProbe { desc, provider, named: false, removed: false });
+        self.later.insert(number, LaterProbe { desc, provider });
         self.came += 1;
         number
     }
 
-    /// Removes a probe. It is remembered only if something names its id: a program that is checked
-    /// again.
     fn remove(&mut self, number: u32) {
-        if let btree_map::Entry::Occupied(mut entry) = self.later.entry(number) {
-            entry.get_mut().removed = true;
-            if !entry.get().named {
-                entry.remove();
-            }
-        }
+        self.later.remove(&number);
     }
 }
 
@@ -159,10 +152,6 @@ struct ByName {
 struct LaterProbe {
     desc: Arc<ProbeDesc>,
     provider: usize,
-    /// It was looked up by its id.
-    named: bool,
-    /// It no longer exists.
-    removed: bool,
 }
 
 /// The enabled probes of one provider.
@@ -367,17 +356,6 @@ impl Registry {
         self.later_base.get().map_or(0..0, |base| *base..*base + lock(&self.changes).came)
     }
 
-    /// Those of some probes that still exist. `None`: all of them.
-    pub fn existing(&self, probes: &[ProbeInfo]) -> Option<Vec<ProbeInfo>> {
-        let (ids, changes) = (self.later_ids(), lock(&self.changes));
-        let exists = |probe: &ProbeInfo| match ids.contains(&probe.id.0) {
-            true => changes.later.get(&(probe.id.0 - ids.start)).is_some_and(|later| !later.removed),
-            false => !changes.removed.contains(&probe.id.0),
-        };
-        let all = changes.removed.is_empty() && ids.is_empty() || probes.iter().all(exists);
-        (!all).then(|| probes.iter().filter(|probe| exists(probe)).cloned().collect())
-    }
-
     /// True if an id is that of a probe that came later.
     pub fn is_later(&self, id: ProbeId) -> bool {
         self.later_base.get().is_some_and(|base| (*base..OVERFLOW).contains(&id.0))
@@ -427,7 +405,7 @@ impl Catalog for Registry {
         let selects = self.selects(pattern);
         let base = self.later_ids().start;
         for (number, later) in &lock(&self.changes).later {
-            let desc = Some(&later.desc).filter(|desc| !later.removed && selects(desc));
+            let desc = Some(&later.desc).filter(|desc| selects(desc));
             all.extend(desc.map(|desc| ProbeInfo { id: ProbeId(base + number), desc: desc.clone() }));
         }
         match refused {
@@ -455,12 +433,7 @@ impl Catalog for Registry {
                 self.entries.get(provider)?.provider.probes().at(position)?
             }
             Place::Made(number) => lock(&self.made).probes.get(number as usize)?.clone(),
-            Place::Later(number) => {
-                let mut changes = lock(&self.changes);
-                let probe = changes.later.get_mut(&number)?;
-                probe.named = true;
-                probe.desc.clone()
-            }
+            Place::Later(number) => lock(&self.changes).later.get(&number)?.desc.clone(),
         };
         Some(ProbeInfo { id, desc })
     }

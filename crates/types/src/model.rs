@@ -364,6 +364,15 @@ impl Types {
         std::mem::swap(&mut inner.definition, &mut names.definition);
     }
 
+    /// Looks other types up in this kernel from now on. Types that were found remain.
+    pub fn use_kernel(&self, kernel: &Arc<KernelBtf>) {
+        let mut inner = self.write();
+        if !inner.kernel.as_ref().is_some_and(|known| Arc::ptr_eq(known, kernel)) {
+            inner.kernel = Some(kernel.clone());
+            inner.kernel_lookups.clear();
+        }
+    }
+
     /// The kernel in which types are looked up.
     pub fn kernel(&self) -> Option<Arc<KernelBtf>> {
         self.read().kernel.clone()

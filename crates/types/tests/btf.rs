@@ -114,6 +114,43 @@ fn shift_strings(blob: &mut [u8], by: u32) {
     }
 }
 
+#[test]
+fn types_of_a_module_remain_for_who_has_seen_them_when_it_is_unloaded() {
+    let dir = std::env::temp_dir().join(format!("types-module-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("vmlinux"), synth::kernel()).unwrap();
+    let load = |size: u32| {
+        let mut b = synth::Builder::extending(&miniature());
+        b.sou(false, "mine", size, &[]);
+        std::fs::write(dir.join("m"), b.finish()).unwrap();
+    };
+    let kernel = Arc::new(KernelBtf::at(&dir));
+    let size = |kernel: &Arc<KernelBtf>| {
+        let types = Types::with_kernel(kernel.clone());
+        let by_module = types.find_tag_in("m", TagKind::Struct, "mine").and_then(|id| types.size(id));
+        let found = types.find_tag(TagKind::Struct, "mine").and_then(|id| types.size(id));
+        assert_eq!(by_module, found);
+        found
+    };
+    load(8);
+    let (seen, unseen) = (kernel.as_seen_now(), kernel.as_seen_now());
+    assert_eq!((size(&kernel), size(&seen)), (Some(8), Some(8)));
+    std::fs::remove_file(dir.join("m")).unwrap();
+    kernel.invalidate("m");
+    assert_eq!((size(&kernel), size(&seen), size(&unseen)), (None, Some(8), None));
+    load(16);
+    kernel.invalidate("m");
+    let all = [&kernel, &seen, &unseen, &kernel.as_seen_now()].map(size);
+    assert_eq!(all, [Some(16), Some(8), None, Some(16)]);
+    // One arena has the types of both.
+    let types = Types::with_kernel(seen);
+    let find = || types.find_tag(TagKind::Struct, "mine").and_then(|id| types.size(id));
+    let before = find();
+    types.use_kernel(&kernel);
+    assert_eq!((before, find()), (Some(8), Some(16)));
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
 // row type.kernel, type.module-scoped
 #[test]
 fn kernel_types_are_imported_into_the_model() {

@@ -15,7 +15,7 @@ pub(crate) struct Matching<'a> {
     /// The number of the current program.
     pub(crate) number: usize,
     pub(crate) visibility: &'a dyn Visibility,
-    /// What the descriptions of libraries meant, of all programs that are checked.
+    /// What all programs that are checked were told.
     pub(crate) record: Record,
     /// Probes that descriptions match. Many clauses have the same description, which may match all
     /// functions of the kernel.
@@ -31,11 +31,15 @@ impl<'a> Matching<'a> {
     /// What a description of a program matches, if that is known without the catalog: of one that
     /// is checked again, and of one for probes that came later.
     pub(crate) fn known(&self, program: usize, pattern: &Pattern) -> Option<Arc<[ProbeInfo]>> {
-        if !self.visibility.is_running(program) {
-            return self.visibility.came(program, pattern).map(Arc::from);
+        match self.visibility.is_running(program) {
+            true => self.recorded(program, pattern),
+            false => self.visibility.came(program, pattern).map(Arc::from),
         }
-        let recorded = self.record.described.get(&(program, pattern.clone()))?;
-        Some(self.visibility.existing(recorded).map_or_else(|| recorded.clone(), Arc::from))
+    }
+
+    /// What a description of a program matched when it was first checked.
+    pub(crate) fn recorded(&self, program: usize, pattern: &Pattern) -> Option<Arc<[ProbeInfo]>> {
+        self.record.described.get(&(program, pattern.clone())).cloned()
     }
 
     /// Records what a description of a program matches.

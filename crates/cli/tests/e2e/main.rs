@@ -130,6 +130,7 @@ mod usdt_dynamic;
 mod usdt_fair;
 mod usdt_files;
 mod usdt_formats;
+mod usdt_gone;
 mod usdt_held;
 mod usdt_languages;
 mod usdt_later;
@@ -197,6 +198,7 @@ const GROUPS: &[&[Test]] = &[
     usdt_dynamic::TESTS,
     usdt_fair::TESTS,
     usdt_files::TESTS,
+    usdt_gone::TESTS,
     usdt_held::TESTS,
     usdt_languages::TESTS,
     usdt_later::TESTS,

@@ -142,9 +142,10 @@ fn reaches(graph: &HashMap<String, Vec<(diagnostics::Span, String)>>, from: &str
 
 /// Checks `#pragma D depends_on`. A library with an unmet dependency is not used. A program with
 /// one is in error, and one that names a library: what a program uses of libraries is found by its
-/// names.
+/// names. Those that run, and the `known` libraries that they could use, have what they depend on,
+/// also where it is gone since.
 pub(crate) fn dependencies(
-    libraries: &mut Libraries,
+    (libraries, known): (&mut Libraries, usize),
     programs: &[Program],
     map: &SourceMap,
     (catalog, system): (&dyn Catalog, &System),
@@ -163,7 +164,7 @@ pub(crate) fn dependencies(
     // Repeated until nothing changes, because libraries can depend on libraries.
     loop {
         let before = usable.values().filter(|u| !**u).count();
-        for library in libraries.parsed() {
+        for library in libraries.parsed().get(known..).unwrap_or_default() {
             let ok = needs(&library.program).all(|(_, class, name)| met(&usable, libraries, class, name));
             usable.insert(base(map.name(library.program.file)).to_string(), ok);
         }

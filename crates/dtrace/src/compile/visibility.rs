@@ -85,10 +85,6 @@ impl check::Visibility for Visible<'_> {
         }
     }
 
-    fn existing(&self, probes: &[ProbeInfo]) -> Option<Vec<ProbeInfo>> {
-        self.candidates.registry.existing(probes)
-    }
-
     fn is_running(&self, program: usize) -> bool {
         program < self.running
     }

@@ -24,6 +24,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("arrivals::the_text_of_a_later_probes_name_needs_no_program_of_its_own", name_texts),
     ("arrivals::pages_that_clauses_of_later_probes_read_are_faulted_in", pages),
     ("arrivals::a_kind_of_arguments_is_compiled_once", kinds),
+    ("arrivals::clauses_with_arguments_are_what_they_were_when_their_probes_have_gone", args_gone),
     ("arrivals::probes_whose_arguments_do_not_fit_the_clause_do_not_keep_others_from_firing", unfit),
     ("arrivals::later_probes_enable_the_clauses_that_match_them", matching),
     ("arrivals::derived_probes_fire_at_bases_that_come_and_go", derived),
@@ -523,6 +524,36 @@ fn kinds() -> Verdict {
         run.work(1);
     }
     assert_eq!(descriptors("anon_inode:bpf-prog"), known, "a program was loaded for a known shape");
+    run.end();
+    Verdict::Pass
+}
+
+/// Programs are enabled after probes have gone of which the types of arguments are known no more.
+fn args_gone() -> Verdict {
+    if let Some(skip) = cannot() {
+        return skip;
+    }
+    let mut run = Running::start(SUM, &[("quiet", "")]);
+    let enable = |run: &mut Running, n: usize| {
+        let script = format!("later::kind_{n}_more:hit /pid == $pid/ {{ @more{n}[args[0]] = count(); }}");
+        let source = Source::Specifier(Field::Name, script);
+        run.session.enable(&[source], &Macros::default()).unwrap_or_else(|e| panic!("{e}"));
+    };
+    for n in 0..KINDS.len() {
+        let names = [format!("kind_{n}_a"), format!("kind_{n}_more")];
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        enable(&mut run, n);
+        run.add(&names);
+        run.fire(2);
+        run.work(1);
+        run.remove(&names);
+    }
+    // All clauses are there, and none has a probe.
+    enable(&mut run, KINDS.len());
+    run.add(&["kind_0_again", "kind_1_more"]);
+    run.fire(3);
+    let unexpected: Vec<&String> = run.notices.iter().filter(|n| !n.contains(": matched ")).collect();
+    assert!(unexpected.is_empty(), "{unexpected:?}");
     run.end();
     Verdict::Pass
 }

@@ -168,8 +168,11 @@ impl Provider for Later {
         Some(Box::new(|| Some(Box::new(self.clone()))))
     }
 
-    /// By the name of the function: `kind_N_any` has an argument of the N-th type.
+    /// By the name of the function: `kind_N_any` has an argument of the N-th type, while it exists.
     fn args(&self, probe: &ProbeDesc) -> Args {
+        if !self.0.ids.lock().unwrap().contains_key(&*probe.function) {
+            return Err("it is gone".into());
+        }
         let number = probe.function.strip_prefix("kind_").and_then(|rest| rest.split('_').next());
         let ty = number.and_then(|n| KINDS.get(n.parse::<usize>().ok()?));
         Ok(ty.map(|ty| ArgType::text(0, *ty)).into_iter().collect())

@@ -88,7 +88,7 @@ impl Registry {
         let base = self.later_ids().start;
         let mut changes = lock(&self.changes);
         removed.retain(|id| changes.removed.insert(*id));
-        let matches = |p: &LaterProbe| p.provider == provider && !p.removed && pattern.matches(&p.desc);
+        let matches = |p: &LaterProbe| p.provider == provider && pattern.matches(&p.desc);
         let later = changes.later.iter().filter(|(_, probe)| matches(probe));
         let numbers: Vec<u32> = later.map(|(number, _)| *number).collect();
         for number in numbers {

@@ -29,6 +29,8 @@ enum Source {
     Blobs(Arc<dyn BtfBlobs>),
     /// The kernel's own was given. There are no modules.
     Given,
+    /// Another user of the same: see [`KernelBtf::as_seen_now`].
+    Shared(Arc<KernelBtf>),
 }
 
 impl Source {
@@ -40,7 +42,7 @@ impl Source {
                 Some(Err(why)) => Err(BtfError::Io(why)),
                 None => Err(BtfError::Io("no BTF".into())),
             },
-            Source::Given => Err(BtfError::Io("no BTF".into())),
+            Source::Given | Source::Shared(_) => Err(BtfError::Io("no BTF".into())),
         }
     }
 }
@@ -51,6 +53,8 @@ pub struct KernelBtf {
     source: Source,
     vmlinux: OnceLock<Result<Arc<Btf>, BtfError>>,
     modules: Mutex<HashMap<String, Option<Arc<Btf>>>>,
+    /// The names of the modules, where they remain what they were.
+    names: OnceLock<Vec<String>>,
     /// What is looked at is noted.
     is_watched: bool,
 }
@@ -100,25 +104,39 @@ impl KernelBtf {
     }
 
     fn of(source: Source) -> KernelBtf {
-        KernelBtf { source, vmlinux: OnceLock::new(), modules: Mutex::default(), is_watched: false }
+        let (vmlinux, names) = Default::default();
+        KernelBtf { source, vmlinux, modules: Mutex::default(), names, is_watched: false }
+    }
+
+    /// The same, for one who is not to notice what is loaded and unloaded from now on: what was asked
+    /// once has the same answer again. A module that was not asked for is that of the time when it
+    /// is.
+    pub fn as_seen_now(self: &Arc<Self>) -> Arc<KernelBtf> {
+        Arc::new(KernelBtf::of(Source::Shared(self.clone())))
     }
 
     /// One BTF blob without modules, for tests.
     pub fn from_btf(btf: Btf) -> KernelBtf {
         let vmlinux = OnceLock::new();
         let _ = vmlinux.set(Ok(Arc::new(btf)));
-        KernelBtf { source: Source::Given, vmlinux, modules: Mutex::default(), is_watched: false }
+        KernelBtf { vmlinux, ..KernelBtf::of(Source::Given) }
     }
 
     /// True when the kernel's own BTF has been opened. A session that names no kernel type never
     /// opens it.
     pub fn is_open(&self) -> bool {
-        self.vmlinux.get().is_some()
+        match &self.source {
+            Source::Shared(all) => all.is_open(),
+            _ => self.vmlinux.get().is_some(),
+        }
     }
 
     /// The kernel's own BTF, or the error.
     pub fn vmlinux(&self) -> Result<&Arc<Btf>, &BtfError> {
-        self.vmlinux.get_or_init(|| self.open("vmlinux", None)).as_ref()
+        match &self.source {
+            Source::Shared(all) => all.vmlinux(),
+            _ => self.vmlinux.get_or_init(|| self.open("vmlinux", None)).as_ref(),
+        }
     }
 
     /// The BTF of a module. `vmlinux` is the kernel itself.
@@ -134,7 +152,10 @@ impl KernelBtf {
         if let Some(known) = modules.get(name) {
             return known.clone();
         }
-        let btf = self.open(name, Some(base.clone())).ok();
+        let btf = match &self.source {
+            Source::Shared(all) => all.module(name),
+            _ => self.open(name, Some(base.clone())).ok(),
+        };
         modules.insert(name.into(), btf.clone());
         btf
     }
@@ -147,6 +168,7 @@ impl KernelBtf {
     /// Sorted names of the modules that have BTF, without the kernel itself.
     pub fn modules(&self) -> Vec<String> {
         let mut names: Vec<String> = match &self.source {
+            Source::Shared(all) => return self.names.get_or_init(|| all.modules()).clone(),
             Source::Directory(dir) => {
                 let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
                 entries.filter_map(|e| e.file_name().into_string().ok()).collect()
