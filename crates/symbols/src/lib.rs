@@ -38,7 +38,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! arch/x86_64 name process/perf_map sys
+//! arch/x86_64 name process/apart process/perf_map sys
 //! arch
 //! kernel/table
 //! frames functions kernel sources usdt

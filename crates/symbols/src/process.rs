@@ -34,6 +34,7 @@ use crate::name::Name;
 use crate::object::{self, Lookup, Objects, RETRY_AFTER, report_failure};
 use crate::pool::Readers;
 use crate::wire::{self, Identity, MAX_NUMBERS, Request, Response};
+use apart::FilesApart;
 use proc::Caller;
 use proc::maps::{self, Backing, Map, MappedFile, Mapping};
 use proc::share::{Element, Owner, Owners, goes};
@@ -50,6 +51,7 @@ const MAX_MAPPINGS: usize = 1 << 20;
 const END_OF_32_BIT: u64 = 1 << 32;
 
 mod answered;
+mod apart;
 mod aside;
 mod ask;
 mod frames;
@@ -148,12 +150,10 @@ struct NamespaceRoots {
     /// Makes calls that may ask a file server: what blocks them keeps no others from being made.
     asking: Caller,
     /// Files of namespaces whose root is not held, in the order in which they were mapped.
-    waiting: VecDeque<Arc<File>>,
-    /// The numbers of files that were not found: they are looked for in the root of each process
-    /// that maps one.
-    unfound: VecDeque<(u64, u32)>,
-    /// When that was done last.
-    looked_at: Option<Instant>,
+    /// Each with the process that has mapped it.
+    waiting: VecDeque<(u32, Arc<File>)>,
+    /// Files that were not found at their path there.
+    apart: FilesApart,
 }
 
 /// Names of addresses in processes.

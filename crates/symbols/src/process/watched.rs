@@ -31,17 +31,9 @@ pub(super) const ROOT_PATIENCE: Duration = Duration::from_millis(50);
 /// Files that wait for the root of their mount namespace.
 const MAX_WAITING: usize = 4096;
 
-/// Files that are looked for in the roots of later processes.
-const MAX_UNFOUND: usize = 64;
-
-/// In the roots of so many processes that have mapped it since it was last looked for.
+/// A file is looked for in the roots of so many processes that have mapped it since it was last
+/// looked for.
 const FEW: usize = 8;
-
-/// How often one of them is looked for.
-const MAX_LOOKS: u32 = 64;
-
-/// For so long after a process had such a file mapped others are awaited.
-const LOOKING: Duration = Duration::from_secs(10);
 
 /// The root of a process, if it is in this mount namespace. It may block: the root may be on a file
 /// server.
@@ -148,8 +140,8 @@ impl Processes {
         let mut again: HashMap<u64, (Vec<u32>, Arc<File>)> = HashMap::new();
         for change in list {
             match change {
-                Change::Mapped { file, first: true, .. } => self.hold(file),
-                Change::Mapped { pid, file, .. } if self.is_unfound(file.number) => {
+                Change::Mapped { pid, file, first: true } => self.hold(pid, file),
+                Change::Mapped { pid, file, .. } if self.roots.apart.has(&file) => {
                     again.entry(file.number).or_insert_with(|| (Vec::new(), file)).0.push(pid);
                 }
                 Change::Forgotten { pid, image } => self.drop_program(pid, image),
@@ -187,15 +179,15 @@ impl Processes {
 
     /// Holds a file. If the root of its mount namespace is not known, it waits for
     /// [`Processes::hold_waiting`].
-    fn hold(&mut self, file: Arc<File>) {
+    fn hold(&mut self, pid: u32, file: Arc<File>) {
         if self.has_root(&file) {
-            self.hold_now(&file);
+            self.hold_now(pid, &file);
         } else if self.roots.waiting.len() < MAX_WAITING {
-            self.roots.waiting.push_back(file);
+            self.roots.waiting.push_back((pid, file));
         }
     }
 
-    fn hold_now(&mut self, file: &File) {
+    fn hold_now(&mut self, pid: u32, file: &File) {
         if self.objects.is_full(1) {
             self.forget_objects();
         }
@@ -204,16 +196,15 @@ impl Processes {
             return;
         }
         self.hold_below(id, file, self.running(Some(file.mount_namespace), MOST));
-        if !self.is_held(id) {
-            if self.roots.unfound.len() >= MAX_UNFOUND {
-                self.roots.unfound.pop_front();
-            }
-            self.roots.unfound.push_back((file.number, 0));
-        }
+        self.note_apart(id, file, &[pid]);
     }
 
-    fn is_unfound(&self, number: u64) -> bool {
-        self.roots.unfound.iter().any(|(unfound, _)| *unfound == number)
+    /// Notes that a file is not at its path, and whether it was found elsewhere.
+    fn note_apart(&mut self, id: FileId, file: &File, processes: &[u32]) {
+        let is_found = self.is_held(id);
+        if let Some(text) = self.roots.apart.note(file, (processes, &mut self.owners), is_found) {
+            self.reader.report_once("files in other roots", || text);
+        }
     }
 
     fn is_held(&self, id: FileId) -> bool {
@@ -224,27 +215,21 @@ impl Processes {
     /// path and no other process had its root: it may be alone there (`chroot`), and may have
     /// ended.
     fn look_in_roots_of(&mut self, pids: Vec<u32>, file: &File) {
-        self.roots.looked_at = Some(Instant::now());
         if self.objects.is_full(1) {
             self.forget_objects();
         }
         let id = self.objects.note_watched(file);
         if !self.is_held(id) {
-            self.hold_below(id, file, pids);
+            self.roots.apart.look();
+            self.hold_below(id, file, pids.clone());
         }
-        // One that is on a file server, or deleted, is in no root that can be looked at.
-        let (is_held, number) = (self.is_held(id), file.number);
-        self.roots.unfound.retain_mut(|(unfound, looks)| {
-            *looks += u32::from(*unfound == number);
-            *unfound != number || !is_held && *looks < MAX_LOOKS
-        });
+        self.note_apart(id, file, &pids);
     }
 
     /// Files are looked for that only a running process leads to: [`Processes::watch`] finds the
     /// sooner the oftener it is called.
     pub fn is_looking(&self) -> bool {
-        let recently = |at: Instant| at.elapsed() < LOOKING;
-        !self.roots.unfound.is_empty() && self.roots.looked_at.is_some_and(recently)
+        self.roots.apart.is_looking()
     }
 
     /// Holds the files that wait for the root of their mount namespace, until a time. The root is
@@ -252,11 +237,11 @@ impl Processes {
     /// file waits.
     fn hold_waiting(&mut self, until: Instant) -> bool {
         let mut tried = HashSet::new();
-        while let Some(file) = self.roots.waiting.pop_front() {
+        while let Some((pid, file)) = self.roots.waiting.pop_front() {
             if tried.insert(file.mount_namespace) {
                 self.find_root(&file, None);
             }
-            self.hold_now(&file);
+            self.hold_now(pid, &file);
             if Instant::now() >= until {
                 break;
             }

@@ -402,4 +402,28 @@ fn a_program_alone_in_its_root_has_names_once_one_was_seen_running() {
         let addr = address_in(&watcher, pid, &file, offset);
         assert_eq!(p.name(pid, 0, addr).to_string(), format!("{file}`_start"));
     }
+    // It is closed a while after the last process has ended, and the next one leads to it again.
+    let held = |p: &mut Processes| {
+        let object = lock(&watcher).images(pid).last().and_then(|image| {
+            image.mappings().find_map(|m| match &m.object {
+                Object::File(f) if f.path.ends_with(file.as_bytes()) => Some(f.clone()),
+                _ => None,
+            })
+        });
+        let id = p.objects.note_watched(&object.unwrap());
+        p.is_held(id)
+    };
+    let now = Instant::now();
+    until(|| {
+        p.close_unused(now);
+        p.close_unused(now + files::KEEP);
+        !held(&mut p)
+    });
+    let mut third = start(&["waits"]).unwrap();
+    until(|| {
+        p.watch();
+        held(&mut p)
+    });
+    drop(third.stdin.take());
+    third.wait().unwrap();
 }
