@@ -59,7 +59,21 @@ pub fn raise_fd_limit(more: u64) {
         return;
     }
     let open = std::fs::read_dir("/proc/self/fd").map_or(FEW, |fds| fds.count() as u64);
-    let wanted = more.saturating_add(open).saturating_add(FEW);
+    raise_to(limit, more.saturating_add(open).saturating_add(FEW));
+}
+
+/// Raises the limit by this many, as far as that is allowed: for descriptors that were not counted
+/// when it was raised.
+pub fn raise_fd_limit_by(more: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel fills the struct.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 {
+        raise_to(limit, limit.rlim_cur.saturating_add(more));
+    }
+}
+
+/// Raises the limit, which is this one now.
+fn raise_to(limit: libc::rlimit, wanted: u64) {
     if limit.rlim_cur >= wanted {
         return;
     }
@@ -72,5 +86,25 @@ pub fn raise_fd_limit(more: u64) {
         if libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) != 0 {
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const allowed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_raised_by_what_was_not_counted_as_far_as_is_allowed() {
+        let limits = || {
+            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: the kernel fills the struct.
+            assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) }, 0);
+            (limit.rlim_cur, limit.rlim_max)
+        };
+        let (soft, hard) = limits();
+        raise_fd_limit_by(3);
+        let (now, hard_now) = limits();
+        assert!(now == soft + 3 || now == hard, "{soft}/{hard}: {now}/{hard_now}");
+        assert!(hard_now >= hard);
     }
 }

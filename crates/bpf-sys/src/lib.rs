@@ -113,7 +113,8 @@ pub use background_close::{close_in_background, end_process};
 pub use doorbell::Doorbell;
 pub use error::{SysError, missing_privilege, out_of_files};
 pub use fd_limit::{
-    fd_limit, give_back_fd_limit, raise_fd_limit, raise_fd_limit_at_start, with_original_fd_limit,
+    fd_limit, give_back_fd_limit, raise_fd_limit, raise_fd_limit_at_start, raise_fd_limit_by,
+    with_original_fd_limit,
 };
 pub use ids::{BtfObject, ObjectKind, btf_load, enable_run_stats, fd_by_id, ids};
 pub use iterator::iterate_process;

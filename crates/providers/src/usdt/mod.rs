@@ -330,7 +330,7 @@ impl ProcessProvider for Usdt {
         self.probes.with_known(|known| {
             for target in probes.iter().flat_map(|probe| known.of(probe.id, &probe.desc)) {
                 let semaphore = target.site.semaphore.map(|semaphore| (target.site.offset, semaphore));
-                to.add(target.file.path(), semaphore.into_iter());
+                to.add(target.file.inode(), semaphore.into_iter());
             }
         });
     }

@@ -7,19 +7,16 @@
 //! place before its semaphore is known stays without, and refuses those that come.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-use super::Method;
+use files::real::RealInode;
 
-/// Device and inode.
-type FileId = (u64, u64);
+use super::Method;
 
 /// The semaphore of a place, and how many say so.
 type HeldSemaphore = (u64, usize);
 
-type Places = HashMap<u64, HashMap<FileId, HeldSemaphore>>;
+type Places = HashMap<u64, HashMap<RealInode, HeldSemaphore>>;
 
 /// All that is held, by offset and file: the uprobes of a machine are the kernel's, whichever
 /// session has made them.
@@ -32,7 +29,7 @@ fn held() -> MutexGuard<'static, Places> {
 /// The semaphores of places that are attached to ([`SiteLink::semaphores`](super::SiteLink)), or
 /// are about to be. While this value lives, [`semaphore_at`] knows them.
 #[derive(Debug, Default)]
-pub struct Semaphores(Vec<(FileId, u64)>);
+pub struct Semaphores(Vec<(RealInode, u64)>);
 
 impl Semaphores {
     /// Those of all places that methods attach to.
@@ -42,10 +39,10 @@ impl Semaphores {
         all
     }
 
-    /// Adds places of the file at a path, each with its semaphore.
-    pub fn add(&mut self, path: &OsStr, places: impl Iterator<Item = (u64, u64)>) {
-        let mut places = places.peekable();
-        let Some(file) = places.peek().and_then(|_| id(path)) else { return };
+    /// Adds places of a file, each with its semaphore. A file that is not held is none that others
+    /// can know: another one may be in its place.
+    pub fn add(&mut self, file: Option<RealInode>, places: impl Iterator<Item = (u64, u64)>) {
+        let Some(file) = file else { return };
         let mut held = held();
         for (offset, semaphore) in places {
             held.entry(offset).or_default().entry(file).or_insert((semaphore, 0)).1 += 1;
@@ -73,18 +70,9 @@ impl Drop for Semaphores {
 }
 
 /// The semaphore of a place in a file that has none of its own; 0: nobody has said one.
-pub(super) fn semaphore_at(path: &OsStr, offset: u64) -> u64 {
-    if !held().contains_key(&offset) {
-        return 0;
-    }
-    // Without the lock: a file system may let this wait.
-    let Some(file) = id(path) else { return 0 };
-    held().get(&offset).and_then(|files| files.get(&file)).map_or(0, |(semaphore, _)| *semaphore)
-}
-
-fn id(path: &OsStr) -> Option<FileId> {
-    let file = std::fs::metadata(path).ok()?;
-    Some((file.dev(), file.ino()))
+pub(super) fn semaphore_at(file: Option<RealInode>, offset: u64) -> u64 {
+    let known = |file| held().get(&offset)?.get(&file).map(|(semaphore, _)| *semaphore);
+    file.and_then(known).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -92,23 +80,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_known_by_its_file_whatever_the_path() {
-        let dir = std::env::temp_dir().join(format!("dt-semaphores-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let [one, link, other] = ["one", "link", "other"].map(|name| dir.join(name).into_os_string());
-        std::fs::write(&one, "").unwrap();
-        std::fs::write(&other, "").unwrap();
-        std::fs::hard_link(&one, &link).unwrap();
+    fn a_place_has_the_semaphore_of_its_file_as_long_as_one_says_so() {
+        let [one, other] = [1 << 40, (1 << 40) + 1].map(|inode| Some(RealInode { dev: (0, 0), inode }));
         let (mut first, mut second) = (Semaphores::default(), Semaphores::default());
-        first.add(&one, [(16, 7), (32, 9)].into_iter());
-        second.add(&link, [(16, 7)].into_iter());
-        assert_eq!([16, 32, 48].map(|offset| semaphore_at(&link, offset)), [7, 9, 0]);
-        assert_eq!(semaphore_at(&other, 16), 0);
+        first.add(one, [(16, 7), (32, 9)].into_iter());
+        second.add(one, [(16, 7)].into_iter());
+        second.add(None, [(16, 8)].into_iter());
+        assert_eq!([16, 32, 48].map(|offset| semaphore_at(one, offset)), [7, 9, 0]);
+        assert_eq!([other, None].map(|file| semaphore_at(file, 16)), [0, 0]);
         // Another file may have this inode later.
         drop(first);
-        assert_eq!([16, 32].map(|offset| semaphore_at(&one, offset)), [7, 0]);
+        assert_eq!([16, 32].map(|offset| semaphore_at(one, offset)), [7, 0]);
         drop(second);
-        assert_eq!(semaphore_at(&one, 16), 0);
-        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(semaphore_at(one, 16), 0);
     }
 }

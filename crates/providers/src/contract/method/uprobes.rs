@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bpf_sys::{AttachType, Link, PerfEvent, ProgKind, SysError, UprobeTarget, errno};
+use files::open::Handle;
+use files::real::RealInode;
 use probes::ProbeDesc;
 
 use super::process::HeldProcess;
@@ -44,19 +46,29 @@ pub struct HeldFile {
     fd: Option<OwnedFd>,
     name: Arc<str>,
     number: u64,
+    /// What the kernel knows its places by; `None` where it is not held.
+    inode: Option<RealInode>,
 }
 
 impl HeldFile {
-    /// The file of a descriptor, which may be `O_PATH`. The name is for messages.
+    /// The file of a descriptor, which may be `O_PATH`. The name is for messages. No file server is
+    /// asked.
     pub fn of(fd: OwnedFd, name: Arc<str>) -> HeldFile {
-        let path = format!("/proc/self/fd/{}", fd.as_raw_fd()).into();
-        HeldFile { fd: Some(fd), ..HeldFile::at(path, name) }
+        let handle = Handle::from_fd(fd);
+        let inode = handle.stat_cached().ok().map(|stat| RealInode { dev: stat.dev, inode: stat.inode });
+        HeldFile { inode, ..HeldFile::with_inode(handle, name, None) }
+    }
+
+    /// The same, where the inode is known: that of the file below an overlay's.
+    pub(crate) fn with_inode(handle: Handle, name: Arc<str>, inode: Option<RealInode>) -> HeldFile {
+        let path = format!("/proc/self/fd/{}", handle.fd().as_raw_fd()).into();
+        HeldFile { fd: Some(handle.into_fd()), inode, ..HeldFile::at(path, name) }
     }
 
     /// The file at a path, where there is no descriptor of it.
     pub fn at(path: OsString, name: Arc<str>) -> HeldFile {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        HeldFile { path, fd: None, name, number: NUMBERS.fetch_add(1, Ordering::Relaxed) }
+        HeldFile { path, fd: None, name, number: NUMBERS.fetch_add(1, Ordering::Relaxed), inode: None }
     }
 
     /// A number that no other has.
@@ -72,6 +84,11 @@ impl HeldFile {
     /// True if no other file can come to be at the path.
     pub(crate) fn is_held(&self) -> bool {
         self.fd.is_some()
+    }
+
+    /// What the kernel knows its places by. The server of the file is not asked.
+    pub fn inode(&self) -> Option<RealInode> {
+        self.inode
     }
 
     /// A path to the file in this process.
@@ -124,7 +141,7 @@ impl Uprobes {
     /// A link to places, which are given with the semaphores by which they are attached to.
     fn site_link(&self, file: &UprobeFile, link: Link, places: impl Iterator<Item = (u64, u64)>) -> SiteLink {
         let mut semaphores = Semaphores::default();
-        semaphores.add(file.file.path(), places.filter(|(_, semaphore)| *semaphore != 0));
+        semaphores.add(file.file.inode(), places.filter(|(_, semaphore)| *semaphore != 0));
         let (returns_in, of_process) =
             (file.pid().filter(|_| self.at_return), file.pid().filter(|_| self.again));
         let of_file = file.process.is_none().then_some(file.file.number);
@@ -136,7 +153,7 @@ impl Uprobes {
     }
 
     fn semaphore(file: &UprobeFile, site: &UprobeSite) -> u64 {
-        if site.semaphore == 0 { semaphore_at(file.file.path(), site.offset) } else { site.semaphore }
+        if site.semaphore == 0 { semaphore_at(file.file.inode(), site.offset) } else { site.semaphore }
     }
 
     /// Attaches to all places in a file. Where the kernel refuses some of them, to the others: it
@@ -166,6 +183,10 @@ impl Uprobes {
             let link = match Link::uprobe_multi(&to.loaded.prog, &target).map_err(|e| named(e, file)) {
                 Ok(link) => link,
                 Err(e) if e.errno == errno::EINVAL && refusals < MAX_REFUSALS => {
+                    if refusals == 0 {
+                        // Each half has a link of its own, which [`Method::descriptors`] has not.
+                        bpf_sys::raise_fd_limit_by(MAX_REFUSALS.min(file.sites.len()) as u64);
+                    }
                     refusals += 1;
                     match sites {
                         [site] => rejected.push((site.probe.clone(), conflict(e))),
@@ -294,7 +315,7 @@ impl Method for Uprobes {
     fn semaphores(&self, to: &mut Semaphores) {
         for UprobeFile { file, sites, .. } in &self.files {
             let has = sites.iter().filter(|site| site.semaphore != 0);
-            to.add(file.path(), has.map(|site| (site.offset, site.semaphore)));
+            to.add(file.inode(), has.map(|site| (site.offset, site.semaphore)));
         }
     }
 
@@ -357,6 +378,34 @@ mod tests {
         let all = Uprobes { files, at_return: false, multi: true, again: false, notes: Vec::new() };
         assert_eq!(all.descriptors(), 1 + 1 + 2);
         assert_eq!(Uprobes { multi: false, ..all }.descriptors(), 2 * (2 + 2 * LINK_SITES));
+    }
+
+    #[test]
+    fn a_file_is_known_by_its_inode_without_a_question_to_its_server() {
+        use std::os::unix::fs::OpenOptionsExt;
+        let dir = std::env::temp_dir().join(format!("dt-served-{}", std::process::id()));
+        let fuse = match testing::fuse::Fuse::mount(&dir, vec![("file", vec![1; 8192])]) {
+            Ok(fuse) => fuse,
+            Err(why) => return testing::skipped!("{why}"),
+        };
+        let open = || {
+            // linux/fcntl.h
+            const O_PATH: i32 = 0o10_000_000;
+            std::fs::File::options().read(true).custom_flags(O_PATH).open(dir.join("file")).unwrap()
+        };
+        let both = [open(), open()];
+        fuse.stop_answering();
+        let before = fuse.unanswered();
+        let [one, other] = both.map(|file| Arc::new(HeldFile::of(file.into(), "f".into())));
+        assert!(one.inode().is_some() && one.inode() == other.inode());
+        let probe = Arc::new(ProbeDesc::new("app1", "a", "f", "hit"));
+        let sites = vec![UprobeSite { index: 0, offset: 1 << 40, semaphore: 7, place: 0, probe }];
+        let files = vec![UprobeFile { file: one, process: None, sites }];
+        let all = Uprobes { files, at_return: false, multi: true, again: false, notes: Vec::new() };
+        let held = Semaphores::of(std::iter::once(&all as &dyn Method));
+        assert_eq!(semaphore_at(other.inode(), 1 << 40), 7);
+        drop(held);
+        assert_eq!((semaphore_at(other.inode(), 1 << 40), fuse.unanswered()), (0, before));
     }
 
     #[test]
