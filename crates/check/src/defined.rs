@@ -352,7 +352,10 @@ impl Checker<'_> {
     }
 
     /// Splits the probes of a description into those of each definition.
-    pub(crate) fn by_definition(&mut self, probes: &Arc<[probes::ProbeInfo]>) -> Vec<Arc<[probes::ProbeInfo]>> {
+    pub(crate) fn by_definition(
+        &mut self,
+        probes: &Arc<[probes::ProbeInfo]>,
+    ) -> Vec<Arc<[probes::ProbeInfo]>> {
         if probes.len() < 2 || self.cx.definitions.is_empty() {
             return vec![probes.clone()];
         }
@@ -364,7 +367,11 @@ impl Checker<'_> {
                 None => parts.push((number, vec![probe.clone()])),
             }
         }
-        parts.into_iter().map(|(_, part)| part.into()).collect()
+        match parts.len() {
+            // Clauses for the same probes share their list.
+            1 => vec![probes.clone()],
+            _ => parts.into_iter().map(|(_, part)| part.into()).collect(),
+        }
     }
 }
 

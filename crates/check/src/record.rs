@@ -70,8 +70,9 @@ pub trait Visibility {
     }
 
     /// The probes that a description of such a program matches, if they are known: the catalog is
-    /// not asked then.
-    fn came(&self, program: usize, pattern: &Pattern) -> Option<Vec<ProbeInfo>> {
+    /// not asked then. Clauses for the same probes are best given one list, by which they are known
+    /// to be for the same.
+    fn came(&self, program: usize, pattern: &Pattern) -> Option<Arc<[ProbeInfo]>> {
         let _ = (program, pattern);
         None
     }

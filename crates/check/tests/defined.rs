@@ -110,7 +110,9 @@ fn arguments_have_the_types_of_the_definition() {
 
 #[test]
 fn a_clause_that_runs_keeps_the_definitions_of_programs_that_have_ended() {
-    let other = GOOD.replace("int size", "char before; int size").replace("(info_t *f, short n", "(short n, info_t *f");
+    let other = GOOD
+        .replace("int size", "char before; int size")
+        .replace("(info_t *f, short n", "(short n, info_t *f");
     let mut world = World::new(&[GOOD, &other], &["sent"]);
     let script = "app:::sent { trace(arg0); trace(arg1); @[probemod] = count(); } app:v0::sent { trace(args[0]->size); }";
     let (tree, _) = world.parse(SourceKind::Script, "test.d", script);

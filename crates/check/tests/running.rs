@@ -55,8 +55,8 @@ impl Visibility for Running<'_> {
         (program == 1) == self.came.iter().any(|came| came.id == probe)
     }
 
-    fn came(&self, program: usize, _: &Pattern) -> Option<Vec<ProbeInfo>> {
-        (program == 1).then(|| self.came.to_vec())
+    fn came(&self, program: usize, _: &Pattern) -> Option<Arc<[ProbeInfo]>> {
+        (program == 1).then(|| self.came.into())
     }
 
     fn is_for_later(&self, program: usize) -> bool {
@@ -191,7 +191,9 @@ fn a_program_that_runs_is_checked_for_what_it_was_compiled_for_also_where_that_i
                 };
                 let again = check::check_more(trees, 1, &Running { record: seen, came: &[] }, &cx, sink);
                 let errors: Vec<_> = sink.iter().map(|d| d.render(cx.map, true)).collect();
-                if check::dump::dump(&again, &types) != check::dump::dump(&first, &types) || !errors.is_empty() {
+                if check::dump::dump(&again, &types) != check::dump::dump(&first, &types)
+                    || !errors.is_empty()
+                {
                     differ.push((input.clone(), errors));
                 }
             });

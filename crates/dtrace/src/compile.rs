@@ -596,6 +596,7 @@ impl Frontend {
             candidates,
             running: first,
             record: base.running.map(|p| &p.checked.record),
+            matched: Default::default(),
         };
         let mut checked = check::check_more(&self.trees, first, &visible, &context, &mut self.sink);
         if checked.is_stopped || (base.stop)() {

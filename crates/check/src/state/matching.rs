@@ -33,7 +33,7 @@ impl<'a> Matching<'a> {
     pub(crate) fn known(&self, program: usize, pattern: &Pattern) -> Option<Arc<[ProbeInfo]>> {
         match self.visibility.is_running(program) {
             true => self.recorded(program, pattern),
-            false => self.visibility.came(program, pattern).map(Arc::from),
+            false => self.visibility.came(program, pattern),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The probes that the trees of a session can match. A tree that was enabled before a probe came
 //! does not see the probe: it belongs to another tree.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -59,6 +60,8 @@ pub(crate) struct Visible<'a> {
     /// The number of trees that run.
     pub(crate) running: usize,
     pub(crate) record: Option<&'a check::Record>,
+    /// What was matched of probes that came: the trees of a group share their set of ids.
+    pub(crate) matched: RefCell<HashMap<(*const BTreeSet<u32>, Pattern), Arc<[ProbeInfo]>>>,
 }
 
 impl check::Visibility for Visible<'_> {
@@ -77,12 +80,16 @@ impl check::Visibility for Visible<'_> {
         self.trees.get(program).is_some_and(|s| !s.listed)
     }
 
-    fn came(&self, program: usize, pattern: &Pattern) -> Option<Vec<ProbeInfo>> {
+    fn came(&self, program: usize, pattern: &Pattern) -> Option<Arc<[ProbeInfo]>> {
         let tree = self.trees.get(program).filter(|tree| !tree.listed && tree.bases.is_none())?;
-        match &tree.later {
-            Later::Only(ids) => self.candidates.matching_of(ids, pattern),
-            Later::Range(_) => None,
+        let Later::Only(ids) = &tree.later else { return None };
+        let key = (Arc::as_ptr(ids), pattern.clone());
+        if let Some(known) = self.matched.borrow().get(&key) {
+            return Some(known.clone());
         }
+        let found: Arc<[ProbeInfo]> = self.candidates.matching_of(ids, pattern)?.into();
+        self.matched.borrow_mut().insert(key, found.clone());
+        Some(found)
     }
 
     fn is_running(&self, program: usize) -> bool {
@@ -107,5 +114,45 @@ impl Later {
             Later::Range(ids) => ids.contains(&id),
             Later::Only(ids) => ids.contains(&id),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use check::Visibility as _;
+    use probes::{FieldKind, ProbeDesc};
+    use system::System;
+
+    #[test]
+    fn clauses_for_the_same_probes_that_came_have_one_list_of_them() {
+        let registry = Registry::new(&System::live());
+        let probe = |id: u32| {
+            let desc = ProbeDesc::new("app1", "m", format!("f{id}"), "hit");
+            ProbeInfo { id: ProbeId(id), desc: Arc::new(desc) }
+        };
+        let came: Vec<ProbeInfo> = (1..=4).map(probe).collect();
+        let [both, other]: [Arc<BTreeSet<u32>>; 2] =
+            [[1, 2].into(), [3, 4].into()].map(|ids: BTreeSet<u32>| Arc::new(ids));
+        let tree = |ids: &Arc<BTreeSet<u32>>| Visibility {
+            listed: false,
+            later: Later::Only(ids.clone()),
+            bases: None,
+        };
+        let visible = Visible {
+            trees: &[tree(&both), tree(&both), tree(&other)],
+            candidates: Candidates { came: Some(&came), registry: &registry },
+            running: 0,
+            record: None,
+            matched: RefCell::default(),
+        };
+        let found = |tree: usize, text: &str| {
+            visible.came(tree, &Pattern::parse(text, FieldKind::Name).unwrap()).unwrap()
+        };
+        let ids = |found: &[ProbeInfo]| found.iter().map(|probe| probe.id.0).collect::<Vec<u32>>();
+        let all = [found(0, "app1:::hit"), found(1, "app1:::hit"), found(2, "app1:::hit")];
+        assert!(Arc::ptr_eq(&all[0], &all[1]));
+        assert_eq!(all.each_ref().map(|found| ids(found)), [vec![1, 2], vec![1, 2], vec![3, 4]]);
+        assert_eq!(ids(&found(0, "app1::f2:hit")), [2]);
     }
 }

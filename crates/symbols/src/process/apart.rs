@@ -96,7 +96,8 @@ impl FilesApart {
         // It would not make space for itself.
         let least = goes(elements, |e| e.key != file.number).unwrap_or(file.number);
         let left = self.all.remove(&least)?;
-        let owner = left.owner.map_or_else(|| "a process that has ended".to_owned(), |owner| owner.to_string());
+        let owner =
+            left.owner.map_or_else(|| "a process that has ended".to_owned(), |owner| owner.to_string());
         Some(format!(
             "a file of {owner} is not looked for any more in the root of each process that has it mapped: {} is one too many of {MOST}; \
              its code may have no names when the process has ended",
