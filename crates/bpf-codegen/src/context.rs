@@ -40,11 +40,8 @@ pub struct Repeats {
 }
 
 /// Where the walk of the kernel's stack begins, if a program walks it itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackStart {
-    /// Only the kernel's helper knows.
-    #[default]
-    Unknown,
     /// At the registers of the context, those of a function of the kernel.
     Function,
     /// At the registers of the context, those of what was interrupted: the kernel, a process or a
@@ -170,10 +167,10 @@ pub trait Context: Send + Sync {
         false
     }
 
-    /// Where the walk of the kernel's stack begins. With anything but [`StackStart::Unknown`], the
+    /// Where the walk of the kernel's stack begins; `None`: only the kernel's helper knows it. The
     /// first frames are those of a walk by the kernel behind [`Context::tracer_frames`].
-    fn stack_start(&self) -> StackStart {
-        StackStart::Unknown
+    fn stack_start(&self) -> Option<StackStart> {
+        None
     }
 
     /// The position of the caller's frame, counted without the tracer's frames. Where the probed

@@ -46,12 +46,7 @@ impl Sample {
         let buffer = b.stack(8);
         let done = b.label();
         let read = |b: &mut Builder, base: V, at: i32| {
-            b.slot_store(Size::B8, buffer, 0, 0);
-            let from = b.add(base, at);
-            let (to, size) = (b.slot_addr(buffer, 0), b.imm(8));
-            let failed = b.call(Helper::PROBE_READ_KERNEL, &[to, size, from]);
-            b.br(Jmp::Ne, failed, 0, done);
-            b.slot_load(Size::B8, buffer, 0)
+            routines::read_by(b, Helper::PROBE_READ_KERNEL, (buffer, 0), (base, at), Size::B8, done)
         };
         let event = read(b, ctx, i32::from(due.event));
         let expires = read(b, event, due.expires);
@@ -83,8 +78,8 @@ impl Context for Sample {
         Index::Const(0)
     }
 
-    fn stack_start(&self) -> StackStart {
-        StackStart::Interrupted
+    fn stack_start(&self) -> Option<StackStart> {
+        Some(StackStart::Interrupted)
     }
 
     fn arg(&self, b: &mut Builder, ctx: V, _index: Index, n: u8) -> V {

@@ -95,6 +95,11 @@ impl Builder {
         Label(self.func.labels - 1)
     }
 
+    /// New labels.
+    pub fn labels<const N: usize>(&mut self) -> [Label; N] {
+        [(); N].map(|()| self.label())
+    }
+
     /// A new stack object; its size is rounded up to 8 bytes and it is aligned to 8.
     pub fn stack(&mut self, bytes: u32) -> StackSlot {
         self.func.slots.push(bytes.div_ceil(8) * 8);

@@ -95,7 +95,7 @@ pub use thread::{ThreadRef, ThreadStorage, context_level, level_of, self_key_wor
 pub use tracer_frames::{CACHED, tracer_functions};
 pub use vtime::{Account, vtime_begin, vtime_end, vtime_frozen, vtime_switch};
 pub use walk::{Walk, expect_walk, stack_area, stack_depth, stack_frame, walk, walk_once};
-pub use words::zero;
+pub use words::{read_by, zero};
 
 use plane::control::{self, Activity, DropKind};
 

@@ -228,7 +228,7 @@ pub(super) fn has_failed(b: &mut Builder, frames: &Frames<'_>) -> V {
 fn step(b: &mut Builder, frames: &Frames<'_>) {
     let (place, load) = (frames.place, frames.tables.load);
     let at = |offset: u32| frames.at(offset);
-    let [end, failed, slow, has_frame, same_bp, near_frame, decode] = [(); 7].map(|()| b.label());
+    let [end, failed, slow, has_frame, same_bp, near_frame, decode] = b.labels();
     let count = b.load(Size::B8, place, at(COUNT));
     b.br(Jmp::Ge, count, frames.most, end);
     let ip = b.load(Size::B8, place, at(IP));
@@ -376,7 +376,7 @@ fn any_row(b: &mut Builder, frames: &Frames<'_>, row: V, (end, failed): (Label, 
     let (place, load) = (frames.place, frames.tables.load);
     let at = |offset: u32| frames.at(offset);
     let [direct_base, by_sp, by_bp, by_r10, has_frame, of_call, partial, same_bp, near_bp, has_bp] =
-        [(); 10].map(|()| b.label());
+        b.labels();
     let entered = field(b, row, TYPE_SHIFT, 7);
     b.br(Jmp::Eq, entered, END_OF_STACK, end);
     let base = field(b, row, BASE_SHIFT, 15);
@@ -474,7 +474,7 @@ fn any_row(b: &mut Builder, frames: &Frames<'_>, row: V, (end, failed): (Label, 
 fn find_row(b: &mut Builder, tables: &KernelTables) {
     let address = b.param(0);
     let load = tables.load;
-    let [none, in_text, search] = [(); 3].map(|()| b.label());
+    let [none, in_text, search] = b.labels();
     let (places, rows, count, sequence) = (b.var(), b.var(), b.var(), b.copy(0));
     for (start, size) in tables.text {
         let start = b.imm(start as i64);
@@ -589,7 +589,7 @@ fn find_module(
     (address, sequence): (V, V),
     none: Label,
 ) -> V {
-    let [again, left, next, found] = [(); 4].map(|()| b.label());
+    let [again, left, next, found] = b.labels();
     let changes = number_of_changes(b, load, modules);
     let more = b.add(changes, 1);
     b.set(sequence, more);

@@ -266,7 +266,7 @@ pub(super) fn walk(b: &mut Builder, frames: &Frames, target: &Target, plan: &Pla
     b.store(Size::B8, place, at(STATUS), BROKEN);
     b.store(Size::B8, place, at(RUNTIME), 0);
     b.bind(stable);
-    let [whole, ask, settled] = [(); 3].map(|()| b.label());
+    let [whole, ask, settled] = b.labels();
     let status = b.load(Size::B8, place, at(STATUS));
     b.br(Jmp::Eq, status, WHOLE, whole);
     let count = b.load(Size::B8, place, 0);
@@ -365,8 +365,7 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let at = |offset: u32| (frames.state + offset) as i16;
     let place = frames.place;
     let (stop, broken) = (b.label(), b.label());
-    let [by_frame_pointer, wanting, has_range, found, has_row, no_row, new, called] =
-        [(); 8].map(|()| b.label());
+    let [by_frame_pointer, wanting, has_range, found, has_row, no_row, new, called] = b.labels();
     let count = b.load(Size::B8, place, 0);
     b.br(Jmp::Ge, count, frames.most, stop);
     let pc = b.load(Size::B8, place, at(PC));
@@ -428,7 +427,7 @@ fn step(b: &mut Builder, frames: &Frames, remembered: V) {
     let kind = b.shr(row, i64::from(KIND_SHIFT));
     let kind = b.and(kind, KINDS as i64);
     let offset = b.sar(row, i64::from(OFFSET_SHIFT));
-    let [by_bp, by_sp, plt, realigned, signal, saved, by_register] = [(); 7].map(|()| b.label());
+    let [by_bp, by_sp, plt, realigned, signal, saved, by_register] = b.labels();
     for (which, to) in [
         (Kind::Sp, by_sp),
         (Kind::Bp, by_bp),

@@ -120,13 +120,13 @@ pub fn walk(b: &mut Builder, place: V, what: &Walk<'_>) {
 fn walk_kernel(b: &mut Builder, place: V, what: &Walk<'_>) {
     let (other, done) = (b.label(), b.label());
     let start = what.context.stack_start();
-    if let Some(own) = what.target.kernel_walk.filter(|_| start != StackStart::Unknown && b.machine().walks) {
-        own_walk(b, place, what, &own, (other, done));
+    if let (Some(start), Some(own)) = (start, what.target.kernel_walk.filter(|_| b.machine().walks)) {
+        own_walk(b, place, what, (&own, start), (other, done));
         b.jmp(done);
     }
     b.bind(other);
     walk_by_kernel(b, place, what);
-    if let Some(flags) = what.target.guest.filter(|_| start == StackStart::Interrupted) {
+    if let Some(flags) = what.target.guest.filter(|_| start == Some(StackStart::Interrupted)) {
         name_guest(b, place, what, flags, done);
     }
     b.bind(done);
@@ -134,15 +134,20 @@ fn walk_kernel(b: &mut Builder, place: V, what: &Walk<'_>) {
 
 /// Walks the kernel's stack by the program's own walk. Goes to `other` where that cannot be, and to
 /// `none` where there is no stack of the kernel.
-fn own_walk(b: &mut Builder, place: V, what: &Walk<'_>, own: &KernelWalk, (other, none): (Label, Label)) {
-    let start = what.context.stack_start();
+fn own_walk(
+    b: &mut Builder,
+    place: V,
+    what: &Walk<'_>,
+    (own, start): (&KernelWalk, StackStart),
+    (other, none): (Label, Label),
+) {
     // The program is the first frame of the helper's walk, but not of this one. Behind a
     // trampoline, this one begins two frames later.
     let (first, skipped) = match start {
         StackStart::Caller if searches(what) => (1, Skipped::Search),
         StackStart::Caller => (1, Skipped::Frames(what.context.tracer_frames())),
         StackStart::Trampoline => (0, Skipped::Frames(what.context.tracer_frames().saturating_sub(2))),
-        _ => (0, Skipped::Frames(0)),
+        StackStart::Function | StackStart::Interrupted => (0, Skipped::Frames(0)),
     };
     let frames = orc::Frames {
         place,
@@ -161,7 +166,7 @@ fn own_walk(b: &mut Builder, place: V, what: &Walk<'_>, own: &KernelWalk, (other
             orc::begin_at_registers(b, &frames, ctx, other);
         }
         StackStart::Trampoline => orc::begin_at_caller(b, &frames, true),
-        StackStart::Caller | StackStart::Unknown => {
+        StackStart::Caller => {
             zero_checked(b, place);
             orc::begin_at_caller(b, &frames, false);
         }
@@ -390,20 +395,24 @@ pub fn walk_once(b: &mut Builder, place: V, what: &Walk<'_>) {
     b.bind(done);
 }
 
-/// The number of frames of a walked stack.
-pub fn stack_depth(b: &mut Builder, place: V, unwind: bool) -> V {
+/// The number of frames of a walked stack. `marks`: those behind the last frame that are none.
+pub fn stack_depth(b: &mut Builder, place: V, marks: &[u64]) -> V {
     let count = b.load(Size::B8, place, 0);
-    if !unwind {
+    if marks.is_empty() {
         return count;
     }
-    // The mark of a stack that is incomplete is no frame.
     let (depth, done) = (b.copy(count), b.label());
     b.br(Jmp::Eq, count, 0, done);
     b.br(Jmp::Gt, count, FRAMES_MAX, done);
     let offset = b.shl(count, 3);
-    let end = b.add(place, offset);
-    let last = b.load(Size::B8, end, FRAMES as i16 - 8);
-    b.br(Jmp::Ne, last, INCOMPLETE, done);
+    let first = first_frame(b, place);
+    let end = b.add(first, offset);
+    let (last, is_mark) = (b.load(Size::B8, end, FRAMES as i16 - 8), b.label());
+    for mark in marks {
+        b.br(Jmp::Eq, last, *mark, is_mark);
+    }
+    b.jmp(done);
+    b.bind(is_mark);
     b.update(Alu::Sub, depth, 1);
     b.bind(done);
     depth

@@ -25,9 +25,21 @@ pub(super) fn read_kernel(
     size: Size,
     bad: Label,
 ) -> V {
+    read_by(b, Helper::PROBE_READ_KERNEL, (slot, at), (base, off.into()), size, bad)
+}
+
+/// The same by a helper: of the kernel's memory, or of the process's.
+pub fn read_by(
+    b: &mut Builder,
+    helper: Helper,
+    (slot, at): (StackSlot, i16),
+    (base, off): (V, i32),
+    size: Size,
+    bad: Label,
+) -> V {
     let (to, bytes) = (b.slot_addr(slot, at), b.imm(i64::from(size.bytes())));
-    let from = b.add(base, i32::from(off));
-    let failed = b.call(Helper::PROBE_READ_KERNEL, &[to, bytes, from]);
+    let from = b.add(base, off);
+    let failed = b.call(helper, &[to, bytes, from]);
     b.br(Jmp::Ne, failed, 0, bad);
     b.slot_load(size, slot, at)
 }

@@ -6,6 +6,8 @@
 //! once.
 
 use dif::ir::{FaultKind, InstData, IntBuiltin, StrBuiltin, Value};
+use plane::stacks;
+use plane::unwind::INCOMPLETE;
 
 use super::clause::{Clause, Str, Val, Walks};
 use super::fetch::{BuiltinKey, Fetched, dominates};
@@ -271,9 +273,12 @@ impl Clause<'_, '_> {
     fn stack_depth(&mut self, user: bool) -> V {
         match self.walked(user) {
             Some(place) => {
-                let walk = self.env.target.kernel_walk;
-                let marks =
-                    if user { self.env.plan.unwind } else { walk.is_some_and(|w| w.mode != WalkMode::Auto) };
+                let marks: &[u64] = match (user, self.env.target.kernel_walk.map(|walk| walk.mode)) {
+                    (true, _) if self.env.plan.unwind => &[INCOMPLETE],
+                    (true, _) | (false, None | Some(WalkMode::Auto)) => &[],
+                    (false, Some(WalkMode::Own)) => &[INCOMPLETE],
+                    (false, Some(WalkMode::Check)) => &[INCOMPLETE, stacks::DIFFERS],
+                };
                 routines::stack_depth(self.b, place, marks)
             }
             None => self.b.imm(0),

@@ -45,8 +45,10 @@ impl Programs<'_> {
         })
     }
 
+    /// Where walks begin that programs can do themselves.
     fn starts(&self) -> impl Iterator<Item = StackStart> + '_ {
-        self.assembly.units.iter().filter(|a| !a.clauses.is_empty()).map(|a| a.unit.context.stack_start())
+        let units = self.assembly.units.iter().filter(|a| !a.clauses.is_empty());
+        units.filter_map(|a| a.unit.context.stack_start())
     }
 
     fn has(&self, map: MapRef) -> bool {
@@ -75,7 +77,7 @@ pub(crate) fn prepare(
         let flags = system.kernel.vmlinux().ok().and_then(|btf| btf.field("task_struct.flags"));
         target.guest = flags.and_then(|flags| i16::try_from(flags.offset()).ok());
     }
-    if programs.starts().all(|start| start == StackStart::Unknown) {
+    if programs.starts().next().is_none() {
         return Ok(None);
     }
     let mode = match options.kstackwalk {

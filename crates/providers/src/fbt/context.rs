@@ -66,8 +66,8 @@ impl Context for ByTrampoline {
         2 + u8::from(self.on_return)
     }
 
-    fn stack_start(&self) -> StackStart {
-        StackStart::Trampoline
+    fn stack_start(&self) -> Option<StackStart> {
+        Some(StackStart::Trampoline)
     }
 
     /// A function that has returned has no frame.
@@ -89,8 +89,8 @@ impl Context for ByRegisters {
     }
 
     /// Where a function has returned, the kernel has replaced the address to which it returns.
-    fn stack_start(&self) -> StackStart {
-        if self.on_return { StackStart::Unknown } else { StackStart::Function }
+    fn stack_start(&self) -> Option<StackStart> {
+        (!self.on_return).then_some(StackStart::Function)
     }
 
     /// A function that has returned has no frame.

@@ -174,8 +174,8 @@ impl Context for ByTracepoint {
         true
     }
 
-    fn stack_start(&self) -> StackStart {
-        StackStart::Caller
+    fn stack_start(&self) -> Option<StackStart> {
+        Some(StackStart::Caller)
     }
 }
 
@@ -220,8 +220,8 @@ impl Context for ByFunction {
         value
     }
 
-    fn stack_start(&self) -> StackStart {
-        if self.on_return { StackStart::Unknown } else { StackStart::Function }
+    fn stack_start(&self) -> Option<StackStart> {
+        (!self.on_return).then_some(StackStart::Function)
     }
 
     fn caller_frame(&self) -> u8 {

@@ -170,8 +170,8 @@ impl Context for Mapped {
         true
     }
 
-    fn stack_start(&self) -> StackStart {
-        StackStart::Caller
+    fn stack_start(&self) -> Option<StackStart> {
+        Some(StackStart::Caller)
     }
 }
 

@@ -102,7 +102,7 @@ impl Context for RawContext {
         true
     }
 
-    fn stack_start(&self) -> StackStart {
-        StackStart::Caller
+    fn stack_start(&self) -> Option<StackStart> {
+        Some(StackStart::Caller)
     }
 }

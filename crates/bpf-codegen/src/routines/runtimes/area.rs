@@ -8,7 +8,8 @@
 //!            joined    an entry of the store with both
 //! ```
 
-use crate::mir::{Builder, Helper, Jmp, Label, Size, V};
+use crate::mir::{Builder, Helper, Label, Size, V};
+use crate::routines::words::read_by;
 
 /// Offset of the stack pointer in the state.
 pub(super) const LOW: i16 = 0;
@@ -85,10 +86,5 @@ pub(in crate::routines) struct Process {
 /// A word of the process at an address and an offset. Jumps to `failed` if it cannot be read.
 pub(super) fn read_word(b: &mut Builder, base: V, offset: i32, failed: Label) -> V {
     let word = b.stack(8);
-    b.slot_store(Size::B8, word, 0, 0);
-    let from = b.add(base, offset);
-    let (to, size) = (b.slot_addr(word, 0), b.imm(8));
-    let result = b.call(Helper::PROBE_READ_USER, &[to, size, from]);
-    b.br(Jmp::Ne, result, 0, failed);
-    b.slot_load(Size::B8, word, 0)
+    read_by(b, Helper::PROBE_READ_USER, (word, 0), (base, offset), Size::B8, failed)
 }

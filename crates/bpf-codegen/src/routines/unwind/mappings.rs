@@ -65,7 +65,7 @@ pub(super) fn find(
     narrow: bool,
 ) {
     let (result, target) = (b.param(0), b.param(1));
-    let [none, anonymous, unknown, is_new, found, told] = [(); 6].map(|()| b.label());
+    let [none, anonymous, unknown, is_new, found, told] = b.labels();
     let copy = b.stack(COPY);
     for at in (0..COPY as i16).step_by(8) {
         b.slot_store(Size::B8, copy, at, NONE);
@@ -161,7 +161,7 @@ pub(super) fn find(
 /// The function that the kernel calls: of a task, a mapping, and where to copy it to.
 fn copy_mapping(b: &mut Builder, of: MappingOffsets) {
     let (mapping, to) = (b.param(1), b.param(2));
-    let [anonymous, vdso] = [(); 2].map(|()| b.label());
+    let [anonymous, vdso] = b.labels();
     let start = b.load(Size::B8, mapping, of.start);
     b.store(Size::B8, to, START, start);
     let end = b.load(Size::B8, mapping, of.end);

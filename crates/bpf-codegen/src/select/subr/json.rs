@@ -157,7 +157,7 @@ struct Turn {
 }
 
 fn turn_of(b: &mut Builder, storage: u32, turn: V, (doc, path, work): (V, V, V)) {
-    let [between, skipped, on, end, text, whole, scalar] = [(); 7].map(|()| b.label());
+    let [between, skipped, on, end, text, whole, scalar] = b.labels();
     let c = byte(b, doc, turn, storage, end);
     b.br(Jmp::Eq, c, 0, end);
     let at = b.load(Size::B8, work, AT);
@@ -184,7 +184,7 @@ fn between_values(b: &mut Builder, t: &Turn) {
     b.br(Jmp::Eq, c, b' ', t.on);
     let control = b.sub(c, i32::from(b'\t'));
     b.br(Jmp::Lt, control, 5, t.on);
-    let [object, colon, value, comma, inner] = [(); 5].map(|()| b.label());
+    let [object, colon, value, comma, inner] = b.labels();
     b.match_(at, [(OBJECT, object), (COLON, colon), (VALUE, value), (COMMA, comma)]);
     b.match_(c, [(b'{', inner), (b'[', inner)]);
     b.jmp(t.end);
@@ -204,7 +204,7 @@ fn between_values(b: &mut Builder, t: &Turn) {
 
     // A value starts.
     b.bind(value);
-    let [nested, quoted, number] = [(); 3].map(|()| b.label());
+    let [nested, quoted, number] = b.labels();
     b.store(Size::B8, work, FROM, turn);
     b.match_(c, [(b'{', nested), (b'[', nested), (b'"', quoted), (b'-', number)]);
     let figure = b.sub(c, i32::from(b'0'));
@@ -249,7 +249,7 @@ fn whole_value(b: &mut Builder, t: &Turn) {
     let Turn { turn, work, c, .. } = *t;
     b.if_(Jmp::Eq, c, b'"', |b| set_state(b, work, WHOLE_TEXT));
     b.bind(t.skipped);
-    let [in_braces, in_brackets, out_brace, out_bracket, counted] = [(); 5].map(|()| b.label());
+    let [in_braces, in_brackets, out_brace, out_bracket, counted] = b.labels();
     b.match_(c, [(b'{', in_braces), (b'[', in_brackets), (b'}', out_brace), (b']', out_bracket)]);
     b.jmp(counted);
     b.bind(in_braces);
@@ -280,7 +280,7 @@ fn whole_value(b: &mut Builder, t: &Turn) {
 
 fn word_or_number(b: &mut Builder, t: &Turn) {
     let Turn { turn, work, c, at, .. } = *t;
-    let [sign, ends, exponent] = [(); 3].map(|()| b.label());
+    let [sign, ends, exponent] = b.labels();
     b.if_(Jmp::Eq, at, WORD, |b| {
         let letter = b.sub(c, i32::from(b'a'));
         b.if_(Jmp::Lt, letter, 26, |b| {
@@ -318,7 +318,7 @@ fn word_or_number(b: &mut Builder, t: &Turn) {
 /// A key, or a value between quotes.
 fn string(b: &mut Builder, t: &Turn) {
     let Turn { turn, work, c, at, .. } = *t;
-    let [plain, compare, closes] = [(); 3].map(|()| b.label());
+    let [plain, compare, closes] = b.labels();
     let escaped = b.load(Size::B8, work, ESCAPE);
     b.if_(Jmp::Eq, escaped, 0, |b| {
         b.br(Jmp::Ne, c, b'\\', plain);
