@@ -13,8 +13,8 @@ use probes::{Args, Definition, Pattern, ProbeDesc, ProbeId, ProbeInfo, UserObjec
 use types::TagKind;
 use types::btf::Btf;
 
-use crate::context::{Context, NoSymbol};
-use crate::record::{Answers, Record};
+use crate::context::Context;
+use crate::record::{Answers, ObjectFound, Record, SymbolFound};
 use crate::session::Checker;
 use crate::state::matching::NO_PROGRAM;
 
@@ -67,11 +67,7 @@ impl Checker<'_> {
     }
 
     /// A file that the processes of a provider run. `None` if they are not processes.
-    pub(crate) fn file_of(
-        &mut self,
-        provider: &str,
-        object: &str,
-    ) -> Option<Result<Arc<dyn UserObject>, String>> {
+    pub(crate) fn file_of(&mut self, provider: &str, object: &str) -> ObjectFound {
         let key = (provider.to_owned(), object.to_owned());
         self.answer(
             |record| &mut record.objects,
@@ -91,7 +87,7 @@ impl Checker<'_> {
     }
 
     /// The address of a symbol of the kernel, and its module.
-    pub(crate) fn symbol_at(&mut self, module: Option<&str>, name: &str) -> Result<(u64, String), NoSymbol> {
+    pub(crate) fn symbol_at(&mut self, module: Option<&str>, name: &str) -> SymbolFound {
         let key = (module.map(str::to_owned), name.to_owned());
         self.answer(
             |record| &mut record.symbols,

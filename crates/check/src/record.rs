@@ -2,11 +2,11 @@
 //!
 //! A program that runs is checked again when others are enabled, and its clauses must keep their
 //! numbers and what they record. Both depend on what its descriptions match, on the bases of its
-//! derived probes, on `defined()`, on the types and definitions of arguments, on files of processes,
-//! and on types and symbols of the kernel. All of these change as modules are loaded and unloaded and as processes come and
-//! end. So each answer is recorded, and a program that is checked again gets it from the record: it
-//! is checked for what it was compiled for, also where that is gone. So the check of what runs does
-//! not grow with all that came since either.
+//! derived probes, on `defined()`, on the types and definitions of arguments, on files of
+//! processes, and on types and symbols of the kernel. All of these change as modules are loaded and
+//! unloaded and as processes come and end. So each answer is recorded, and a program that is
+//! checked again gets it from the record: it is checked for what it was compiled for, also where
+//! that is gone. So the check of what runs does not grow with all that came since either.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,6 +18,12 @@ use crate::context::NoSymbol;
 
 /// Answers by the number of the program that asked, and by what it asked.
 pub(crate) type Answers<K, V> = HashMap<(usize, K), V>;
+
+/// A file that processes run, or what is not there; `None` if there are no processes.
+pub(crate) type ObjectFound = Option<Result<Arc<dyn UserObject>, String>>;
+
+/// The address of a symbol, and its module.
+pub(crate) type SymbolFound = Result<(u64, String), NoSymbol>;
 
 /// See the [module](self). The number in each key is that of the program.
 #[derive(Clone, Debug, Default)]
@@ -37,11 +43,11 @@ pub struct Record {
     /// What files say of their probes.
     pub(crate) definitions: Answers<Arc<ProbeDesc>, Arc<Definition>>,
     /// The files that processes run, by the provider and their name.
-    pub(crate) objects: Answers<(String, String), Option<Result<Arc<dyn UserObject>, String>>>,
+    pub(crate) objects: Answers<(String, String), ObjectFound>,
     /// The kernel's types as each program saw them.
     pub(crate) kernels: HashMap<usize, Arc<KernelBtf>>,
     /// Addresses of symbols of the kernel, by the module and their name.
-    pub(crate) symbols: Answers<(Option<String>, String), Result<(u64, String), NoSymbol>>,
+    pub(crate) symbols: Answers<(Option<String>, String), SymbolFound>,
     /// The declarations of a library that a program has, by the number of the library.
     pub(crate) locals: HashMap<(usize, usize), Vec<usize>>,
     /// The descriptions of bases, of all clauses of libraries that a program can need: also of

@@ -53,6 +53,9 @@ pub(crate) struct NewBases {
     pub(crate) ids: Arc<BTreeSet<u32>>,
 }
 
+/// What descriptions match, by the place of the set of ids.
+type Matched = HashMap<(*const BTreeSet<u32>, Pattern), Arc<[ProbeInfo]>>;
+
 /// The probes that the trees can match, for the checker.
 pub(crate) struct Visible<'a> {
     pub(crate) trees: &'a [Visibility],
@@ -61,7 +64,7 @@ pub(crate) struct Visible<'a> {
     pub(crate) running: usize,
     pub(crate) record: Option<&'a check::Record>,
     /// What was matched of probes that came: the trees of a group share their set of ids.
-    pub(crate) matched: RefCell<HashMap<(*const BTreeSet<u32>, Pattern), Arc<[ProbeInfo]>>>,
+    pub(crate) matched: RefCell<Matched>,
 }
 
 impl check::Visibility for Visible<'_> {

@@ -108,9 +108,9 @@ impl KernelBtf {
         KernelBtf { source, vmlinux, modules: Mutex::default(), names, is_watched: false }
     }
 
-    /// The same, for one who is not to notice what is loaded and unloaded from now on: what was asked
-    /// once has the same answer again. A module that was not asked for is that of the time when it
-    /// is.
+    /// The same, for one who is not to notice what is loaded and unloaded from now on: what was
+    /// asked once has the same answer again. A module that was not asked for is that of the time
+    /// when it is.
     pub fn as_seen_now(self: &Arc<Self>) -> Arc<KernelBtf> {
         Arc::new(KernelBtf::of(Source::Shared(self.clone())))
     }

@@ -29,6 +29,7 @@ use bpf_sys::{AttachType, Link, Prog, ProgKind, SysError};
 use probes::ProbeDesc;
 
 pub use custom::{AttachFn, CustomAttach, Run};
+pub use files::real::RealInode;
 pub use functions::{FunctionMethod, FunctionSites, Site};
 pub use perf::{Clock, Event};
 pub use process::{HeldProcess, Members};
