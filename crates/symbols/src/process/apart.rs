@@ -22,6 +22,8 @@ const LOOKING: Duration = Duration::from_secs(10);
 
 /// One of the files.
 struct Apart {
+    /// The path, for messages.
+    path: Box<[u8]>,
     /// Whose process had it mapped first, of those that were running when that was seen.
     owner: Option<Owner>,
     /// How often it was looked for since it was found.
@@ -77,8 +79,8 @@ impl FilesApart {
 
     fn note_of(&mut self, file: &File, owner: Option<Owner>, is_found: bool) -> Option<String> {
         self.uses += 1;
-        let new = Apart { owner: None, looks: 0, is_found, used: 0 };
-        let apart = self.all.entry(file.number).or_insert(new);
+        let new = || Apart { path: file.path.clone(), owner: None, looks: 0, is_found, used: 0 };
+        let apart = self.all.entry(file.number).or_insert_with(new);
         apart.owner = apart.owner.take().or(owner);
         (apart.used, apart.is_found) = (self.uses, is_found);
         apart.looks = if is_found { 0 } else { apart.looks + 1 };
@@ -99,9 +101,9 @@ impl FilesApart {
         let owner =
             left.owner.map_or_else(|| "a process that has ended".to_owned(), |owner| owner.to_string());
         Some(format!(
-            "a file of {owner} is not looked for any more in the root of each process that has it mapped: {} is one too many of {MOST}; \
+            "{} of {owner} is not looked for any more in the root of each process that has it mapped: {MOST} such files are known; \
              its code may have no names when the process has ended",
-            control::name(&file.path)
+            control::name(&left.path)
         ))
     }
 }
@@ -137,9 +139,9 @@ mod tests {
         let said = add(&mut all, user(1000), 10 * MOST as u64);
         assert_eq!(all.all.len(), MOST);
         // What nobody has goes first, and then what the user itself has.
-        assert!(said.iter().take(3).all(|text| text.contains("a file of a process that has ended is not")));
-        assert!(said.iter().skip(3).all(|text| text.contains("a file of process 1001 of user 1000 is not")));
-        assert!(said.iter().all(|text| !text.contains('\n')));
+        assert!(said.iter().take(3).all(|text| text.contains(" of a process that has ended is not")));
+        assert!(said.iter().skip(3).all(|text| text.contains(" of process 1001 of user 1000 is not")));
+        assert!(said.iter().all(|text| text.starts_with("/program") && !text.contains('\n')));
         assert!((0..6).all(|number| all.has(&file(number))) && !all.has(&file(6)));
         // Root has all but a few, before its files make space for those of others.
         add(&mut all, user(0), 10 * MOST as u64);
