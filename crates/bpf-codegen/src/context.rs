@@ -167,8 +167,9 @@ pub trait Context: Send + Sync {
         false
     }
 
-    /// Where the walk of the kernel's stack begins; `None`: only the kernel's helper knows it. The
-    /// first frames are those of a walk by the kernel behind [`Context::tracer_frames`].
+    /// Where the walk of the kernel's stack begins; `None`: only the kernel's helper knows it. With
+    /// `Some`, the first frames are those of a walk by the kernel behind
+    /// [`Context::tracer_frames`].
     fn stack_start(&self) -> Option<StackStart> {
         None
     }

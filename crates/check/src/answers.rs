@@ -56,6 +56,15 @@ impl Checker<'_> {
         Some(found)
     }
 
+    /// Whether the definition of this number was parsed for the program.
+    pub(crate) fn is_parsed(&mut self, number: u32) -> bool {
+        self.answer(
+            |record| &mut record.parsed,
+            number,
+            |cx, number| cx.definitions.iter().any(|definition| definition.number == *number),
+        )
+    }
+
     /// The probe with an id.
     pub(crate) fn probe_of_id(&mut self, id: u32) -> Option<ProbeInfo> {
         self.answer(|record| &mut record.ids, ProbeId(id), |cx, id| cx.catalog.by_id(*id))

@@ -93,6 +93,9 @@ impl Checker<'_> {
     /// The types of a probe's arguments by the definition that its file has.
     pub(crate) fn defined_args(&mut self, probe: &Arc<ProbeDesc>) -> Option<Args> {
         let found = self.definition_of(probe)?;
+        if !self.is_parsed(found.number) {
+            return None;
+        }
         let key = (found.number, probe.name.clone());
         if let Some(known) = self.defined.args.get(&key) {
             return Some(Ok(known.clone()?));

@@ -137,7 +137,7 @@ impl Checker<'_> {
         }
         if let ast::ExprKind::Symbol { module: None, name } = &base.kind
             && name.text == "hp_avenrun"
-            && self.cx.symbols.address(None, "hp_avenrun").is_err()
+            && self.symbol_at(None, "hp_avenrun").is_err()
         {
             return self.load_average(keys, span);
         }

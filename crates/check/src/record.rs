@@ -42,6 +42,8 @@ pub struct Record {
     pub(crate) args: Answers<Arc<ProbeDesc>, Args>,
     /// What files say of their probes.
     pub(crate) definitions: Answers<Arc<ProbeDesc>, Arc<Definition>>,
+    /// Which of these were parsed then, by their numbers.
+    pub(crate) parsed: Answers<u32, bool>,
     /// The files that processes run, by the provider and their name.
     pub(crate) objects: Answers<(String, String), ObjectFound>,
     /// The kernel's types as each program saw them.

@@ -418,14 +418,16 @@ pub fn stack_depth(b: &mut Builder, place: V, marks: &[u64]) -> V {
     depth
 }
 
-/// A frame of a walked stack; 0 where the stack has none of this number.
-pub fn stack_frame(b: &mut Builder, place: V, frame: u8) -> V {
+/// A frame of a walked stack; 0 where the stack has none of this number, or one of `marks` there.
+pub fn stack_frame(b: &mut Builder, place: V, frame: u8, marks: &[u64]) -> V {
     let (pc, none) = (b.copy(0), b.label());
     let count = b.load(Size::B8, place, 0);
     b.br(Jmp::Le, count, i64::from(frame), none);
     let base = first_frame(b, place);
     let found = b.load(Size::B8, base, (FRAMES + 8 * u32::from(frame)) as i16);
-    b.br(Jmp::Eq, found, INCOMPLETE, none);
+    for mark in marks {
+        b.br(Jmp::Eq, found, *mark, none);
+    }
     b.set(pc, found);
     b.bind(none);
     pc

@@ -270,17 +270,19 @@ impl Clause<'_, '_> {
         Some(place)
     }
 
+    /// The marks that can be behind the last frame of a walked stack, and are none.
+    fn marks(&self, user: bool) -> &'static [u64] {
+        match (user, self.env.target.kernel_walk.map(|walk| walk.mode)) {
+            (true, _) if self.env.plan.unwind => &[INCOMPLETE],
+            (true, _) | (false, None | Some(WalkMode::Auto)) => &[],
+            (false, Some(WalkMode::Own)) => &[INCOMPLETE],
+            (false, Some(WalkMode::Check)) => &[INCOMPLETE, stacks::DIFFERS],
+        }
+    }
+
     fn stack_depth(&mut self, user: bool) -> V {
         match self.walked(user) {
-            Some(place) => {
-                let marks: &[u64] = match (user, self.env.target.kernel_walk.map(|walk| walk.mode)) {
-                    (true, _) if self.env.plan.unwind => &[INCOMPLETE],
-                    (true, _) | (false, None | Some(WalkMode::Auto)) => &[],
-                    (false, Some(WalkMode::Own)) => &[INCOMPLETE],
-                    (false, Some(WalkMode::Check)) => &[INCOMPLETE, stacks::DIFFERS],
-                };
-                routines::stack_depth(self.b, place, marks)
-            }
+            Some(place) => routines::stack_depth(self.b, place, self.marks(user)),
             None => self.b.imm(0),
         }
     }
@@ -290,7 +292,7 @@ impl Clause<'_, '_> {
         let context = self.firing.context;
         let frame = if user { context.user_caller_frame() } else { context.caller_frame() };
         match self.walked(user) {
-            Some(place) => routines::stack_frame(self.b, place, frame),
+            Some(place) => routines::stack_frame(self.b, place, frame, self.marks(user)),
             None => self.b.imm(0),
         }
     }

@@ -17,6 +17,9 @@ const MOST: usize = 256;
 /// How often one of them is looked for until it is found.
 const LOOKS: u32 = 64;
 
+/// Of so many processes that have a file mapped the owner is asked.
+const ASKED: usize = 8;
+
 /// For so long after a process had such a file mapped others are awaited.
 const LOOKING: Duration = Duration::from_secs(10);
 
@@ -69,10 +72,13 @@ impl FilesApart {
         (processes, owners): (&[u32], &mut Owners),
         is_found: bool,
     ) -> Option<String> {
-        let has_owner = self.all.get(&file.number).is_some_and(|apart| apart.owner.is_some());
-        let owner = match has_owner {
-            true => None,
-            false => processes.iter().find_map(|pid| owner_of(owners, *pid)),
+        let known = self.all.get(&file.number).and_then(|apart| apart.owner.as_ref());
+        let mut running = processes.iter().take(ASKED).filter_map(|pid| owner_of(owners, *pid));
+        let owner = match known {
+            Some(owner) if owner.is_root() => None,
+            // What root runs too is root's.
+            Some(_) => running.find(Owner::is_root),
+            None => running.next(),
         };
         self.note_of(file, owner, is_found)
     }
@@ -81,7 +87,7 @@ impl FilesApart {
         self.uses += 1;
         let new = || Apart { path: file.path.clone(), owner: None, looks: 0, is_found, used: 0 };
         let apart = self.all.entry(file.number).or_insert_with(new);
-        apart.owner = apart.owner.take().or(owner);
+        apart.owner = owner.or(apart.owner.take());
         (apart.used, apart.is_found) = (self.uses, is_found);
         apart.looks = if is_found { 0 } else { apart.looks + 1 };
         // One that is on a file server, or deleted, is in no root that can be looked at.
@@ -91,9 +97,10 @@ impl FilesApart {
         if self.all.len() <= MOST {
             return None;
         }
+        // Programs that ended before they were seen, root's too: together they are one user.
+        let nobody = Owner::nobody();
         let elements = self.all.iter().map(|(number, apart)| {
-            let owner = apart.owner.as_ref();
-            Element { key: *number, owner, amount: 1, used: apart.used }
+            Element::new(*number, apart.owner.as_ref().unwrap_or(&nobody), 1, apart.used)
         });
         // It would not make space for itself.
         let least = goes(elements, |e| e.key != file.number).unwrap_or(file.number);
@@ -138,11 +145,10 @@ mod tests {
         none.into_iter().for_each(|owner| assert!(add(&mut all, owner, 3).is_empty()));
         let said = add(&mut all, user(1000), 10 * MOST as u64);
         assert_eq!(all.all.len(), MOST);
-        // What nobody has goes first, and then what the user itself has.
-        assert!(said.iter().take(3).all(|text| text.contains(" of a process that has ended is not")));
-        assert!(said.iter().skip(3).all(|text| text.contains(" of process 1001 of user 1000 is not")));
+        // What the user itself has goes, and not what nobody has.
+        assert!(said.iter().all(|text| text.contains(" of process 1001 of user 1000 is not")));
         assert!(said.iter().all(|text| text.starts_with("/program") && !text.contains('\n')));
-        assert!((0..6).all(|number| all.has(&file(number))) && !all.has(&file(6)));
+        assert!((0..9).all(|number| all.has(&file(number))) && !all.has(&file(9)));
         // Root has all but a few, before its files make space for those of others.
         add(&mut all, user(0), 10 * MOST as u64);
         let of = |all: &FilesApart, user: u32| {
@@ -179,5 +185,10 @@ mod tests {
         all.note(&file(1), (&[u32::MAX, std::process::id()], &mut owners), false);
         let owner = all.all[&1].owner.clone();
         assert_eq!(owner.map(|owner| owner.pid), Some(std::process::id()));
+        // Root has what another user ran first.
+        let user = Some(Owner::new(1, 1000, ""));
+        all.note_of(&file(2), user.clone(), false);
+        all.note_of(&file(2), Some(Owner::new(2, 0, "")), false);
+        assert!(all.all[&2].owner.as_ref().is_some_and(Owner::is_root));
     }
 }
