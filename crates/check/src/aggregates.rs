@@ -38,6 +38,7 @@ impl Checker<'_> {
         let args = self.aggregating_args(row, function, args, value.span);
         let keys = keys.into_iter().collect::<CheckResult<Vec<Recorded>>>()?;
         let (func, args) = args?;
+        let unsigned = args.first().is_none_or(|value| self.is_unsigned(value));
         let key_names: Vec<Arc<str>> = agg.keys.iter().flatten().map(|k| self.source(k.span)).collect();
         let known = self.known(&agg.name.text, func, agg.name.span, value.span)?;
         let id = match known {
@@ -45,6 +46,7 @@ impl Checker<'_> {
                 self.match_keys(id, &keys, span)?;
                 let known = self.scopes.aggs[id.0 as usize].key_names.iter_mut();
                 known.zip(&key_names).filter(|(k, n)| k != n).for_each(|(k, _)| *k = "".into());
+                self.scopes.aggs[id.0 as usize].unsigned &= unsigned;
                 id
             }
             None => {
@@ -54,6 +56,7 @@ impl Checker<'_> {
                     func,
                     key,
                     key_names,
+                    unsigned,
                     span: agg.name.span,
                 })
             }
@@ -168,6 +171,12 @@ impl Checker<'_> {
             .collect();
         self.scopes.aggs[id.0 as usize].key = joined;
         Ok(())
+    }
+
+    /// Whether the value cannot be negative: by its type, or because it is a constant.
+    fn is_unsigned(&self, value: &Expr) -> bool {
+        let is_positive = matches!(value.kind, ExprKind::Int(n) if n >= 0);
+        is_positive || self.types.as_int(value.ty).is_some_and(|int| !int.signed)
     }
 
     /// The function with its parameters, and the arguments that are evaluated at run time.

@@ -280,6 +280,7 @@ impl Checker<'_> {
                 AggDesc { name: a.name.clone(), func: a.func, key, key_size }
             })
             .collect();
+        let agg_unsigned = self.scopes.aggs.iter().map(|a| a.unsigned).collect();
         let agg_keys = self.scopes.aggs.into_iter().map(|a| a.key_names).collect();
         let left_out = self.defined.messages;
         Checked {
@@ -287,6 +288,7 @@ impl Checker<'_> {
             vars,
             aggs,
             agg_keys,
+            agg_unsigned,
             strsize,
             record: self.matching.record,
             left_out,

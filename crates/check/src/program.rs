@@ -40,6 +40,8 @@ pub struct Checked {
     /// For each aggregation, the expressions of the columns of its key; empty where statements
     /// differ.
     pub agg_keys: Vec<Vec<Arc<str>>>,
+    /// For each aggregation, whether no value that is added to it can be negative.
+    pub agg_unsigned: Vec<bool>,
     /// Bytes of a string, its NUL included; a multiple of 8.
     pub strsize: u32,
     /// What descriptions of libraries meant.

@@ -129,6 +129,12 @@ impl<S: Sink> Consumer<S> {
         }
     }
 
+    /// Says whether no value that is added to an aggregation can be negative, for the intervals.
+    pub fn mark_unsigned(&mut self, id: AggId, unsigned: bool) {
+        let fresh = self.state.intervals.as_mut().and_then(|intervals| intervals.fresh.get_mut(id));
+        fresh.into_iter().for_each(|agg| agg.unsigned = unsigned);
+    }
+
     /// From now on, before anything is registered, what each interval adds to the aggregations is
     /// an event. The first one begins at this time. The [`Source`] says when one ends.
     pub fn keep_intervals(&mut self, begin: u64) {

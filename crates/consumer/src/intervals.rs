@@ -105,6 +105,7 @@ impl Intervals {
             all.part = Part { first, last };
             let keys = (0..agg.desc.key.len()).map(|n| agg.key_names.get(n).map_or("", |name| name));
             all.keys = keys.map(Cow::Borrowed).collect();
+            all.unsigned = agg.unsigned;
             out.send(&Event::Interval(all))?;
             if last {
                 return Ok(());

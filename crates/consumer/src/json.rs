@@ -183,6 +183,9 @@ impl<W: Output> Json<W> {
                 o.text(key!("name"), &all.column.name);
                 function(o, all.column.function);
             });
+            if all.unsigned {
+                o.flag(key!("unsigned"), true);
+            }
             o.list(key!("rows"), &all.rows, |out, row: &Growth<'_>| {
                 object(out, |o| {
                     o.list(key!("key"), &row.key, value::value);

@@ -32,13 +32,17 @@ impl Sink for Collected {
 }
 
 fn run(firings: &[Firing], every: Option<&str>) -> Vec<Interval<'static>> {
+    run_script(SCRIPT, firings, every)
+}
+
+fn run_script(script: &str, firings: &[Firing], every: Option<&str>) -> Vec<Interval<'static>> {
     let probes: [Box<dyn Provider>; 1] =
         [Box::new(GivenProbes::new("t").probe("", "", "hit", &[]).probe("", "", "clear", &[]))];
     let mut options = Options::default();
     if let Some(every) = every {
         options.set("every", Some(every)).unwrap();
     }
-    let source = Source::Specifier(Field::Name, SCRIPT.into());
+    let source = Source::Specifier(Field::Name, script.into());
     let system = dtrace::System::live();
     let program =
         dtrace::compile_with(&system, &[source], &Macros::default(), &mut options, probes.into()).unwrap();
@@ -143,4 +147,27 @@ fn an_interval_without_firings_has_no_rows() {
         all.iter().filter(|i| i.column.name == "n").map(|i| (i.begin, i.end, i.rows.len())).collect();
     let ms = |n: u64| n * 1_000_000;
     assert_eq!(of_n, [(0, ms(1), 1), (ms(1), ms(2), 0), (ms(2), ms(3), 0), (ms(3), 3_500_000, 1)]);
+}
+
+#[test]
+fn an_interval_says_whether_a_value_can_be_negative() {
+    let script = "t:::hit { @n = count(); @int64 = sum(arg0); @uint64 = sum(timestamp); @uint32 = sum((uint32_t)arg0); @one = sum(1);
+                  @less = sum(-1); @both = sum(timestamp); @both = sum(arg0); @time = sum(timestamp - (uint64_t)arg0); }";
+    let mut found: Vec<(String, bool)> = run_script(script, &firings(), Some("1s"))
+        .iter()
+        .map(|interval| (interval.column.name.to_string(), interval.unsigned))
+        .collect();
+    found.sort();
+    found.dedup();
+    let expected = [
+        ("both", false),
+        ("int64", false),
+        ("less", false),
+        ("n", true),
+        ("one", true),
+        ("time", true),
+        ("uint32", true),
+        ("uint64", true),
+    ];
+    assert_eq!(found, expected.map(|(name, unsigned)| (name.to_string(), unsigned)));
 }

@@ -488,7 +488,9 @@ fn interval<'a>(b: &mut Bytes<'a>) -> Read1<Interval<'a>> {
             _ => b.wrong("a row without an increment and a total of the aggregation"),
         }
     })?;
-    Ok(Interval { begin, end, part, keys, column, rows })
+    // Streams of earlier versions of the tracer end before it.
+    let unsigned = !b.is_at_end() && b.byte()? != 0;
+    Ok(Interval { begin, end, part, keys, column, unsigned, rows })
 }
 
 fn aggregation<'a>(b: &mut Bytes<'a>) -> Read1<Aggregation<'a>> {

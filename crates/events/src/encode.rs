@@ -153,6 +153,7 @@ impl<W: Write + Send> Encoder<W> {
                 put_column(out, &all.column);
                 put_uint(out, count as u64);
                 out.extend_from_slice(&encoded);
+                out.push(all.unsigned.into());
             })?;
             if done {
                 return Ok(());

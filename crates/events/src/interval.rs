@@ -28,6 +28,8 @@ pub struct Interval<'a> {
     pub keys: Vec<Cow<'a, str>>,
     /// The aggregation.
     pub column: Column<'a>,
+    /// No value that is added to it can be negative, by its type: a total of `sum()` never falls.
+    pub unsigned: bool,
     /// The rows, in the order that the options select.
     pub rows: Vec<Growth<'a>>,
 }
@@ -46,7 +48,7 @@ pub struct Growth<'a> {
 impl<'a> Interval<'a> {
     /// What the time from `begin` to `end` has added to an aggregation, in one part.
     pub fn new(begin: u64, end: u64, column: Column<'a>, rows: Vec<Growth<'a>>) -> Self {
-        Interval { begin, end, part: Part::WHOLE, keys: Vec::new(), column, rows }
+        Interval { begin, end, part: Part::WHOLE, keys: Vec::new(), column, unsigned: false, rows }
     }
 
     /// Without a borrow.
@@ -58,6 +60,7 @@ impl<'a> Interval<'a> {
             part: self.part,
             keys: self.keys.into_iter().map(owned).collect(),
             column: Column { name: owned(self.column.name), function: self.column.function },
+            unsigned: self.unsigned,
             rows: self.rows.into_iter().map(Growth::into_owned).collect(),
         }
     }

@@ -72,6 +72,8 @@ pub(crate) struct AggInfo {
     pub(crate) key: Vec<(TypeId, Column)>,
     /// The expressions of the key; empty where the statements of the aggregation differ.
     pub(crate) key_names: Vec<Arc<str>>,
+    /// No statement adds a value that can be negative.
+    pub(crate) unsigned: bool,
     pub(crate) span: Span,
 }
 

@@ -161,6 +161,8 @@ pub(crate) struct Aggregation {
     pub(crate) desc: AggDesc,
     /// The expressions of the columns of the key.
     pub(crate) key_names: Vec<Arc<str>>,
+    /// No value that is added can be negative. Known of those that intervals have.
+    pub(crate) unsigned: bool,
     pub(crate) entries: HashMap<Key, Entry>,
     /// A `printa()` has printed it, so it is not printed at the end.
     pub(crate) printed: bool,
@@ -272,7 +274,15 @@ impl Store {
             _ => before,
         });
         let (key_names, entries) = (Vec::new(), HashMap::new());
-        self.aggs.push(Aggregation { desc, key_names, entries, printed: false, folded, stacks });
+        self.aggs.push(Aggregation {
+            desc,
+            key_names,
+            unsigned: false,
+            entries,
+            printed: false,
+            folded,
+            stacks,
+        });
         AggId(self.aggs.len() as u32 - 1)
     }
 

@@ -143,6 +143,9 @@ pub(super) fn register<S: Sink>(
     for (id, names) in (0..).zip(&program.checked.agg_keys) {
         consumer.name_keys(AggId(id), names.clone());
     }
+    for (id, unsigned) in (0..).zip(&program.checked.agg_unsigned) {
+        consumer.mark_unsigned(AggId(id), *unsigned);
+    }
     for (at, text) in enabled.strings.iter().enumerate().skip(registered.strings) {
         // The program's own strings are printed unchanged. The strings after them are names of
         // probes.
