@@ -1,0 +1,170 @@
+//! Formats of lines: Graphite, StatsD, InfluxDB.
+//!
+//! At the end of an interval there is a line for each key that has grown in it, and for each bucket
+//! of a distribution that has. Counters and distributions have what was aggregated since the start
+//! (a line that is lost loses nothing), of StatsD, which adds, what the interval has added. Gauges
+//! (`min()`, `max()`, `avg()`, `stddev()`) have the interval's own value: the greatest one of all
+//! days says nothing. A `sum()` that may fall is what it is since the start.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use events::{AggFunc, Event, Sink, SinkError};
+
+use crate::model::{Family, Kind, Labels, Model, Series};
+
+/// A format of lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// `dtrace.HOST.NAME.KEY… VALUE SECONDS`
+    Graphite,
+    /// `dtrace.HOST.NAME.KEY…:VALUE|c`
+    StatsD,
+    /// `dtrace_NAME,host=HOST,LABEL=KEY value=VALUEi NANOSECONDS`
+    Influx,
+}
+
+/// What an interval has added, as lines.
+#[derive(Debug)]
+pub struct Lines<W> {
+    model: Model,
+    protocol: Protocol,
+    out: W,
+}
+
+/// What one line says.
+struct Line<'a> {
+    host: &'a str,
+    family: &'a Family,
+    labels: &'a str,
+    /// Of a distribution.
+    bucket: Option<&'a str>,
+    value: i128,
+    time: u64,
+}
+
+/// The columns of a key as parts of a path. What is no letter, digit, `-` or `_` is `_`: all else
+/// means something to some server.
+fn path(_: &[String], values: &[String]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for value in values {
+        out.push(b'.');
+        let part = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c as u8 } else { b'_' };
+        out.extend(value.chars().map(part));
+        if value.is_empty() {
+            out.push(b'_');
+        }
+    }
+    out
+}
+
+/// Tags of InfluxDB. A backslash would escape what follows, and cannot be escaped at the end.
+fn tags(names: &[String], values: &[String]) -> Vec<u8> {
+    let mut out = String::new();
+    for (name, value) in names.iter().zip(values) {
+        out.push(',');
+        out.push_str(name);
+        out.push('=');
+        for c in value.chars() {
+            out.push_str(if matches!(c, ',' | '=' | ' ') { "\\" } else { "" });
+            out.push(if c == '\\' || c.is_control() { '_' } else { c });
+        }
+        out.push_str(if value.is_empty() { "_" } else { "" });
+    }
+    out.into_bytes()
+}
+
+impl Protocol {
+    fn labels(self) -> Labels {
+        match self {
+            Protocol::Graphite | Protocol::StatsD => path,
+            Protocol::Influx => tags,
+        }
+    }
+
+    fn write(self, out: &mut String, line: &Line<'_>) {
+        let Line { host, family, labels, bucket, value, time } = line;
+        let (name, end) = (&family.name, bucket.unwrap_or_default());
+        let dot = if bucket.is_some() { "." } else { "" };
+        // A string takes everything.
+        let _ = match self {
+            Protocol::Graphite => {
+                let seconds = time / 1_000_000_000;
+                writeln!(out, "dtrace.{host}.{name}{labels}{dot}{end} {value} {seconds}")
+            }
+            Protocol::StatsD => {
+                let (path, gauge) =
+                    (format!("dtrace.{host}.{name}{labels}{dot}{end}"), family.kind == Kind::Gauge);
+                // A gauge with a sign would be added.
+                if gauge && *value < 0 {
+                    let _ = writeln!(out, "{path}:0|g");
+                }
+                writeln!(out, "{path}:{value}|{}", if gauge { 'g' } else { 'c' })
+            }
+            Protocol::Influx => {
+                let tag = if bucket.is_some() { ",bucket=" } else { "" };
+                // Its integers have 64 bits and a sign.
+                let value = (*value).min(i128::from(i64::MAX));
+                writeln!(out, "dtrace_{name},host={host}{labels}{tag}{end} value={value}i {time}")
+            }
+        };
+    }
+}
+
+impl<W: Write + Send> Lines<W> {
+    /// Writes lines of this protocol.
+    pub fn new(protocol: Protocol, out: W) -> Lines<W> {
+        Lines { model: Model::new(protocol.labels()), protocol, out }
+    }
+
+    /// The lines of a family, which then has no increments.
+    fn family(&mut self, at: usize) -> String {
+        let mut out = String::new();
+        let Model { families, host, time, .. } = &self.model;
+        let Some(family) = families.get(at) else { return out };
+        let host = if host.is_empty() { "_" } else { host };
+        let ends = family.bucket_labels();
+        let adds = self.protocol == Protocol::StatsD && family.kind != Kind::Gauge;
+        let of_interval = adds || family.kind == Kind::Gauge && family.function != AggFunc::Sum;
+        for (labels, series) in family.series.iter().filter(|(_, series)| !series.increment.is_empty()) {
+            let Series { total, increment } = series;
+            let labels = std::str::from_utf8(labels).unwrap_or_default();
+            let words: &[u64] = if of_interval { increment } else { total };
+            let mut line =
+                Line { host, family, labels, bucket: None, value: family.number(words), time: *time };
+            if family.kind != Kind::Histogram {
+                self.protocol.write(&mut out, &line);
+                continue;
+            }
+            for (n, end) in &ends {
+                if increment.get(*n).is_some_and(|word| *word != 0) {
+                    line.value = words.get(*n).copied().unwrap_or(0).into();
+                    line.bucket = Some(end);
+                    self.protocol.write(&mut out, &line);
+                }
+            }
+        }
+        self.model.settle(at);
+        out
+    }
+}
+
+impl<W: Write + Send> Sink for Lines<W> {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        let Some(family) = self.model.event(event) else { return self.model.complete() };
+        // The first two are the exporter's own.
+        for at in [0, 1, family] {
+            let lines = self.family(at);
+            self.out.write_all(lines.as_bytes())?;
+        }
+        self.model.complete()
+    }
+
+    fn batch_end(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

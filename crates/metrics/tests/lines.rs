@@ -1,0 +1,121 @@
+//! Graphite, StatsD and InfluxDB.
+
+use metrics::{Lines, Protocol};
+
+use super::*;
+
+/// A writer that can be looked into.
+#[derive(Clone, Default)]
+pub(crate) struct Shared(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl Shared {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.bytes()).unwrap()
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl std::io::Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn written(protocol: Protocol, feed: impl FnOnce(&mut Fed<Lines<Shared>>)) -> String {
+    let out = Shared::default();
+    feed(&mut start(Lines::new(protocol, out.clone())));
+    out.text()
+}
+
+#[test]
+fn a_line_has_the_total_of_a_key_that_has_grown() {
+    let feed = |fed: &mut Fed<_>| {
+        fed.named(0, AggFunc::Count, &[(b"cat", vec![7]), (b"a.out", vec![1])]);
+        fed.named(1, AggFunc::Count, &[(b"cat", vec![5])]);
+        fed.named(2, AggFunc::Count, &[]);
+    };
+    let graphite = "dtrace.my_host_example.lat.a_out 1 1767323046\n\
+                    dtrace.my_host_example.lat.cat 7 1767323046\n\
+                    dtrace.my_host_example.lat.cat 12 1767323047\n";
+    assert_eq!(written(Protocol::Graphite, feed), graphite);
+    let influx = "dtrace_lat,host=my_host_example,execname=a.out value=1i 1767323046000000000\n\
+                  dtrace_lat,host=my_host_example,execname=cat value=7i 1767323046000000000\n\
+                  dtrace_lat,host=my_host_example,execname=cat value=12i 1767323047000000000\n";
+    assert_eq!(written(Protocol::Influx, feed), influx);
+    let statsd = "dtrace.my_host_example.lat.a_out:1|c\n\
+                  dtrace.my_host_example.lat.cat:7|c\n\
+                  dtrace.my_host_example.lat.cat:5|c\n";
+    assert_eq!(written(Protocol::StatsD, feed), statsd);
+}
+
+#[test]
+fn gauges_have_the_intervals_own_value_and_sums_that_may_fall_the_whole() {
+    let feed = |function, all: [i64; 2]| {
+        move |fed: &mut Fed<_>| {
+            (fed.keys, fed.unsigned) = (&[], false);
+            (0..).zip(all).for_each(|(n, value)| fed.second(n, function, &[(vec![], vec![value as u64])]));
+        }
+    };
+    let values = |text: String| -> Vec<String> {
+        text.lines().map(|line| line.trim_start_matches("dtrace.my_host_example.").into()).collect()
+    };
+    let graphite = |function, all| values(written(Protocol::Graphite, feed(function, all)));
+    assert_eq!(graphite(AggFunc::Max, [9, -4]), ["lat 9 1767323046", "lat -4 1767323047"]);
+    assert_eq!(graphite(AggFunc::Sum, [9, -4]), ["lat 9 1767323046", "lat 5 1767323047"]);
+    let statsd = values(written(Protocol::StatsD, feed(AggFunc::Max, [9, -4])));
+    assert_eq!(statsd, ["lat:9|g", "lat:0|g", "lat:-4|g"]);
+}
+
+#[test]
+fn a_bucket_is_a_series() {
+    let function = AggFunc::Lquantize { base: 0, limit: 20, step: 10 };
+    let feed = |fed: &mut Fed<_>| {
+        fed.named(0, function, &[(b"cat", spread(function, &[(0, 2), (1, 3), (3, 1)]))]);
+        fed.named(1, function, &[(b"cat", spread(function, &[(1, 4)]))]);
+    };
+    let graphite = "dtrace.my_host_example.lat.cat.lt_0 2 1767323046\n\
+                    dtrace.my_host_example.lat.cat.0 3 1767323046\n\
+                    dtrace.my_host_example.lat.cat.ge_20 1 1767323046\n\
+                    dtrace.my_host_example.lat.cat.0 7 1767323047\n";
+    assert_eq!(written(Protocol::Graphite, feed), graphite);
+    let influx = written(Protocol::Influx, feed);
+    let last = "dtrace_lat,host=my_host_example,execname=cat,bucket=0 value=7i 1767323047000000000\n";
+    assert!(influx.ends_with(last), "{influx}");
+    assert!(written(Protocol::StatsD, feed).ends_with("lat.cat.0:4|c\n"));
+}
+
+#[test]
+fn any_name_is_a_part_of_its_line() {
+    let feed = |fed: &mut Fed<_>| {
+        let all: Vec<(&[u8], Vec<u64>)> = NASTY.iter().map(|name| (*name, vec![1])).collect();
+        fed.named(0, AggFunc::Count, &all);
+    };
+    let graphite = written(Protocol::Graphite, feed);
+    // Two of them are written alike.
+    assert_eq!(graphite.lines().count(), NASTY.len());
+    for line in graphite.lines() {
+        let [path, "1", "1767323046"] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let parts: Vec<&str> = path.split('.').collect();
+        assert_eq!(parts.len(), 4, "{line}");
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        assert!(parts.iter().all(|part| !part.is_empty() && part.len() < 256), "{line}");
+        assert!(parts.iter().all(|part| part.chars().all(is_plain)), "{line}");
+    }
+    let influx = written(Protocol::Influx, feed);
+    assert_eq!(influx.lines().count(), NASTY.len());
+    for line in influx.lines() {
+        assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line}");
+        let bare = line.replace("\\,", "").replace("\\=", "").replace("\\ ", "");
+        let [tags, "value=1i", _] = bare.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        assert_eq!((tags.matches(',').count(), tags.matches('=').count()), (2, 2), "{line}");
+        assert!(!bare.contains('\\') && !tags.ends_with('='), "{line}");
+    }
+}
