@@ -6,6 +6,8 @@
 //! PREFIX/bin/TOOL                        a link to PREFIX/share/dtrace/toolkit/TOOL
 //! PREFIX/lib/dtrace/*.d                  the libraries, which are built in too
 //! PREFIX/share/dtrace/toolkit/*          the tools
+//! PREFIX/share/dtrace/exporter/*         a script and a dashboard for the service of metrics
+//! PREFIX/lib/systemd/system/*.service    that service
 //! PREFIX/share/man/man1/*.1              the manual pages
 //! PREFIX/share/bash-completion/completions/dtrace
 //! PREFIX/share/zsh/site-functions/_dtrace
@@ -120,6 +122,11 @@ pub(crate) fn plan(tree: &Path, binary: &Path, completions: Completions<'_>) -> 
     }
     for name in names(&tree.join("docs"), |n| n.ends_with(".1"))? {
         file(Path::new("share/man/man1").join(&name), tree.join("docs").join(name), 0o644);
+    }
+    let exporter = tree.join("docs/exporter");
+    for name in names(&exporter, |_| true)? {
+        let to = if name.ends_with(".service") { "lib/systemd/system" } else { "share/dtrace/exporter" };
+        file(Path::new(to).join(&name), exporter.join(name), 0o644);
     }
     let tools = names(&tree.join("scripts"), |n| !n.contains('.'))?;
     for name in &tools {
@@ -250,6 +257,8 @@ mod tests {
             ("scripts/README.md", ""),
             ("docs/x.1", ".TH X 1"),
             ("docs/guide.md", ""),
+            ("docs/exporter/a.d", "BEGIN { }"),
+            ("docs/exporter/a@.service", "[Unit]"),
             ("built", "\x7fELF, a binary"),
         ] {
             let path = dir.join(name);
@@ -273,7 +282,9 @@ mod tests {
             "usr/local/bin/dtrace 755",
             "usr/local/bin/tool -> ../share/dtrace/toolkit/tool",
             "usr/local/lib/dtrace/a.d 644",
+            "usr/local/lib/systemd/system/a@.service 644",
             "usr/local/share/bash-completion/completions/dtrace 644",
+            "usr/local/share/dtrace/exporter/a.d 644",
             "usr/local/share/dtrace/toolkit/tool 755",
             "usr/local/share/fish/vendor_completions.d/dtrace.fish 644",
             "usr/local/share/man/man1/x.1 644",

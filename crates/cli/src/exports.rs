@@ -1,4 +1,5 @@
-//! The files of results beside what is printed (`--to`, `--format NAME=FILE`, `--heat`).
+//! The files of results beside what is printed (`--to`, `--format NAME=FILE`, `--heat`), and where
+//! metrics are served and sent (`-x listen`, `-x graphite`, `-x otlp`).
 //!
 //! A file is replaced as a whole, as those of `--flame` are. One that is known at any time is
 //! written from time to time; one that is a stream grows under another name beside it until the
@@ -15,11 +16,14 @@ use std::time::{Duration, Instant};
 use dtrace::diagnostics::control;
 use dtrace::events::{Event, Sink, SinkError};
 use dtrace::formats::{Format, Kind, Snapshot};
+use dtrace::metrics::{Lines, Otlp, Prometheus, Protocol};
 use dtrace::options::Options;
 
 use crate::command::{Command, file_of};
+use crate::delivery::{self, Delivery};
 use crate::drawing::{Replacement, failed, replace, try_file};
 use crate::interrupt::Writer;
+use crate::scrape::Server;
 
 /// How often a file is written before the end.
 const WRITTEN_EVERY: Duration = Duration::from_secs(1);
@@ -40,8 +44,37 @@ struct Export {
 }
 
 enum Content {
-    Snapshot { sink: Box<dyn Snapshot>, changed: bool, next: Instant },
-    Stream { sink: Box<dyn Sink>, end: Option<Replacement> },
+    Snapshot {
+        sink: Box<dyn Snapshot>,
+        place: Place,
+        changed: bool,
+        next: Instant,
+    },
+    Stream {
+        sink: Box<dyn Sink>,
+        end: Option<Replacement>,
+    },
+    /// To a server.
+    Sent {
+        sink: Box<dyn Sink>,
+        delivery: Delivery,
+    },
+}
+
+/// Where a state is written.
+enum Place {
+    File,
+    /// Prometheus has it there.
+    Server(Server),
+}
+
+impl Place {
+    fn write(&self, file: &str, bytes: Vec<u8>) -> io::Result<()> {
+        match self {
+            Place::File => replace(&file_of(file), &bytes),
+            Place::Server(server) => server.publish(bytes),
+        }
+    }
 }
 
 impl Exports {
@@ -51,7 +84,17 @@ impl Exports {
             let content = Content::of(file, format, options).map_err(|e| failed(file, &e))?;
             Ok(Export { format, file: file.clone(), content, begun: false, failed: None })
         };
-        command.formats.files.iter().map(make).collect::<Result<_, String>>().map(Exports)
+        let mut all: Vec<Export> = command.formats.files.iter().map(make).collect::<Result<_, String>>()?;
+        let served = options.listen.iter().map(|address| ("prometheus", address, Content::served(address)));
+        let lines = options.graphite.iter().map(|server| ("graphite", server, Content::sent_lines(server)));
+        let requests =
+            options.otlp.iter().map(|server| ("prometheus", server, Content::sent_requests(server)));
+        for (format, place, content) in served.chain(lines).chain(requests) {
+            let Some(format) = Format::find(format) else { continue };
+            let content = content.map_err(|e| failed(place, &e))?;
+            all.push(Export { format, file: place.clone(), content, begun: false, failed: None });
+        }
+        Ok(Exports(all))
     }
 
     /// None.
@@ -64,8 +107,10 @@ impl Exports {
         self.0.iter_mut().filter(|export| export.failed.is_none())
     }
 
-    /// Receives an event.
-    pub(crate) fn event(&mut self, event: &Event<'_>) {
+    /// Receives an event. No effect is performed here: one that fails is something that a format
+    /// does not have, and a message. The sink goes on.
+    pub(crate) fn event(&mut self, event: &Event<'_>) -> Vec<String> {
+        let mut said = Vec::new();
         for export in self.written() {
             export.begun |= matches!(event, Event::Start(_));
             let done = match &mut export.content {
@@ -74,16 +119,25 @@ impl Exports {
                     sink.event(event)
                 }
                 Content::Stream { sink, .. } => sink.event(event),
+                Content::Sent { sink, delivery } => {
+                    said.extend(delivery.said());
+                    sink.event(event)
+                }
             };
-            export.note(done.map_err(|(SinkError::Output(e) | SinkError::Effect(e))| e));
+            match done {
+                Ok(()) => {}
+                Err(SinkError::Output(e)) => export.note(Err(e)),
+                Err(SinkError::Effect(e)) => said.push(format!("--format {}: {e}", export.format.name)),
+            }
         }
+        said
     }
 
     /// The events of a batch are complete.
     pub(crate) fn batch_end(&mut self) {
         for export in self.written() {
             let done = match &mut export.content {
-                Content::Snapshot { sink, changed, next } => {
+                Content::Snapshot { sink, place, changed, next } => {
                     if !*changed || Instant::now() < *next {
                         continue;
                     }
@@ -91,18 +145,20 @@ impl Exports {
                     let begun = Instant::now();
                     // What is empty may have something at the end.
                     let bytes = sink.bytes().ok();
-                    let done = bytes.map_or(Ok(()), |bytes| replace(&file_of(&export.file), &bytes));
+                    let done = bytes.map_or(Ok(()), |bytes| place.write(&export.file, bytes));
                     *next = Instant::now() + WRITTEN_EVERY.max(begun.elapsed() * SHARE);
                     done
                 }
-                Content::Stream { sink, .. } => sink.batch_end(),
+                Content::Stream { sink, .. } | Content::Sent { sink, .. } => sink.batch_end(),
             };
             export.note(done);
         }
     }
 
-    /// The session is about to wait: who reads a pipe sees what came.
+    /// The session is about to wait: who reads a pipe, or a file, sees what came.
     pub(crate) fn flush(&mut self) {
+        // What intervals add without a record is in no batch.
+        self.batch_end();
         for export in self.written() {
             if let Content::Stream { sink, .. } = &mut export.content {
                 let done = sink.flush();
@@ -116,7 +172,7 @@ impl Exports {
         for export in self.written() {
             match &mut export.content {
                 Content::Snapshot { sink, .. } => sink.aborted(),
-                Content::Stream { sink, .. } => sink.aborted(),
+                Content::Stream { sink, .. } | Content::Sent { sink, .. } => sink.aborted(),
             }
         }
     }
@@ -152,8 +208,8 @@ impl Export {
             return Ok(());
         }
         let done = match content {
-            Content::Snapshot { sink, .. } => match sink.bytes() {
-                Ok(bytes) => replace(&file_of(&file), &bytes),
+            Content::Snapshot { sink, place, .. } => match sink.bytes() {
+                Ok(bytes) => place.write(&file, bytes),
                 Err(why) => {
                     let (name, file) = (format.name, control::name_text(&file));
                     return Err(format!("--format {name}={file}: {why}"));
@@ -162,6 +218,7 @@ impl Export {
             Content::Stream { mut sink, end } => {
                 sink.flush().and_then(|()| end.map_or(Ok(()), Replacement::finish))
             }
+            Content::Sent { delivery, .. } => delivery.finish(),
         };
         done.map_err(|e| failed(&file, &e))
     }
@@ -181,11 +238,32 @@ impl Content {
             Kind::Snapshot(make) => {
                 try_file(&path)?;
                 let next = Instant::now() + WRITTEN_EVERY;
-                Ok(Content::Snapshot { sink: make(file, options), changed: false, next })
+                Ok(Content::Snapshot { sink: make(file, options), place: Place::File, changed: false, next })
             }
             // The command draws these.
             Kind::Flame(_) => Err(io::Error::from(io::ErrorKind::Unsupported)),
         }
+    }
+
+    /// Metrics that are served at an address. Before the first interval there are those of the
+    /// exporter.
+    fn served(address: &str) -> io::Result<Content> {
+        let (sink, server) = (Prometheus::text(), Server::start(address)?);
+        server.publish(sink.bytes())?;
+        let (place, next) = (Place::Server(server), Instant::now());
+        Ok(Content::Snapshot { sink: Box::new(sink), place, changed: false, next })
+    }
+
+    /// Lines that are sent to a server of Graphite.
+    fn sent_lines(server: &str) -> io::Result<Content> {
+        let (out, delivery) = delivery::start(delivery::Server::Graphite(server.into()))?;
+        Ok(Content::Sent { sink: Box::new(Lines::new(Protocol::Graphite, out)), delivery })
+    }
+
+    /// Requests that are sent to a server of OpenTelemetry.
+    fn sent_requests(server: &str) -> io::Result<Content> {
+        let (out, delivery) = delivery::start(delivery::Server::Otlp(server.into()))?;
+        Ok(Content::Sent { sink: Box::new(Otlp::new(out)), delivery })
     }
 }
 

@@ -95,7 +95,8 @@ impl Formats {
         self.all().any(|format| format.needs.process_ids)
     }
 
-    fn all(&self) -> impl Iterator<Item = &'static Format> {
+    /// The formats of everything that is not a flame graph.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static Format> {
         self.files.iter().map(|(_, format)| *format).chain(self.printed)
     }
 }

@@ -10,7 +10,7 @@ use dtrace::{Json, Needs, Sink, Text};
 use crate::drawing::Drawing;
 use crate::exports::Exports;
 use crate::live::LiveResults;
-use crate::output::{Output, Unprinted};
+use crate::output::{Output, Unprinted, to_stderr};
 
 /// What is printed: by the option `oformat`, or by `--format`.
 enum Printed {
@@ -105,13 +105,22 @@ impl Results {
 
 impl Sink for Results {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
-        self.exports.event(event);
+        for text in self.exports.event(event) {
+            to_stderr(format!("dtrace: {text}\n"));
+        }
         let drawn = self.drawing.as_mut().is_some_and(|drawing| drawing.event(event));
         match &mut self.printed {
             // JSON has every event, and so may other formats.
             Printed::Json(json) => json.event(event),
             Printed::Other(sink, text) => {
-                let printed = sink.event(event);
+                let printed = match sink.event(event) {
+                    Err(SinkError::Effect(e)) => {
+                        // What the format does not have.
+                        to_stderr(format!("dtrace: {e}\n"));
+                        Ok(())
+                    }
+                    done => done,
+                };
                 let is_result =
                     matches!(event, Event::Record(_) | Event::Aggregation(_) | Event::Interval(_));
                 if is_result { printed } else { text.event(event).and(printed) }

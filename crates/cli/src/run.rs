@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use dtrace::events::{Event, Sink, SinkError};
+use dtrace::formats::Format;
 use dtrace::live::{Action, Narrowing};
 use dtrace::options::{Options, OutputFormat};
 use dtrace::{
@@ -22,6 +23,7 @@ use crate::flags;
 use crate::interrupt::{self, Interrupts};
 use crate::live::{LiveResults, Requests, obstacle};
 use crate::memory;
+use crate::notify;
 use dtrace::diagnostics::{control, raw, system_text};
 
 use crate::output::{Output, Shown};
@@ -408,7 +410,8 @@ fn session(
     let format = if command.compile_only { OutputFormat::Text } else { options.oformat };
     let drawing = match command.compile_only {
         true => Ok((None, Exports::none())),
-        false => Drawing::of(command).and_then(|drawing| Ok((drawing, Exports::of(command, &options)?))),
+        false => fit_formats(command, &program, &mut options)
+            .and_then(|()| Ok((Drawing::of(command)?, Exports::of(command, &options)?))),
     };
     let printed = command.formats.printed.filter(|_| !command.compile_only);
     let sink = drawing.and_then(|(drawing, exports)| match printed {
@@ -469,6 +472,7 @@ fn session(
     interrupt::running(session.stopper().ok());
     crate::panic::keep(session.merged());
     memory::keep();
+    notify::manager("READY=1");
     let opened = session.sink_mut().live_mut().map_or(Ok(()), LiveResults::open).map_err(Error::Output);
     let followed = opened.and_then(|()| follow(&mut session, interrupts, command));
     Ok(followed.unwrap_or_else(|e| {
@@ -479,6 +483,20 @@ fn session(
             e => failed(&e, &program, tags),
         })
     }))
+}
+
+/// An error for a format that has nothing of what the programs deliver. Metrics need intervals.
+fn fit_formats(command: &Command, program: &Program, options: &mut Options) -> Result<(), String> {
+    for format in command.formats.all() {
+        format.check(program).map_err(|why| format!("--format {}: {why}", format.name))?;
+    }
+    let places = [("listen", &options.listen), ("graphite", &options.graphite), ("otlp", &options.otlp)];
+    for (option, _) in places.into_iter().filter(|(_, place)| place.is_some()) {
+        let fits = Format::find("prometheus").map_or(Ok(()), |format| format.check(program));
+        fits.map_err(|why| format!("-x {option}: {why}"))?;
+        options.every.get_or_insert(Duration::from_secs(1));
+    }
+    Ok(())
 }
 
 /// Reports the number of matched probes, and with `-v` the stability of the programs, before they

@@ -17,7 +17,10 @@ use consumer::{Json, Message, Output, Text};
 use events::{Event, Needs, Sink, SinkError};
 use flame::Unnamed;
 use heat::Heat;
+use metrics::{Lines, Prometheus, Protocol};
+use plane::desc::Datum;
 
+use crate::compile::Program;
 use crate::options::Options;
 
 /// Where a stream writes.
@@ -116,7 +119,46 @@ pub const TABLE: &[Format] = &[
         needs: NOTHING,
         kind: Kind::Stream(|out, _| Box::new(Text::csv_of_stored_events(Silent(out)))),
     },
+    metrics(
+        "prometheus",
+        &[".prom"],
+        "aggregations as metrics in the text that Prometheus reads, for the textfile collector of node_exporter",
+        Kind::Snapshot(|_, _| Box::new(Prometheus::text())),
+    ),
+    metrics(
+        "openmetrics",
+        &[".openmetrics"],
+        "the same in the text of OpenMetrics",
+        Kind::Snapshot(|_, _| Box::new(Prometheus::open_metrics())),
+    ),
+    metrics(
+        "graphite",
+        &[".graphite"],
+        "what intervals add to aggregations, as lines that carbon takes",
+        Kind::Stream(|out, _| Box::new(Lines::new(Protocol::Graphite, out))),
+    ),
+    metrics(
+        "statsd",
+        &[".statsd"],
+        "the same as counters and gauges of StatsD",
+        Kind::Stream(|out, _| Box::new(Lines::new(Protocol::StatsD, out))),
+    ),
+    metrics(
+        "influx",
+        &[".influx"],
+        "the same in the line protocol of InfluxDB",
+        Kind::Stream(|out, _| Box::new(Lines::new(Protocol::Influx, out))),
+    ),
 ];
+
+const fn metrics(
+    name: &'static str,
+    endings: &'static [&'static str],
+    about: &'static str,
+    kind: Kind,
+) -> Format {
+    Format { name, endings, about, by_ending: false, intervals: true, binary: false, needs: NOTHING, kind }
+}
 
 const fn profile(
     name: &'static str,
@@ -156,6 +198,14 @@ impl Format {
         all
     }
 
+    /// Whether a part of what the programs of a session deliver has this format. An error is what
+    /// would have it.
+    pub fn check(&self, program: &Program) -> Result<(), String> {
+        let is_of_metrics =
+            matches!(self.name, "prometheus" | "openmetrics" | "graphite" | "statsd" | "influx");
+        if is_of_metrics { check_metrics(program) } else { Ok(()) }
+    }
+
     /// Whether a file of this name can have it.
     pub fn fits(&self, file: &str) -> bool {
         !self.by_ending || self.endings.iter().any(|ending| file.ends_with(ending))
@@ -167,6 +217,28 @@ pub fn unnamed(options: &Options) -> Unnamed {
     match options.stacksymbols && !options.noresolve {
         true => Unnamed::Unknown,
         false => Unnamed::Address,
+    }
+}
+
+/// Metrics are aggregations whose keys can be labels.
+pub(crate) fn check_metrics(program: &Program) -> Result<(), String> {
+    let aggregations = &program.checked.aggs;
+    let is_stack = |datum| matches!(datum, Datum::KernelStack { .. } | Datum::UserStack { .. });
+    if aggregations.iter().any(|all| !all.key.iter().any(|field| is_stack(field.datum))) {
+        return Ok(());
+    }
+    Err(match aggregations.first() {
+        None => "metrics are of aggregations, and the programs have none, as in @[execname] = count()".into(),
+        Some(_) => {
+            "a stack in the key is no label: func(), mod() or execname is one, and --flame draws stacks"
+                .into()
+        }
+    })
+}
+
+impl Snapshot for Prometheus {
+    fn bytes(&self) -> Result<Vec<u8>, String> {
+        Ok(Prometheus::bytes(self))
     }
 }
 

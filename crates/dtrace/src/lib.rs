@@ -115,6 +115,7 @@ pub use postmortem;
 /// Flame graphs and other files of the stacks in aggregations: a sink beside another.
 pub use flame;
 pub use heat;
+pub use metrics;
 
 /// Aggregations as tables that a terminal redraws: a sink beside another.
 pub use live;

@@ -135,7 +135,13 @@ fn files(release: &Release) -> Vec<Entry> {
     all.extend(release.licences.iter().map(|(name, licence)| text(name, licence)));
     all.push(text("third-party.txt", &release.notices));
     all.push(text("sbom.cdx.json", &release.sbom));
-    let own = ["usr/lib/dtrace", "usr/share/dtrace", "usr/share/dtrace/toolkit", "usr/share/doc/dtrace-rs"];
+    let own = [
+        "usr/lib/dtrace",
+        "usr/share/dtrace",
+        "usr/share/dtrace/exporter",
+        "usr/share/dtrace/toolkit",
+        "usr/share/doc/dtrace-rs",
+    ];
     let mut all = with_directories(&all);
     all.retain(|entry| entry.kind != Kind::Directory || own.contains(&entry.path.as_str()));
     all

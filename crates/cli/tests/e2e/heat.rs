@@ -11,7 +11,7 @@ tests! {
 }
 
 /// The counts of printed distributions that are not 0, by key and bucket.
-fn printed(text: &str) -> BTreeMap<(String, String), i64> {
+pub(crate) fn printed(text: &str) -> BTreeMap<(String, String), i64> {
     let mut all = BTreeMap::new();
     let mut key = String::new();
     for line in text.lines() {

@@ -62,6 +62,7 @@ mod long;
 mod machine;
 mod many;
 mod memory;
+mod metrics;
 mod modules;
 mod namespaces;
 mod network;
@@ -244,6 +245,7 @@ const GROUPS: &[&[Test]] = &[
     exports::TESTS,
     live::TESTS,
     heat::TESTS,
+    metrics::TESTS,
     cpc::TESTS,
     fbt::TESTS,
     blocks::TESTS,

@@ -90,7 +90,7 @@ pub(crate) fn under(wrapper: &[&str], words: &[&str]) -> Option<Output> {
     Some(finish(child))
 }
 
-fn spawn(command: &mut Command) -> std::io::Result<Child> {
+pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 

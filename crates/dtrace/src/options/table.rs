@@ -79,6 +79,9 @@ impl Row {
             // The other value would have no effect.
             ("temporal", n) => n == Some(1),
             (name, Some(n)) => limits(name).is_none_or(|(least, most)| (least..=most).contains(&n)),
+            ("listen", _) => all(is_address),
+            ("graphite", _) => all(is_server),
+            ("otlp", _) => all(is_url),
             ("setenv", _) => all(|t| t.split_once('=').is_some_and(|(name, _)| !name.is_empty())),
             ("unsetenv", _) => all(|t| !t.is_empty() && !t.contains('=')),
             ("version", _) => all(|t| Version::parse(t).is_some_and(Version::is_known)),
@@ -103,12 +106,39 @@ impl Row {
             (Shape::Int, _) => "a number".into(),
             (Shape::Text, _) if self.name == "amin" => "a triple, as in Evolving/Evolving/Common".into(),
             (Shape::Text, _) if self.name == "version" => "a version of D, as in 1.6.3".into(),
+            (Shape::Text, _) if self.name == "listen" => {
+                "an address with a port, as in 127.0.0.1:9464, or a socket, as in unix:/run/dtrace.socket"
+                    .into()
+            }
+            (Shape::Text, _) if self.name == "otlp" => {
+                "a server with its port, as in http://localhost:4318".into()
+            }
+            (Shape::Text, _) if self.name == "graphite" => "a server with its port, as in carbon:2003".into(),
             (Shape::List, _) if self.name == "setenv" => "a variable with its value, as in NAME=value".into(),
             (Shape::List, _) if self.name == "unsetenv" => "the name of a variable".into(),
             (Shape::Text | Shape::List, _) => "a text".into(),
             (Shape::Word(words), _) => words.join(" or "),
         }
     }
+}
+
+/// An address of this machine: `127.0.0.1:9464` or `unix:PATH`.
+fn is_address(text: &str) -> bool {
+    let path = text.strip_prefix("unix:").is_some_and(|path| !path.is_empty());
+    path || text.parse::<std::net::SocketAddr>().is_ok()
+}
+
+/// A host and a port.
+fn is_server(text: &str) -> bool {
+    let split = text.rsplit_once(':');
+    split.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
+
+/// A host and a port that speak HTTP, perhaps with a path. It becomes the head of a request.
+fn is_url(text: &str) -> bool {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+    let host = text.strip_prefix("http://").and_then(|rest| rest.split('/').next());
+    is_plain && host.is_some_and(is_server)
 }
 
 /// Sets an option to the value of a text, if it may have that.
@@ -278,6 +308,8 @@ options! {
         pub follow: Follow,
         #[option(Run, "16384", "processes that are followed at a time")]
         pub followmax: u64,
+        #[option(Run, "", "send the metrics of aggregations to a server of Graphite, as in carbon:2003, interval by interval (every)")]
+        pub graphite: Option<String>,
         #[option(Compile, "", "a directory of preprocessor headers (-I)")]
         pub incdir: Vec<String>,
         #[option(Run, "", "frames of ustack() for functions that the compiler has put inline")]
@@ -295,6 +327,8 @@ options! {
         pub kstackwalk: KernelWalk,
         #[option(Compile, "", "a directory of D libraries (-L)")]
         pub libdir: Vec<String>,
+        #[option(Run, "", "serve the metrics of aggregations to Prometheus at this address, as in 127.0.0.1:9464 or unix:PATH")]
+        pub listen: Option<String>,
         #[option(Run, "", "frames of stack() and ustack() unless stackframes and ustackframes are set")]
         pub maxframes: Option<u64>,
         #[option(Compile, "", "no D libraries")]
@@ -311,6 +345,8 @@ options! {
             "how long a record may wait for an earlier one of a probe that is still firing"
         )]
         pub ordertimeout: Duration,
+        #[option(Run, "", "send the metrics of aggregations to a server of OpenTelemetry, as in http://localhost:4318, interval by interval (every)")]
+        pub otlp: Option<String>,
         #[option(Run, "1514", "bytes that pcap() records of a packet, 1 to 65535")]
         pub pcapsize: Bytes,
         #[option(Run, "auto", "how returns of functions of processes are probed")]
