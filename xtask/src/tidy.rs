@@ -47,6 +47,7 @@ const CRATES: &[&str] = &[
     "system",
     "providers",
     "consumer",
+    "timeline",
     "usdt-writer",
     "dtrace",
     "cli",
@@ -75,6 +76,25 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     (
         "consumer",
         &["syntax", "types", "check", "dif", "lower", "bpf-sys", "bpf-codegen", "bpf-runtime", "providers"],
+    ),
+    (
+        "timeline",
+        &[
+            "arith",
+            "syntax",
+            "types",
+            "plane",
+            "check",
+            "dif",
+            "lower",
+            "bpf-sys",
+            "bpf-codegen",
+            "bpf-runtime",
+            "proc",
+            "files",
+            "symbols",
+            "providers",
+        ],
     ),
     (
         "usdt-writer",

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dtrace::diagnostics::control;
-use dtrace::events::{Event, Sink, SinkError};
+use dtrace::events::{Event, Sink, SinkError, ThreadName};
 use dtrace::formats::{Format, Kind, Snapshot};
 use dtrace::metrics::{Lines, Otlp, Prometheus, Protocol};
 use dtrace::options::Options;
@@ -31,7 +31,11 @@ const WRITTEN_EVERY: Duration = Duration::from_secs(1);
 const SHARE: u32 = 50;
 
 /// What is written beside the output.
-pub(crate) struct Exports(Vec<Export>);
+pub(crate) struct Exports {
+    all: Vec<Export>,
+    /// What files lack is not said.
+    quiet: bool,
+}
 
 struct Export {
     format: &'static Format,
@@ -94,17 +98,24 @@ impl Exports {
             let content = content.map_err(|e| failed(place, &e))?;
             all.push(Export { format, file: place.clone(), content, begun: false, failed: None });
         }
-        Ok(Exports(all))
+        Ok(Exports { all, quiet: options.quiet })
     }
 
     /// None.
     pub(crate) fn none() -> Exports {
-        Exports(Vec::new())
+        Exports { all: Vec::new(), quiet: true }
     }
 
     /// Those that did not fail.
     fn written(&mut self) -> impl Iterator<Item = &mut Export> {
-        self.0.iter_mut().filter(|export| export.failed.is_none())
+        self.all.iter_mut().filter(|export| export.failed.is_none())
+    }
+
+    /// Whom the formats can ask for the names of threads.
+    pub(crate) fn set_thread_name(&mut self, ask: ThreadName) {
+        for export in self.written() {
+            export.content.sink().set_thread_name(ask);
+        }
     }
 
     /// Receives an event. No effect is performed here: one that fails is something that a format
@@ -170,16 +181,25 @@ impl Exports {
     /// Tracing ended by an error.
     pub(crate) fn aborted(&mut self) {
         for export in self.written() {
-            match &mut export.content {
-                Content::Snapshot { sink, .. } => sink.aborted(),
-                Content::Stream { sink, .. } | Content::Sent { sink, .. } => sink.aborted(),
-            }
+            export.content.sink().aborted();
         }
+    }
+
+    /// What the files lack of what happened, as messages.
+    pub(crate) fn losses(&mut self) -> Vec<String> {
+        if self.quiet {
+            return Vec::new();
+        }
+        let of = |export: &mut Export| {
+            let file = control::name_text(&export.file).into_owned();
+            export.content.sink().losses().into_iter().map(move |lost| format!("{file}: {lost}"))
+        };
+        self.written().flat_map(of).collect()
     }
 
     /// Writes the files at the end. The errors are messages.
     pub(crate) fn finish(&mut self) -> Result<(), Vec<String>> {
-        let wrong: Vec<String> = self.0.drain(..).filter_map(|export| export.finish().err()).collect();
+        let wrong: Vec<String> = self.all.drain(..).filter_map(|export| export.finish().err()).collect();
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 }
@@ -225,6 +245,13 @@ impl Export {
 }
 
 impl Content {
+    fn sink(&mut self) -> &mut dyn Sink {
+        match self {
+            Content::Snapshot { sink, .. } => &mut **sink,
+            Content::Stream { sink, .. } | Content::Sent { sink, .. } => &mut **sink,
+        }
+    }
+
     fn of(file: &str, format: &Format, options: &Options) -> io::Result<Content> {
         let path = file_of(file);
         match format.kind {

@@ -141,7 +141,7 @@ pub(crate) const LONG: &[Long] = &[
         name: "format",
         arg: "format",
         takes: Words(&["text", "json", "csv"]),
-        help: "print results as text, json (each an object on a line of its own) or csv (aggregations as tables) (-x oformat); \
+        help: "print results as text, json (each an object on a line of its own) or csv (records and aggregations as tables) (-x oformat); \
                NAME=FILE writes them in that format to a file beside what is printed; may be given several times then",
     },
     Long {

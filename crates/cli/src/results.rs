@@ -2,7 +2,7 @@
 
 use std::io;
 
-use dtrace::events::{Event, SinkError};
+use dtrace::events::{Event, SinkError, ThreadName};
 use dtrace::formats::{Format, Kind};
 use dtrace::options::{Options, OutputFormat};
 use dtrace::{Json, Needs, Sink, Text};
@@ -26,7 +26,8 @@ enum Printed {
 pub(crate) fn needs(format: OutputFormat) -> Needs {
     match format {
         OutputFormat::Json => Json::<Output>::NEEDS,
-        OutputFormat::Text | OutputFormat::Csv => Needs::default(),
+        OutputFormat::Csv => Text::<Output>::CSV_NEEDS,
+        OutputFormat::Text => Needs::default(),
     }
 }
 
@@ -98,12 +99,20 @@ impl Results {
     pub(crate) fn finish_files(&mut self) -> Result<(), Vec<String>> {
         let drawn = self.drawing.as_mut().map_or(Ok(()), Drawing::finish);
         let mut wrong = drawn.err().unwrap_or_default();
+        self.exports.losses().iter().for_each(|lost| to_stderr(format!("dtrace: {lost}\n")));
         wrong.extend(self.exports.finish().err().unwrap_or_default());
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 }
 
 impl Sink for Results {
+    fn set_thread_name(&mut self, ask: ThreadName) {
+        self.exports.set_thread_name(ask);
+        if let Printed::Other(sink, _) = &mut self.printed {
+            sink.set_thread_name(ask);
+        }
+    }
+
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
         for text in self.exports.event(event) {
             to_stderr(format!("dtrace: {text}\n"));

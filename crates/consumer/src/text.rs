@@ -38,8 +38,8 @@ use std::sync::Arc;
 
 use diagnostics::control;
 use events::{
-    Action, Aggregation, Argument, Calls, Event, Field as EventField, Firing, Flow, Format, NoticeKind,
-    Occasion, Probe, Record, Row, Sink, SinkError,
+    Action, Aggregation, Argument, Calls, Event, Field as EventField, Firing, Flow, Format, Needs,
+    NoticeKind, Occasion, Probe, Record, Row, Shape, Sink, SinkError, Symbol,
 };
 
 use crate::message::{Message, MessageKind};
@@ -66,6 +66,8 @@ pub struct Text<W: Output> {
     csv: bool,
     /// A table was written.
     tables: bool,
+    /// The columns of the table of records that is being written.
+    columns: Option<csv::Columns>,
     /// It was said that a traced width was too large.
     limited: bool,
 }
@@ -116,6 +118,13 @@ pub fn render(format: &Format, args: &[Argument<'_>]) -> Vec<u8> {
     out
 }
 
+/// The text of a `print()`, with a newline at the end.
+pub fn render_print(shape: &Shape, bytes: &[u8], functions: &[Symbol]) -> Vec<u8> {
+    let mut out = Vec::new();
+    pretty::print(&mut out, shape, bytes, functions);
+    out
+}
+
 /// Formats a command or a file name.
 pub(crate) fn formatted(format: &Format, args: &[Argument<'_>], options: &Options) -> Vec<u8> {
     let mut out = Vec::new();
@@ -159,12 +168,16 @@ impl<W: Output> Text<W> {
             performs: true,
             csv: false,
             tables: false,
+            columns: None,
             limited: false,
         }
     }
 
-    /// As [`Text::new`], with aggregations in their default form as tables of comma-separated
-    /// values, and no empty lines besides those between the tables.
+    /// What a table of comma-separated values has.
+    pub const CSV_NEEDS: Needs = Needs { process_ids: true };
+
+    /// As [`Text::new`], with records and aggregations in their default form as tables of
+    /// comma-separated values, and no empty lines besides those between the tables.
     pub fn csv(out: W) -> Self {
         Text { csv: true, ..Text::new(out) }
     }
@@ -200,6 +213,19 @@ impl<W: Output> Text<W> {
         let is_packet = |field: &EventField<'_>| matches!(field.action, Action::Packet(_));
         if self.performs && record.fields.iter().any(is_packet) {
             self.out.expect_packets();
+        }
+        if self.csv {
+            let Text { out, options, performs, columns, tables, .. } = self;
+            for EventField { action, .. } in &record.fields {
+                if let Action::Packet(packet) = action
+                    && out.add_packet(packet)?
+                {
+                    return Ok(());
+                }
+            }
+            let view = View { options, terminal: out.terminal, resolves: *performs };
+            csv::record(&mut out.pending, record, columns, tables, view);
+            return Ok(());
         }
         if record.part.first {
             self.begin(&record.firing);
@@ -302,12 +328,13 @@ impl<W: Output> Text<W> {
     }
 
     fn aggregation(&mut self, all: &Aggregation<'_>) {
-        let Text { out, options, held, form, performs, csv, tables, .. } = self;
+        let Text { out, options, held, form, performs, csv, tables, columns, .. } = self;
         let view = View { options, terminal: out.terminal, resolves: *performs };
         let out = &mut out.pending;
         if let Some(format) = &all.format {
             let limited =
                 all.rows.iter().fold(false, |limited, row| printf::printa(out, format, row, view) | limited);
+            *columns = None;
             return self.say_limited(limited);
         }
         if *csv {
@@ -317,6 +344,7 @@ impl<W: Output> Text<W> {
             if all.part.first && std::mem::replace(tables, true) {
                 out.push(b'\n');
             }
+            *columns = None;
             csv::rows(out, all, view);
             return;
         }
@@ -341,13 +369,21 @@ impl<W: Output> Text<W> {
 }
 
 impl<W: Output + Send> Sink for Text<W> {
+    fn needs(&self) -> Needs {
+        if self.csv { Self::CSV_NEEDS } else { Needs::default() }
+    }
+
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
         match event {
             Event::Start(start) => self.options.apply(&start.settings),
             Event::Options(settings) => self.options.apply(settings),
             Event::Record(record) => self.record(record)?,
             Event::Aggregation(rows) => self.aggregation(rows),
-            Event::Effect(effect) if self.performs => self.out.perform(effect)?,
+            Event::Effect(effect) if self.performs => {
+                // It may be another file that follows.
+                self.columns = None;
+                self.out.perform(effect)?;
+            }
             Event::Fault(fault) => self.out.note(fault.into()),
             Event::Drop(drop) => self.out.note(Message::dropped(drop, self.options.droptags)),
             Event::Suppressed(suppressed) if self.performs => {

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use consumer::{Json, Message, Output, Text};
 use events::{
-    Action, AddrForm, AggFunc, AggValue, Aggregation, Calls, Column, Drop, DropKind, Effect, Event, Field,
-    Firing, Form, Format, Int, Member, Occasion, Part, Probe, Record, Row, Shape, Sink, Stack, Symbol,
+    Action, AddrForm, AggFunc, AggValue, Aggregation, Argument, Calls, Column, Drop, DropKind, Effect, Event,
+    Field, Firing, Form, Format, Int, Member, Occasion, Part, Probe, Record, Row, Shape, Sink, Stack, Symbol,
     SymbolName, Value,
 };
 use testing::json;
@@ -353,6 +353,40 @@ fn csv(events: &[Event<'_>]) -> String {
     events.iter().for_each(|event| sink.event(event).unwrap());
     sink.flush().unwrap();
     String::from_utf8(std::mem::take(&mut sink.output_mut().0)).unwrap()
+}
+
+#[test]
+fn csv_has_a_line_for_each_record_with_a_column_for_each_value() {
+    let probe = |name: &str| Arc::new(Probe::new(1, ["p", "m", "f", name].map(Into::into), Calls::None));
+    let record = |probe: &Arc<Probe>, time, fields| {
+        let mut firing = Firing::new(time, 3, 1, Cow::Owned(probe.clone()));
+        (firing.pid, firing.tid) = (Some(7), Some(8));
+        Event::Record(Record { firing, part: Part::WHOLE, fields })
+    };
+    let trace = |name: &str, value: Value<'static>| Field {
+        name: Cow::Owned(name.into()),
+        action: Action::Trace(value),
+    };
+    let text = |text: &'static str| Value::Str { text: text.as_bytes().into(), size: 16 };
+    let int = |n: i64| Value::Int(Int::new(n as u64, 8, true));
+    let printf = |format: &str, args: Vec<Argument<'static>>| Field {
+        name: "".into(),
+        action: Action::Printf { format: Cow::Owned(Format::parse(format).unwrap()), args },
+    };
+    let (a, b) = (probe("a"), probe("b"));
+    let of_name = |n: i64| vec![trace("execname", text("=x")), trace("", int(n))];
+    let arg = |value| Argument { name: "this->d".into(), value };
+    let events = [
+        record(&a, 10, of_name(-1)),
+        record(&b, 11, of_name(2)),
+        record(&b, 12, vec![printf("text\n", vec![])]),
+        record(&b, 13, vec![printf("%d\n", vec![arg(int(5))])]),
+        record(&b, 14, vec![Field { name: "".into(), action: Action::Nothing }]),
+    ];
+    let expected = "time,cpu,probe,pid,tid,execname,value2\n10,3,p:m:f:a,7,8,\"=x\",-1\n11,3,p:m:f:b,7,8,\"=x\",2\n\n\
+                    time,cpu,probe,pid,tid,this->d\n13,3,p:m:f:b,7,8,5\n\n\
+                    time,cpu,probe,pid,tid\n14,3,p:m:f:b,7,8\n";
+    assert_eq!(csv(&events), expected);
 }
 
 #[test]

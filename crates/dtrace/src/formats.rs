@@ -19,6 +19,7 @@ use flame::Unnamed;
 use heat::Heat;
 use metrics::{Lines, Prometheus, Protocol};
 use plane::desc::Datum;
+use timeline::{Pair, Timeline};
 
 use crate::compile::Program;
 use crate::options::Options;
@@ -100,6 +101,19 @@ pub const TABLE: &[Format] = &[
         }),
     },
     Format {
+        name: "perfetto",
+        endings: &[".pftrace", ".perfetto-trace"],
+        about: "records and aggregations over time as a timeline of Perfetto",
+        by_ending: false,
+        intervals: true,
+        binary: true,
+        needs: Timeline::<Vec<u8>>::NEEDS,
+        kind: Kind::Stream(|out, options| {
+            let pairs = options.slices.iter().filter_map(|text| Pair::parse(text).ok()).collect();
+            Box::new(Timeline::with_pairs(out, pairs))
+        }),
+    },
+    Format {
         name: "json",
         endings: &[".json", ".jsonl"],
         about: "every event as an object of JSON on a line of its own",
@@ -112,11 +126,11 @@ pub const TABLE: &[Format] = &[
     Format {
         name: "csv",
         endings: &[".csv"],
-        about: "aggregations as tables of comma-separated values",
+        about: "records and aggregations as tables of comma-separated values",
         by_ending: false,
         intervals: false,
         binary: false,
-        needs: NOTHING,
+        needs: Text::<Vec<u8>>::CSV_NEEDS,
         kind: Kind::Stream(|out, _| Box::new(Text::csv_of_stored_events(Silent(out)))),
     },
     metrics(

@@ -116,6 +116,7 @@ pub use postmortem;
 pub use flame;
 pub use heat;
 pub use metrics;
+pub use timeline;
 
 /// Aggregations as tables that a terminal redraws: a sink beside another.
 pub use live;

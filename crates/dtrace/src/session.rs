@@ -121,7 +121,7 @@ impl<S: Sink> Session<S> {
         program: &Program,
         options: Options,
         targets: Vec<proc::Target>,
-        sink: S,
+        mut sink: S,
         progress: &mut dyn FnMut(Progress) -> bool,
         interrupted: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Session<S>, Error> {
@@ -147,6 +147,9 @@ impl<S: Sink> Session<S> {
             true => Box::new(KernelSymbols(symbols)),
             false => Box::new(symbols),
         };
+        if proc::proc_has_initial_ids() {
+            sink.set_thread_name(proc::thread_name);
+        }
         let monitor = OverloadMonitor::new(&options);
         let (engine, start) = (Box::new(engine), host::start(&program.system, &cpus));
         let parts =

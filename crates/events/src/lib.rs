@@ -76,7 +76,7 @@ pub use event::{
 };
 pub use interval::{Growth, Interval};
 pub use part::Part;
-pub use sink::{Needs, Sink, SinkError};
+pub use sink::{Needs, Sink, SinkError, ThreadName};
 pub use value::{Format, Int, Packet, Stack, Symbol, SymbolName, Value};
 pub use wire::{FRAME_MAX, MAGIC, VERSION};
 

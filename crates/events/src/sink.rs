@@ -12,6 +12,10 @@ pub struct Needs {
     pub process_ids: bool,
 }
 
+/// The name that a thread has now, by the ids of its process and of itself as records have them.
+/// `None`: it has ended, or nobody knows.
+pub type ThreadName = fn(u32, u32) -> Option<Vec<u8>>;
+
 /// Receives the events of a session, in order.
 pub trait Sink: Send {
     /// Receives an event.
@@ -40,6 +44,16 @@ pub trait Sink: Send {
     /// may follow. What a sink keeps for them is for the next flush. It may be called more than
     /// once.
     fn aborted(&mut self) {}
+
+    /// Whom it can ask for the names of threads. A session of the running kernel says it before the
+    /// first event; stored events have nobody.
+    fn set_thread_name(&mut self, _ask: ThreadName) {}
+
+    /// What it could not show of the events until the end: a text for each kind, with the number.
+    /// Whoever has the messages asks after the last flush.
+    fn losses(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Why a sink failed.
@@ -90,6 +104,14 @@ macro_rules! behind {
             fn aborted(&mut self) {
                 (**self).aborted();
             }
+
+            fn set_thread_name(&mut self, ask: ThreadName) {
+                (**self).set_thread_name(ask);
+            }
+
+            fn losses(&self) -> Vec<String> {
+                (**self).losses()
+            }
         })*
     };
 }
@@ -126,6 +148,17 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     fn aborted(&mut self) {
         self.0.aborted();
         self.1.aborted();
+    }
+
+    fn set_thread_name(&mut self, ask: ThreadName) {
+        self.0.set_thread_name(ask);
+        self.1.set_thread_name(ask);
+    }
+
+    fn losses(&self) -> Vec<String> {
+        let mut all = self.0.losses();
+        all.extend(self.1.losses());
+        all
     }
 }
 

@@ -10,45 +10,8 @@ use std::collections::HashMap;
 
 use crate::gzip;
 use crate::loss::Loss;
+use crate::message::Message;
 use crate::profile::{Frame, Kind, Profile};
-
-/// A message of protocol buffers.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    /// A field that is a number; 0 is not written.
-    fn number(&mut self, field: u64, value: u64) {
-        if value != 0 {
-            self.varint(field << 3);
-            self.varint(value);
-        }
-    }
-
-    fn bytes(&mut self, field: u64, bytes: &[u8]) {
-        self.varint(field << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn message(&mut self, field: u64, message: &Message) {
-        self.bytes(field, &message.0);
-    }
-
-    fn packed(&mut self, field: u64, values: impl IntoIterator<Item = u64>) {
-        let mut all = Message::default();
-        values.into_iter().for_each(|value| all.varint(value));
-        self.message(field, &all);
-    }
-}
 
 /// The table of strings; the first is empty.
 struct Strings {
@@ -162,7 +125,7 @@ pub(crate) fn write(profiles: &[&Profile], loss: &Loss) -> Vec<u8> {
     for text in &w.strings.all {
         w.out.bytes(6, text.as_bytes());
     }
-    gzip::stored(&w.out.0)
+    gzip::stored(w.out.encoded())
 }
 
 fn samples(w: &mut Writer, profile: &Profile, n: usize, count: usize) {

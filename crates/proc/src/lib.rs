@@ -74,7 +74,10 @@ pub use bpf_sys::with_original_fd_limit;
 pub use caller::{Call, Caller, MOST_BLOCKED, Results};
 pub use exec::TargetOutput;
 pub use image::{linker_hook, main_in, places_of};
-pub use namespace::{Identities, PidNamespace, identities, in_initial_namespace, pid_namespace};
+pub use namespace::{
+    Identities, PidNamespace, identities, in_initial_namespace, pid_namespace, proc_has_initial_ids,
+    thread_name,
+};
 pub use phase::{ExitStatus, Hold, signal_name};
 pub use poll::poll_readable;
 pub use refusal::{field_in, may_trace_all};

@@ -37,6 +37,18 @@ pub(crate) fn require_own_proc() -> std::io::Result<()> {
     }
 }
 
+/// Whether `/proc` has the processes by the ids that programs in the kernel see.
+pub fn proc_has_initial_ids() -> bool {
+    in_initial_namespace() && require_own_proc().is_ok()
+}
+
+/// The name of a thread of a process, as `/proc` has them.
+pub fn thread_name(pid: u32, tid: u32) -> Option<Vec<u8>> {
+    let mut name = std::fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    name.truncate(name.trim_ascii_end().len());
+    Some(name)
+}
+
 /// The ids of this process.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::tool::{dtrace, workload};
 tests! {
     a_session_prints_its_results_as_json the_output_of_commands_is_not_in_the_json
     json_follows_the_output_to_another_file frames_of_a_process_have_the_path_of_their_object
-    a_session_prints_its_aggregations_as_csv
+    a_session_prints_its_aggregations_as_csv a_session_prints_its_records_as_csv
     a_key_that_one_of_several_aggregations_has_is_absent_in_the_others
     names_and_integers_of_kernel_structs_are_those_of_their_types_in_json
     a_fault_has_the_time_of_its_firing_and_precedes_the_records_of_later_clauses
@@ -114,6 +114,19 @@ fn a_session_prints_its_aggregations_as_csv() -> Verdict {
     let o = dtrace(&["-q", "--format", "csv", "-n", text]).code(0);
     let expected = "probename,\"\"\"a,b\"\"\",@n\nBEGIN,\"a,b\",1\n\naggregation,min,max,value\n@q,4,7,1\n";
     assert_eq!(o.out, expected);
+    Pass
+}
+
+fn a_session_prints_its_records_as_csv() -> Verdict {
+    let script = "syscall::getppid:entry /pid == $target/ { printf(\"%s %d\\n\", execname, pid); }";
+    let words = workload("getppid", 20);
+    let o = dtrace(&["-q", "--format", "csv", "-c", &words, "-n", script]).code(0);
+    let rows: Vec<Vec<&str>> = o.out.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows[0], ["time", "cpu", "probe", "pid", "tid", "execname", "pid"], "{}", o.out);
+    let fits =
+        |row: &[&str]| row[2].starts_with("syscall:") && row[3] == row[6] && row[0].parse::<u64>().is_ok();
+    assert_eq!(rows[1..].iter().filter(|row| fits(row)).count(), 20, "{}", o.out);
+    assert_eq!(rows.len(), 21);
     Pass
 }
 

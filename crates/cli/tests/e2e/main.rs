@@ -11,6 +11,8 @@ extern crate testing;
 
 #[path = "../../../heat/tests/read/mod.rs"]
 mod read;
+#[path = "../../../timeline/tests/read/mod.rs"]
+mod trace;
 
 mod actions;
 mod aggregations;
@@ -114,6 +116,7 @@ mod symbols;
 mod syscalls;
 mod targets;
 mod threads;
+mod timeline;
 mod tool;
 mod toolkit;
 mod toolkit_cpu;
@@ -246,6 +249,7 @@ const GROUPS: &[&[Test]] = &[
     live::TESTS,
     heat::TESTS,
     metrics::TESTS,
+    timeline::TESTS,
     cpc::TESTS,
     fbt::TESTS,
     blocks::TESTS,

@@ -1,12 +1,20 @@
-//! Aggregations as tables of comma-separated values (RFC 4180, with `\n` at the end of lines).
+//! Records and aggregations as tables of comma-separated values (RFC 4180, with `\n` at the end of
+//! lines).
 //!
 //! ```text
+//!  time,cpu,probe,pid,tid,execname,arg0                 records: a column for each value
+//!  5000000123,0,syscall:vmlinux:read:entry,7,7,bash,3
+//!
 //!  execname,@reads,@writes          numbers: a column for each aggregation
 //!  bash,12,7
 //!
 //!  execname,aggregation,min,max,value      distributions, or values of each CPU: a line for each bucket
 //!  bash,@size,1024,2047,3                  that is not empty
 //! ```
+//!
+//! A record has the values of `trace()`, `print()`, `tracemem()` and the arguments of `printf()`,
+//! named by their expressions. Those that have the same columns are one table, until one comes
+//! that has others. What has no value (a `printf()` of a text, `exit()`, `clear()`) is no line.
 //!
 //! The columns of the key are named by their expressions. A stack is its frames with `;` between
 //! them. A value that an aggregation does not have is an empty cell, or no line.
@@ -15,10 +23,10 @@
 //! is between quotes, as one with control characters. Quotes change no byte of it, and a
 //! spreadsheet may compute `"=1+1"` too: who must prevent that imports the column as text.
 
-use events::{AggValue, Aggregation, Row, Value, normalized};
+use events::{Action, AggValue, Aggregation, Field, Record, Row, Value, normalized};
 
-use super::datum;
 use super::view::{View, symbol};
+use super::{datum, pretty};
 use crate::raw::printable;
 
 /// Writes the rows of an event, after the names of the columns if it is the first one of a table.
@@ -113,23 +121,96 @@ fn buckets(
 }
 
 fn keys(line: &mut Line<'_>, row: &Row<'_>, view: View<'_>) {
-    for key in &row.key {
-        match key {
-            Value::Int(int) => line.cell(int.value().to_string().as_bytes()),
-            Value::Bytes(bytes) => match printable(bytes) {
-                Some(text) => line.data(&view.data(text)),
-                None => {
-                    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-                    line.cell(digits.as_bytes());
-                }
-            },
-            Value::Stack(stack) => {
-                let frames: Vec<Vec<u8>> = stack.frames.iter().map(symbol).collect();
-                line.data(&frames.join(&b';'));
+    row.key.iter().for_each(|key| line.value(key, view));
+}
+
+/// The names of the columns of records.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Columns {
+    with_process: bool,
+    names: Vec<Box<str>>,
+}
+
+/// A value of a record.
+enum Cell<'a> {
+    Value(&'a Value<'a>),
+    Print(Vec<u8>),
+    Memory(&'a [u8]),
+}
+
+fn cells<'a>(fields: &'a [Field<'a>]) -> Vec<(&'a str, Cell<'a>)> {
+    let mut all = Vec::with_capacity(fields.len());
+    for Field { name, action } in fields {
+        match action {
+            Action::Trace(value) => all.push((&**name, Cell::Value(value))),
+            Action::Printf { args, .. } => {
+                all.extend(args.iter().map(|arg| (&*arg.name, Cell::Value(&arg.value))));
             }
-            other => line.data(&datum::words(other, view)),
+            Action::Print { shape, bytes, functions } => {
+                let mut text = Vec::new();
+                pretty::print(&mut text, shape, bytes, functions);
+                all.push((name, Cell::Print(text)));
+            }
+            Action::Dump(bytes) => all.push((name, Cell::Memory(bytes))),
+            Action::Packet(packet) => all.push((name, Cell::Memory(&packet.bytes))),
+            _ => {}
         }
     }
+    all
+}
+
+/// Writes the line of a record, after the names of the columns if it has others than the table that
+/// is `open`. An empty clause has a line without values.
+pub(super) fn record(
+    out: &mut Vec<u8>,
+    record: &Record<'_>,
+    open: &mut Option<Columns>,
+    tables: &mut bool,
+    view: View<'_>,
+) {
+    let cells = cells(&record.fields);
+    if cells.is_empty() && !record.fields.iter().any(|field| field.action == Action::Nothing) {
+        return;
+    }
+    let firing = &record.firing;
+    let with_process = firing.pid.is_some();
+    let same = |columns: &Columns| {
+        columns.with_process == with_process
+            && columns.names.iter().map(|name| &**name).eq(cells.iter().map(|(name, _)| *name))
+    };
+    if !open.as_ref().is_some_and(same) {
+        if std::mem::replace(tables, true) {
+            out.push(b'\n');
+        }
+        let mut line = Line::begin(out);
+        let of_process: &[&str] = if with_process { &["pid", "tid"] } else { &[] };
+        ["time", "cpu", "probe"].iter().chain(of_process).for_each(|name| line.cell(name.as_bytes()));
+        for (n, (name, _)) in cells.iter().enumerate() {
+            match name.is_empty() {
+                true => line.cell(format!("value{}", n + 1).as_bytes()),
+                false => line.data(name.as_bytes()),
+            }
+        }
+        line.end();
+        let names = cells.iter().map(|(name, _)| (*name).into()).collect();
+        *open = Some(Columns { with_process, names });
+    }
+    let mut line = Line::begin(out);
+    line.cell(firing.time.to_string().as_bytes());
+    line.cell(firing.cpu.to_string().as_bytes());
+    line.data(firing.probe.described().as_bytes());
+    if with_process {
+        line.number(firing.pid.map(i64::from));
+        line.number(firing.tid.map(i64::from));
+    }
+    for (_, cell) in &cells {
+        match cell {
+            Cell::Value(value) => line.value(value, view),
+            Cell::Print(text) => line.data(text.trim_ascii_end()),
+            Cell::Memory(bytes) => line.memory(bytes),
+        }
+    }
+    line.end();
 }
 
 /// The cells of a line.
@@ -173,6 +254,26 @@ impl<'o> Line<'o> {
             self.out.push(*byte);
         }
         self.out.push(b'"');
+    }
+
+    fn value(&mut self, value: &Value<'_>, view: View<'_>) {
+        match value {
+            Value::Int(int) => self.cell(int.value().to_string().as_bytes()),
+            Value::Bytes(bytes) => match printable(bytes) {
+                Some(text) => self.data(&view.data(text)),
+                None => self.memory(bytes),
+            },
+            Value::Stack(stack) => {
+                let frames: Vec<Vec<u8>> = stack.frames.iter().map(symbol).collect();
+                self.data(&frames.join(&b';'));
+            }
+            other => self.data(&datum::words(other, view)),
+        }
+    }
+
+    fn memory(&mut self, bytes: &[u8]) {
+        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.cell(digits.as_bytes());
     }
 
     fn number(&mut self, number: Option<i64>) {

@@ -7,6 +7,7 @@ use plane::ring::Policy;
 use probes::{Attributes, Version};
 use proc::Moment;
 use providers::{Follow, Returns};
+use timeline::{NoPair, Pair};
 
 use super::kinds::{
     BufResize, Bytes, Conformance, FaultLines, FbtMeans, KernelWalk, OutputFormat, Shape, UserAddresses,
@@ -83,6 +84,7 @@ impl Row {
             ("graphite", _) => all(is_server),
             ("otlp", _) => all(is_url),
             ("setenv", _) => all(|t| t.split_once('=').is_some_and(|(name, _)| !name.is_empty())),
+            ("slices", _) => all(|t| Pair::parse(t).is_ok()),
             ("unsetenv", _) => all(|t| !t.is_empty() && !t.contains('=')),
             ("version", _) => all(|t| Version::parse(t).is_some_and(Version::is_known)),
             _ => true,
@@ -115,6 +117,7 @@ impl Row {
             }
             (Shape::Text, _) if self.name == "graphite" => "a server with its port, as in carbon:2003".into(),
             (Shape::List, _) if self.name == "setenv" => "a variable with its value, as in NAME=value".into(),
+            (Shape::List, _) if self.name == "slices" => NoPair.to_string(),
             (Shape::List, _) if self.name == "unsetenv" => "the name of a variable".into(),
             (Shape::Text | Shape::List, _) => "a text".into(),
             (Shape::Word(words), _) => words.join(" or "),
@@ -378,6 +381,13 @@ options! {
         pub scratchsize: Bytes,
         #[option(CommandLine, "", "set an environment variable of -c processes, as in NAME=value")]
         pub setenv: Vec<String>,
+        #[option(
+            Run,
+            "",
+            "slices of a timeline from one probe to another, by a value that both record: \
+             io:::start(arg0)..io:::done(arg0)"
+        )]
+        pub slices: Vec<String>,
         #[option(Run, "32k", "memory for a speculation, each CPU")]
         pub specsize: Bytes,
         #[option(Run, "", "source file and line of addresses of processes: ustack(), uaddr(), %A")]

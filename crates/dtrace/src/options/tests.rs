@@ -69,6 +69,7 @@ fn each_type_of_option_accepts_its_values_only() {
         ("setenv", "A=b=c", "=b"),
         ("unsetenv", "A", "A=b"),
         ("unsetenv", "B", ""),
+        ("slices", "a(1)..b(arg0)", "a..b"),
         ("temporal", "yes", "no"),
         ("evaltime", "main", "start"),
     ] {
