@@ -278,10 +278,11 @@ impl Command {
             return wrong(format!("--format {} is of what is traced: leave out --postmortem", format.name));
         }
         let drawn = flames.iter().map(|(file, _)| file).chain(files.iter().map(|(file, _)| file));
-        let mut all: Vec<&String> = drawn.chain(&self.output).collect();
+        let mut all: Vec<(PathBuf, &String)> =
+            drawn.chain(&self.output).map(|file| (whole(file), file)).collect();
         all.sort_unstable();
-        match all.iter().zip(all.iter().skip(1)).find(|(a, b)| a == b) {
-            Some((file, _)) if !files.is_empty() => {
+        match all.iter().zip(all.iter().skip(1)).find(|((a, _), (b, _))| a == b) {
+            Some(((_, file), _)) if !files.is_empty() => {
                 wrong(format!("{}: a file can be written once: name another one", control::name_text(file)))
             }
             _ => Ok(()),
@@ -296,6 +297,20 @@ impl Command {
     /// Whether a session starts commands.
     pub(crate) fn runs_commands(&self) -> bool {
         self.targets.iter().any(|wanted| matches!(wanted, Wanted::Run(_)))
+    }
+
+    /// Whether a session writes files beside its output.
+    pub(crate) fn writes_files(&self) -> bool {
+        !self.formats.flames.is_empty() || !self.formats.files.is_empty()
+    }
+
+    /// The process of the first `-p`; 0 without one.
+    pub(crate) fn first_pid(&self) -> u64 {
+        let pid = |wanted: &Wanted| match wanted {
+            Wanted::Pid(pid) => u64::try_from(*pid).ok(),
+            Wanted::Run(_) => None,
+        };
+        self.targets.iter().find_map(pid).unwrap_or(0)
     }
 
     /// The terminal shows what is traced, and text comes at the end.
@@ -355,6 +370,19 @@ impl Command {
             let advice = dtrace::options::advice(name, e).map(|a| format!(" ({a})")).unwrap_or_default();
             Wrong::Value(format!("failed to set {words}: {e}{advice}"))
         })
+    }
+}
+
+/// A name of a file from the root, by which two of them are compared.
+fn whole(file: &str) -> PathBuf {
+    let path = file_of(file);
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder.canonicalize(),
+        _ => std::env::current_dir(),
+    };
+    match (folder, path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path,
     }
 }
 
@@ -439,7 +467,7 @@ mod tests {
             "heat=a.svg json=b.json csv=c Folded=d.folded"
         );
         assert_eq!(files("--format flame=a.html --format pprof=b -n BEGIN"), "Html=a.html Pprof=b");
-        let c = parse(&words("--format json -n BEGIN --to x.csv")).unwrap();
+        let c = parse(&words("--format json -n BEGIN --heat x.svg")).unwrap();
         assert_eq!(c.options.text("oformat"), "json");
         assert!(!c.options.processids && parse(&words("-n BEGIN --to x.json")).unwrap().options.processids);
     }
@@ -475,6 +503,7 @@ mod tests {
         assert!(e("--format heat -n BEGIN").contains("--format heat=FILE.svg"));
         assert!(e("--format json= -n BEGIN").contains("the name of the file is missing"));
         assert!(e("--to x.json -o x.json -n BEGIN").contains("x.json: a file can be written once"));
+        assert!(e("--to x.json -o ./x.json -n BEGIN").contains("x.json: a file can be written once"));
         assert!(e("-A").contains("-A is not supported yet"));
         assert!(e("-Gh").contains("only one of"));
         assert_eq!(e("--completions csh"), "--completions csh: there are completions for bash, zsh, fish");

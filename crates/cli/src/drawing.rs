@@ -138,25 +138,36 @@ fn read(file: &str) -> Result<Profile, String> {
     read_folded(&bytes, &control::name_text(&title)).map_err(|e| format!("failed to read '{shown}': {e}"))
 }
 
-/// A file beside the one that is to be written.
-fn beside(path: &Path) -> io::Result<PathBuf> {
+/// How many names are tried for the file beside another: one of a process that was killed remains,
+/// and in a container every process may have its id.
+const NAMES: u32 = 100;
+
+/// Creates a file beside the one that is to be written.
+fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let name = path.file_name().ok_or_else(|| io::Error::from_raw_os_error(libc::EISDIR))?;
-    let mut other = std::ffi::OsString::from(".");
-    other.push(name);
-    other.push(format!(".{}.tmp", std::process::id()));
-    Ok(path.with_file_name(other))
+    let mut new = File::options();
+    new.write(true).create_new(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let mut n = 0;
+    loop {
+        let mut other = std::ffi::OsString::from(".");
+        other.push(name);
+        other.push(format!(".{}-{n}.tmp", std::process::id()));
+        let beside = path.with_file_name(other);
+        match new.open(&beside) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && n < NAMES => n += 1,
+            done => return done.map(|file| (beside, file)),
+        }
+    }
 }
 
-fn create(path: &Path) -> io::Result<File> {
-    let mut new = File::options();
-    new.write(true).create_new(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(path)
+/// Whether a name leads to a descriptor of this process, as `/dev/stdout` does, or to a device.
+pub(crate) fn is_of_system(path: &Path) -> bool {
+    let target = path.read_link();
+    target.is_ok_and(|target| target.starts_with("/proc") || target.starts_with("/dev"))
 }
 
 /// Tries whether a file can be replaced.
 pub(crate) fn try_file(path: &Path) -> io::Result<()> {
-    if path.symlink_metadata().is_ok_and(|m| !m.is_file() && !m.is_symlink()) {
-        return Err(io::Error::other("not a regular file"));
-    }
     Replacement::new(path).map(drop)
 }
 
@@ -178,8 +189,13 @@ pub(crate) struct Replacement {
 impl Replacement {
     /// The file gets the content.
     pub(crate) fn new(path: &Path) -> io::Result<(Replacement, File)> {
-        let beside = beside(path)?;
-        let file = create(&beside)?;
+        // A link is replaced and not followed, since others may have made it; but none of the
+        // system's.
+        let is_file = |m: std::fs::Metadata| m.is_file() || m.is_symlink() && !is_of_system(path);
+        if !path.symlink_metadata().map_or(true, is_file) {
+            return Err(io::Error::other("not a regular file, which could be replaced"));
+        }
+        let (beside, file) = create_beside(path)?;
         Ok((Replacement { path: path.to_owned(), beside, finished: false }, file))
     }
 

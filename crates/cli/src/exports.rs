@@ -21,7 +21,7 @@ use dtrace::options::Options;
 
 use crate::command::{Command, file_of};
 use crate::delivery::{self, Delivery};
-use crate::drawing::{Replacement, failed, replace, try_file};
+use crate::drawing::{Replacement, failed, is_of_system, replace, try_file};
 use crate::interrupt::Writer;
 use crate::scrape::Server;
 
@@ -45,6 +45,10 @@ struct Export {
     begun: bool,
     /// Why it is written no more.
     failed: Option<String>,
+    /// A message that was not said yet: the first trouble.
+    unsaid: Option<String>,
+    /// There was one.
+    troubled: bool,
 }
 
 enum Content {
@@ -86,7 +90,15 @@ impl Exports {
     pub(crate) fn of(command: &Command, options: &Options) -> Result<Exports, String> {
         let make = |(file, format): &(String, &'static Format)| {
             let content = Content::of(file, format, options).map_err(|e| failed(file, &e))?;
-            Ok(Export { format, file: file.clone(), content, begun: false, failed: None })
+            Ok(Export {
+                format,
+                file: file.clone(),
+                content,
+                begun: false,
+                failed: None,
+                unsaid: None,
+                troubled: false,
+            })
         };
         let mut all: Vec<Export> = command.formats.files.iter().map(make).collect::<Result<_, String>>()?;
         let served = options.listen.iter().map(|address| ("prometheus", address, Content::served(address)));
@@ -96,7 +108,15 @@ impl Exports {
         for (format, place, content) in served.chain(lines).chain(requests) {
             let Some(format) = Format::find(format) else { continue };
             let content = content.map_err(|e| failed(place, &e))?;
-            all.push(Export { format, file: place.clone(), content, begun: false, failed: None });
+            all.push(Export {
+                format,
+                file: place.clone(),
+                content,
+                begun: false,
+                failed: None,
+                unsaid: None,
+                troubled: false,
+            });
         }
         Ok(Exports { all, quiet: options.quiet })
     }
@@ -104,6 +124,11 @@ impl Exports {
     /// None.
     pub(crate) fn none() -> Exports {
         Exports { all: Vec::new(), quiet: true }
+    }
+
+    /// Whether only what is traced is said (`-q`).
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     /// Those that did not fail.
@@ -121,7 +146,8 @@ impl Exports {
     /// Receives an event. No effect is performed here: one that fails is something that a format
     /// does not have, and a message. The sink goes on.
     pub(crate) fn event(&mut self, event: &Event<'_>) -> Vec<String> {
-        let mut said = Vec::new();
+        // What failed is said when it fails: a session may run for days.
+        let mut said: Vec<String> = self.all.iter_mut().filter_map(|export| export.unsaid.take()).collect();
         for export in self.written() {
             export.begun |= matches!(event, Event::Start(_));
             let done = match &mut export.content {
@@ -147,6 +173,7 @@ impl Exports {
     /// The events of a batch are complete.
     pub(crate) fn batch_end(&mut self) {
         for export in self.written() {
+            let mut trouble = None;
             let done = match &mut export.content {
                 Content::Snapshot { sink, place, changed, next } => {
                     if !*changed || Instant::now() < *next {
@@ -158,10 +185,18 @@ impl Exports {
                     let bytes = sink.bytes().ok();
                     let done = bytes.map_or(Ok(()), |bytes| place.write(&export.file, bytes));
                     *next = Instant::now() + WRITTEN_EVERY.max(begun.elapsed() * SHARE);
-                    done
+                    match (done, place) {
+                        // It is written as a whole the next time.
+                        (Err(e), Place::File) => {
+                            trouble = Some(failed(&export.file, &e));
+                            Ok(())
+                        }
+                        (done, _) => done,
+                    }
                 }
                 Content::Stream { sink, .. } | Content::Sent { sink, .. } => sink.batch_end(),
             };
+            trouble.into_iter().for_each(|text| export.say(text));
             export.note(done);
         }
     }
@@ -199,8 +234,10 @@ impl Exports {
 
     /// Writes the files at the end. The errors are messages.
     pub(crate) fn finish(&mut self) -> Result<(), Vec<String>> {
-        let wrong: Vec<String> = self.all.drain(..).filter_map(|export| export.finish().err()).collect();
-        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+        let ended: Vec<_> = self.all.drain(..).map(Export::finish).collect();
+        let has_failed = ended.iter().any(Result::is_err);
+        let wrong = ended.into_iter().filter_map(Result::err).filter(|text| !text.is_empty()).collect();
+        if has_failed { Err(wrong) } else { Ok(()) }
     }
 }
 
@@ -214,15 +251,27 @@ impl Drop for Exports {
 impl Export {
     /// Keeps the first error. A file that failed gets nothing more.
     fn note(&mut self, done: io::Result<()>) {
-        if let Err(e) = done {
-            self.failed.get_or_insert_with(|| failed(&self.file, &e));
+        if let Err(e) = done
+            && self.failed.is_none()
+        {
+            let text = failed(&self.file, &e);
+            self.say(format!("{text}: the session goes on without it"));
+            self.failed = Some(text);
         }
     }
 
+    /// Says the first trouble, with the next event.
+    fn say(&mut self, text: String) {
+        if !std::mem::replace(&mut self.troubled, true) {
+            self.unsaid = Some(text);
+        }
+    }
+
+    /// An empty message: it was said.
     fn finish(self) -> Result<(), String> {
-        let Export { format, file, content, begun, failed: earlier } = self;
-        if let Some(earlier) = earlier {
-            return Err(earlier);
+        let Export { format, file, content, begun, failed: earlier, unsaid, .. } = self;
+        if earlier.is_some() {
+            return Err(unsaid.unwrap_or_default());
         }
         if !begun {
             return Ok(());
@@ -297,12 +346,12 @@ impl Content {
 /// Whether a name is of a pipe or a device, which no file can replace.
 fn is_special(path: &Path) -> bool {
     let kind = path.metadata().map(|m| m.file_type());
-    kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device() || kind.is_socket())
+    is_of_system(path) || kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device() || kind.is_socket())
 }
 
 /// Opens a pipe or a device. A pipe without a reader is an error: one may never come.
 fn open_special(path: &Path) -> io::Result<File> {
-    let file = File::options().write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let file = File::options().append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     // SAFETY: a plain system call on an open descriptor: its writes wait again.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) } {
         0 => Ok(file),

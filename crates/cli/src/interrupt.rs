@@ -61,6 +61,7 @@ extern "C" fn handler(signal: libc::c_int) {
     }
     let count = COUNT.fetch_add(1, Ordering::SeqCst) + 1;
     if count > 1 && (phase == Phase::Running as u8 || WRITES.load(Ordering::SeqCst)) {
+        dtrace::live::leave();
         dtrace::end_process(1);
     }
     if phase == Phase::Running as u8
@@ -87,6 +88,7 @@ pub(crate) fn while_writing<T>(write: impl FnOnce() -> T) -> T {
     WRITES.store(true, Ordering::SeqCst);
     // It came before the handler could see this write.
     if count() > 1 {
+        dtrace::live::leave();
         dtrace::end_process(1);
     }
     let done = write();

@@ -9,11 +9,12 @@ use std::io::{self, IsTerminal, Write};
 use std::mem::take;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use dtrace::diagnostics::system_text;
 use dtrace::events::{Event, Sink, SinkError};
-use dtrace::live::{Action, Live, Screen};
-use dtrace::{Message, Text};
+use dtrace::live::{Action, Key, Keyboard, Live, Screen};
+use dtrace::{Message, Printer};
 
 use crate::interrupt::{Interrupts, Writer};
 use crate::output::{Output, to_stderr};
@@ -39,7 +40,7 @@ fn is_ascii() -> bool {
 
 /// What is printed while the screen is ours.
 #[derive(Default)]
-struct Kept {
+pub(crate) struct Kept {
     /// The screen is ours.
     screen: bool,
     /// What the session prints is not wanted: another one follows.
@@ -56,7 +57,7 @@ struct Kept {
 }
 
 /// The output of the text beside the screen.
-pub(crate) struct Printer {
+struct Beside {
     out: Output,
     /// The output is no terminal but the file of `-o`.
     is_file: bool,
@@ -67,19 +68,27 @@ pub(crate) struct Printer {
 pub(crate) struct LiveResults {
     live: Live,
     screen: Option<Screen<Writer>>,
-    text: Text<Printer>,
+    keyboard: Keyboard,
+    /// Something else has written to the terminal.
+    is_covered: bool,
+    text: Box<dyn Sink>,
     kept: Arc<Mutex<Kept>>,
 }
 
 impl LiveResults {
     /// Prepares the sink; `program` is what it shows as the program, `depth` narrowings below the
-    /// first one.
-    pub(crate) fn new(out: Output, is_file: bool, program: &str, depth: usize) -> LiveResults {
+    /// first one, and `before` what the sessions before have printed.
+    pub(crate) fn new(
+        out: Output,
+        is_file: bool,
+        (program, depth): (&str, usize),
+        before: Kept,
+    ) -> LiveResults {
         let mut live = Live::new(is_ascii());
         live.begin(program, depth);
-        let kept = Arc::new(Mutex::new(Kept::default()));
-        let text = Text::new(Printer { out, is_file, kept: Arc::clone(&kept) });
-        LiveResults { live, screen: None, text, kept }
+        let kept = Arc::new(Mutex::new(before));
+        let text = Printer::Text.sink(Box::new(Beside { out, is_file, kept: Arc::clone(&kept) }));
+        LiveResults { live, screen: None, keyboard: Keyboard::default(), is_covered: false, text, kept }
     }
 
     /// Takes the terminal.
@@ -97,23 +106,25 @@ impl LiveResults {
         self.live.message(text);
     }
 
-    /// Gives the terminal back, and prints what was kept, unless another session follows.
-    pub(crate) fn close(&mut self, another_follows: bool) {
+    /// Gives the terminal back, for another session that follows: what was printed is for its end.
+    pub(crate) fn hand_over(&mut self) -> Kept {
+        self.screen = None;
+        let mut kept = lock(&self.kept);
+        let all = take(&mut *kept);
+        kept.discard = true;
+        Kept { screen: false, ..all }
+    }
+
+    /// Gives the terminal back, and prints what was kept.
+    pub(crate) fn close(&mut self) {
         if self.screen.take().is_none() {
             return;
         }
-        let kept = {
-            let mut kept = lock(&self.kept);
-            (kept.screen, kept.discard) = (false, another_follows);
-            take_kept(&mut kept)
-        };
-        if another_follows {
-            return;
-        }
+        let kept = take(&mut *lock(&self.kept));
         if kept.dropped > 0 {
+            let dropped = kept.dropped;
             to_stderr(format!(
-                "dtrace: {} earlier bytes were on the screen only (-o FILE keeps them)\n",
-                kept.dropped
+                "dtrace: {dropped} earlier bytes were on the screen only (-o FILE keeps them)\n"
             ));
         }
         if kept.more_messages > 0 {
@@ -127,7 +138,7 @@ impl LiveResults {
     /// of the session is the answer.
     pub(crate) fn turn(&mut self) -> io::Result<Action> {
         let Some(screen) = &mut self.screen else { return Ok(Action::Nothing) };
-        while let Some(key) = screen.key()? {
+        for key in pressed(&mut self.keyboard)? {
             match self.live.key(key) {
                 Action::Nothing => {}
                 Action::Redraw => screen.clear()?,
@@ -140,27 +151,63 @@ impl LiveResults {
                 asked => return Ok(asked),
             }
         }
-        {
+        let (text, message) = {
             let mut kept = lock(&self.kept);
-            let (text, message) = (take(&mut kept.new_text), kept.new_message.take());
-            drop(kept);
-            if !text.is_empty() {
-                self.live.printed(&text);
-            }
-            if let Some(message) = message {
-                self.live.message(&message);
-            }
+            (take(&mut kept.new_text), kept.new_message.take())
+        };
+        if !text.is_empty() {
+            self.live.printed(&text);
         }
-        if self.live.take_changed() {
+        if let Some(message) = message {
+            self.live.message(&message);
+        }
+        if take(&mut self.is_covered) {
+            screen.clear()?;
+            self.live.change();
+        }
+        if self.live.take_changed() || screen.is_resized() {
             screen.draw(&mut self.live)?;
         }
         Ok(Action::Nothing)
     }
 }
 
+/// What remains of a key that comes in parts is there within this time.
+const REST: Duration = Duration::from_millis(30);
+
+/// The keys that were pressed. The end of the terminal is an error.
+fn pressed(keyboard: &mut Keyboard) -> io::Result<Vec<Key>> {
+    let mut keys = Vec::new();
+    let is_readable = |wait: Duration| {
+        let mut polled = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid entry.
+        unsafe { libc::poll(&raw mut polled, 1, wait.as_millis() as libc::c_int) == 1 }
+    };
+    while is_readable(if keyboard.is_waiting() { REST } else { Duration::ZERO }) {
+        let mut bytes = [0u8; 1024];
+        // SAFETY: the kernel writes at most so many bytes. Without the standard library's buffer,
+        // nothing is left where it is not seen.
+        let read = unsafe { libc::read(libc::STDIN_FILENO, bytes.as_mut_ptr().cast(), bytes.len()) };
+        match usize::try_from(read) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(length) => keys.extend(keyboard.keys(bytes.get(..length).unwrap_or_default(), false)),
+            Err(_) => match io::Error::last_os_error() {
+                e if e.kind() == io::ErrorKind::Interrupted => break,
+                e => return Err(e),
+            },
+        }
+    }
+    if keyboard.is_waiting() {
+        keys.extend(keyboard.keys(&[], true));
+    }
+    Ok(keys)
+}
+
 impl Sink for LiveResults {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
         self.live.event(event)?;
+        // A command of `system()` has the terminal.
+        self.is_covered |= matches!(event, Event::Effect(_));
         self.text.event(event)
     }
 
@@ -173,14 +220,14 @@ impl Sink for LiveResults {
     }
 
     fn aborted(&mut self) {
-        self.close(false);
+        self.close();
         self.text.aborted();
     }
 }
 
 impl Drop for LiveResults {
     fn drop(&mut self) {
-        self.close(false);
+        self.close();
     }
 }
 
@@ -188,14 +235,7 @@ fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn take_kept(kept: &mut Kept) -> Kept {
-    let (screen, discard) = (kept.screen, kept.discard);
-    let all = take(kept);
-    (kept.screen, kept.discard) = (screen, discard);
-    all
-}
-
-impl Write for Printer {
+impl Write for Beside {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut kept = lock(&self.kept);
         if kept.screen {
@@ -226,7 +266,7 @@ impl Write for Printer {
     }
 }
 
-impl dtrace::Output for Printer {
+impl dtrace::Output for Beside {
     fn truncate(&mut self) -> io::Result<()> {
         self.out.truncate()
     }

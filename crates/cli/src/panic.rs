@@ -122,7 +122,7 @@ fn print(message: &str, mut out: StandardError) {
             continue;
         };
         let Some(merged) = merged.as_ref() else { return };
-        match merged.print(out) {
+        match merged.print(Box::new(out)) {
             Err(e) if e.kind() == ErrorKind::WouldBlock => std::thread::sleep(AGAIN),
             _ => return,
         }

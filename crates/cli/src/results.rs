@@ -5,7 +5,7 @@ use std::io;
 use dtrace::events::{Event, SinkError, ThreadName};
 use dtrace::formats::{Format, Kind};
 use dtrace::options::{Options, OutputFormat};
-use dtrace::{Json, Needs, Sink, Text};
+use dtrace::{Needs, Printer, Sink};
 
 use crate::drawing::Drawing;
 use crate::exports::Exports;
@@ -14,20 +14,35 @@ use crate::output::{Output, Unprinted, to_stderr};
 
 /// What is printed: by the option `oformat`, or by `--format`.
 enum Printed {
-    Text(Text<Output>),
-    Json(Json<Output>),
+    /// Text, or CSV.
+    Text(Box<dyn Sink>),
+    Json(Box<dyn Sink>),
     /// The text performs effects and has the messages; it gets no results.
-    Other(Box<dyn Sink>, Text<Unprinted>),
+    Other(Box<dyn Sink>, Box<dyn Sink>),
     /// `--live`
     Live(Box<LiveResults>),
 }
 
 /// What a format needs of records. A drawing needs nothing more than what it draws.
 pub(crate) fn needs(format: OutputFormat) -> Needs {
+    printer(format).needs()
+}
+
+fn printer(format: OutputFormat) -> Printer {
     match format {
-        OutputFormat::Json => Json::<Output>::NEEDS,
-        OutputFormat::Csv => Text::<Output>::CSV_NEEDS,
-        OutputFormat::Text => Needs::default(),
+        OutputFormat::Json => Printer::Json,
+        OutputFormat::Csv => Printer::Csv,
+        OutputFormat::Text => Printer::Text,
+    }
+}
+
+impl Printed {
+    /// As a format prints; `sink` does.
+    fn of(format: OutputFormat, sink: Box<dyn Sink>) -> Printed {
+        match format {
+            OutputFormat::Json => Printed::Json(sink),
+            OutputFormat::Csv | OutputFormat::Text => Printed::Text(sink),
+        }
     }
 }
 
@@ -45,11 +60,7 @@ impl Results {
         drawing: Option<Drawing>,
         exports: Exports,
     ) -> Results {
-        let printed = match format {
-            OutputFormat::Json => Printed::Json(Json::new(out)),
-            OutputFormat::Csv => Printed::Text(Text::csv(out)),
-            OutputFormat::Text => Printed::Text(Text::new(out)),
-        };
+        let printed = Printed::of(format, printer(format).sink(Box::new(out)));
         Results { printed, drawing, exports }
     }
 
@@ -81,17 +92,13 @@ impl Results {
         if format.binary && dtrace::Output::is_terminal(&out) {
             return Err(format!("--format {name}: it is no text: name a file, as in --format {name}=FILE"));
         }
-        let text = Text::new(Unprinted(out.shown));
+        let text = Printer::Text.sink(Box::new(Unprinted(out.shown)));
         Ok(Results { printed: Printed::Other(make(Box::new(out), options), text), drawing, exports })
     }
 
     /// For events that were stored: nothing is performed.
     pub(crate) fn of_stored_events(format: OutputFormat, out: Output) -> Results {
-        let printed = match format {
-            OutputFormat::Json => Printed::Json(Json::of_stored_events(out)),
-            OutputFormat::Csv => Printed::Text(Text::csv_of_stored_events(out)),
-            OutputFormat::Text => Printed::Text(Text::of_stored_events(out)),
-        };
+        let printed = Printed::of(format, printer(format).of_stored_events(Box::new(out)));
         Results { printed, drawing: None, exports: Exports::none() }
     }
 
@@ -99,9 +106,15 @@ impl Results {
     pub(crate) fn finish_files(&mut self) -> Result<(), Vec<String>> {
         let drawn = self.drawing.as_mut().map_or(Ok(()), Drawing::finish);
         let mut wrong = drawn.err().unwrap_or_default();
-        self.exports.losses().iter().for_each(|lost| to_stderr(format!("dtrace: {lost}\n")));
-        wrong.extend(self.exports.finish().err().unwrap_or_default());
-        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
+        let mut losses = self.exports.losses();
+        if let Printed::Other(sink, _) = &self.printed {
+            losses.extend(if self.exports.is_quiet() { Vec::new() } else { sink.losses() });
+        }
+        losses.iter().for_each(|lost| to_stderr(format!("dtrace: {lost}\n")));
+        let finished = self.exports.finish();
+        let has_failed = !wrong.is_empty() || finished.is_err();
+        wrong.extend(finished.err().unwrap_or_default());
+        if has_failed { Err(wrong) } else { Ok(()) }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::drawing::{self, Drawing};
 use crate::exports::Exports;
 use crate::flags;
 use crate::interrupt::{self, Interrupts};
-use crate::live::{LiveResults, Requests, obstacle};
+use crate::live::{Kept, LiveResults, Requests, obstacle};
 use crate::memory;
 use crate::notify;
 use dtrace::diagnostics::{control, raw, system_text};
@@ -312,34 +312,23 @@ fn trace(command: Command, system: &System, engine: Engine, out: Output) -> u8 {
         complain(why);
         return 1;
     }
-    let (mut questions, mut message) = (vec![first], None);
+    let (mut questions, mut before) = (vec![first], Kept::default());
     let (mut engine, mut out) = (engine, out);
     loop {
         let depth = questions.len() - 1;
         let Some(sources) = questions.last() else { return 0 };
-        let question = Question { sources, depth, message: message.take() };
-        message = match session(&command, system, engine, out, &interrupts, question) {
-            Ok(Ended::Status(code)) => return code,
-            Ok(Ended::Widened) => {
+        let question = Question { sources, depth, before: std::mem::take(&mut before) };
+        match session(&command, system, engine, out, &interrupts, question) {
+            Ok(Ended::Status(code)) | Err(code) => return code,
+            Ok(Ended::Widened(kept)) => {
                 questions.pop();
-                None
+                before = kept;
             }
-            Ok(Ended::Narrowed(n)) => {
-                let program = (&sources[..], &macros(&command, 0), &command.options);
-                match dtrace::narrowed(system, program, &n.aggregation, &n.condition) {
-                    Ok(narrower) => {
-                        questions.push(narrower);
-                        None
-                    }
-                    Err(why) => Some(why),
-                }
+            Ok(Ended::Narrowed(narrower, kept)) => {
+                questions.push(narrower);
+                before = kept;
             }
-            Err(_) if depth > 0 => {
-                questions.pop();
-                Some("that question was refused: the reason is in the terminal".to_owned())
-            }
-            Err(code) => return code,
-        };
+        }
         engine = Engine::Kernel;
         out = match output(&command) {
             Ok(out) => out,
@@ -353,8 +342,8 @@ struct Question<'a> {
     sources: &'a [Source],
     /// How often the first program was narrowed.
     depth: usize,
-    /// What the screen says first.
-    message: Option<String>,
+    /// What the sessions before have printed.
+    before: Kept,
 }
 
 /// How a session ended.
@@ -362,9 +351,9 @@ enum Ended {
     /// With an exit status.
     Status(u8),
     /// The user has asked a narrower question.
-    Narrowed(Narrowing),
+    Narrowed(Vec<Source>, Kept),
     /// The user wants the question before.
-    Widened,
+    Widened(Kept),
 }
 
 /// The text of a program, as the screen shows it.
@@ -384,7 +373,7 @@ fn session(
     interrupts: &Interrupts,
     question: Question<'_>,
 ) -> Result<Ended, u8> {
-    let Question { sources, depth, message } = question;
+    let Question { sources, depth, before } = question;
     let targets = targets(command, sources)?;
     let mut options = command.options.clone();
     options.select(targets.all());
@@ -416,8 +405,8 @@ fn session(
     let printed = command.formats.printed.filter(|_| !command.compile_only);
     let sink = drawing.and_then(|(drawing, exports)| match printed {
         None if command.is_live() => {
-            let mut live = LiveResults::new(out, command.output.is_some(), &shown_text(sources), depth);
-            message.into_iter().for_each(|text| live.message(&text));
+            let text = shown_text(sources);
+            let live = LiveResults::new(out, command.output.is_some(), (&text, depth), before);
             Ok(Results::live(live, drawing, exports))
         }
         None => Ok(Results::new(format, out, drawing, exports)),
@@ -474,7 +463,8 @@ fn session(
     memory::keep();
     notify::manager("READY=1");
     let opened = session.sink_mut().live_mut().map_or(Ok(()), LiveResults::open).map_err(Error::Output);
-    let followed = opened.and_then(|()| follow(&mut session, interrupts, command));
+    let narrower = |n: &Narrowing| narrower(command, system, sources, n);
+    let followed = opened.and_then(|()| follow(&mut session, interrupts, command, &narrower));
     Ok(followed.unwrap_or_else(|e| {
         session.abort();
         Ended::Status(match e {
@@ -533,11 +523,38 @@ pub(crate) fn failed_output(e: &io::Error) -> u8 {
     1
 }
 
-/// Runs the session to its end.
+/// The program of a narrower question, which compiles. An error is a message: the session goes on.
+fn narrower(
+    command: &Command,
+    system: &System,
+    sources: &[Source],
+    narrowing: &Narrowing,
+) -> Result<Vec<Source>, String> {
+    if command.runs_commands() {
+        return Err("the command of -c would start again: trace what runs already (-p), or everything".into());
+    }
+    if command.writes_files() {
+        return Err("the files of --to, --heat and --flame would begin again: leave them out".into());
+    }
+    let macros = macros(command, command.first_pid());
+    let program = (sources, &macros, &command.options);
+    let all = dtrace::narrowed(system, program, &narrowing.aggregation, &narrowing.condition)?;
+    // What does not compile must not end what runs.
+    let mut options = command.options.clone();
+    options.zdefs = true;
+    let setup = Setup { shown_only: true, ..Setup::default() };
+    match dtrace::compile_as(system, &all, &macros, &mut options, setup) {
+        Ok(_) => Ok(all),
+        Err(error) => Err(error.messages(false).first().cloned().unwrap_or_default()),
+    }
+}
+
+/// Runs the session to its end. `narrower` makes the program of a narrower question.
 fn follow(
     session: &mut Session<Results>,
     interrupts: &Interrupts,
     command: &Command,
+    narrower: &dyn Fn(&Narrowing) -> Result<Vec<Source>, String>,
 ) -> Result<Ended, Error> {
     let keys = match command.is_live() {
         true => Some(Requests::of(interrupts).map_err(Error::Setting)?),
@@ -550,21 +567,19 @@ fn follow(
             break;
         }
         let Some(live) = session.sink_mut().live_mut() else { continue };
-        asked = match live.turn().map_err(Error::Output)? {
-            Action::Quit => break,
-            Action::Narrow(_) | Action::Widen if command.runs_commands() => {
-                live.message(
-                    "the command of -c would start again: trace what runs already (-p), or everything",
-                );
-                None
-            }
-            Action::Narrow(narrowing) => Some(Ended::Narrowed(narrowing)),
-            Action::Widen => Some(Ended::Widened),
-            Action::Nothing | Action::Redraw | Action::Suspend => None,
-        };
+        match live.turn() {
+            // The terminal has gone: the results are for the file of -o.
+            Ok(Action::Quit) | Err(_) => break,
+            Ok(Action::Narrow(narrowing)) => match narrower(&narrowing) {
+                Ok(sources) => asked = Some(Ended::Narrowed(sources, live.hand_over())),
+                Err(why) => live.message(&why),
+            },
+            Ok(Action::Widen) => asked = Some(Ended::Widened(live.hand_over())),
+            Ok(Action::Nothing | Action::Redraw | Action::Suspend) => {}
+        }
     }
-    if let Some(live) = session.sink_mut().live_mut() {
-        live.close(asked.is_some());
+    if let Some(live) = session.sink_mut().live_mut().filter(|_| asked.is_none()) {
+        live.close();
     }
     if interrupt::count() > 0 {
         // The terminal shows the user's ^C on this line.

@@ -287,7 +287,7 @@ fn format_errors() {
     }
     let (out, err, status) = run(script, &["--format", "xml", "-n", "BEGIN"]);
     assert_eq!((out.as_str(), status), ("", Some(1)));
-    assert!(err.contains("oformat"), "{err}");
+    assert!(err.contains("--format xml"), "{err}");
     let (_, err, status) = run(script, &["-n", "BEGIN", "--format"]);
     assert_eq!(status, Some(2));
     assert!(err.contains("option requires an argument -- 'format'"), "{err}");

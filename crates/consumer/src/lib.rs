@@ -43,7 +43,8 @@
 //! agg/rows faults text
 //! intervals json
 //! state
-//! delivery merged
+//! delivery printer
+//! merged
 //! consumer
 //! ```
 
@@ -65,6 +66,7 @@ mod outlet;
 mod output;
 mod pad;
 mod pcapng;
+mod printer;
 mod raw;
 mod record;
 mod source;
@@ -80,6 +82,7 @@ pub use merged::Merged;
 pub use message::{Aborted, Message, MessageKind};
 pub use options::{Encoding, Options};
 pub use output::{Effects, Output};
+pub use printer::{AnyOutput, Printer};
 pub use record::{EnabledProbe, Layout, ProbeRow, Tables};
 pub use source::{RawRecord, SlotSink, Source};
 pub use state::Advice;

@@ -17,7 +17,7 @@ use crate::agg::store::Store;
 use crate::names::Names;
 use crate::options::Options;
 use crate::outlet::Outlet;
-use crate::output::Output;
+use crate::printer::AnyOutput;
 use crate::record::Tables;
 use crate::state::{Delivered, deliver_rows};
 use crate::symbolizer::NoSymbols;
@@ -54,7 +54,7 @@ impl Merged {
     /// names, and stacks that were not printed before are empty. Waits for nothing: where an
     /// aggregation is being changed, the error is [`WouldBlock`](ErrorKind::WouldBlock), and
     /// nothing is printed. False if there is nothing to print.
-    pub fn print(&self, out: impl Output + Send) -> io::Result<bool> {
+    pub fn print(&self, out: AnyOutput) -> io::Result<bool> {
         let (store, tables) = (try_read(&self.store)?, try_read(&self.tables)?);
         let mut out = Outlet::new(Text::of_stored_events(out), &self.options);
         let mut symbols = NoSymbols;

@@ -13,7 +13,7 @@
 
 use std::io::{self, Write};
 
-use consumer::{Json, Message, Output, Text};
+use consumer::{Message, Output, Printer};
 use events::{Event, Needs, Sink, SinkError};
 use flame::Unnamed;
 use heat::Heat;
@@ -120,8 +120,8 @@ pub const TABLE: &[Format] = &[
         by_ending: false,
         intervals: false,
         binary: false,
-        needs: Json::<Vec<u8>>::NEEDS,
-        kind: Kind::Stream(|out, _| Box::new(Json::of_stored_events(Silent(out)))),
+        needs: Printer::Json.needs(),
+        kind: Kind::Stream(|out, _| Printer::Json.of_stored_events(Box::new(Silent(out)))),
     },
     Format {
         name: "csv",
@@ -130,8 +130,8 @@ pub const TABLE: &[Format] = &[
         by_ending: false,
         intervals: false,
         binary: false,
-        needs: Text::<Vec<u8>>::CSV_NEEDS,
-        kind: Kind::Stream(|out, _| Box::new(Text::csv_of_stored_events(Silent(out)))),
+        needs: Printer::Csv.needs(),
+        kind: Kind::Stream(|out, _| Printer::Csv.of_stored_events(Box::new(Silent(out)))),
     },
     metrics(
         "prometheus",

@@ -123,7 +123,7 @@ pub use live;
 
 pub use narrow::narrowed;
 
-pub use consumer::{Effects, Json, Merged, Message, MessageKind, Output, Text, render};
+pub use consumer::{AnyOutput, Effects, Json, Merged, Message, MessageKind, Output, Printer, Text, render};
 pub use events::{Event, Needs, Sink};
 pub use options::{Bytes, Options};
 

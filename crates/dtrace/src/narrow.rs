@@ -2,7 +2,7 @@
 
 use diagnostics::{Sink, SourceKind, SourceMap, Span};
 use syntax::Libraries;
-use syntax::ast::{Block, Clause, Expr, ExprKind, Item, StmtKind};
+use syntax::ast::{AggRef, Block, Clause, Expr, ExprKind, Item, StmtKind, UnaryOp};
 use system::System;
 
 use crate::compile::lookup::TypedefNames;
@@ -45,6 +45,9 @@ pub fn narrowed(
         let mut edits: Vec<(Span, String)> = Vec::new();
         for clause in clauses.filter(|clause| aggregates(clause, name)) {
             found = true;
+            if let Some(why) = obstacle(clause, name) {
+                return Err(why);
+            }
             let edit = edit(clause, text, condition);
             edits.push(edit.ok_or("a predicate of the program cannot be changed: it is a macro's")?);
         }
@@ -63,7 +66,9 @@ fn edit(clause: &Clause, text: &str, condition: &str) -> Option<(Span, String)> 
         // With its slashes.
         let old = text.get(predicate.span.start as usize..predicate.span.end as usize)?;
         let old = old.strip_prefix('/').and_then(|old| old.strip_suffix('/'))?.trim();
-        return Some((predicate.span, format!("/({old}) && {condition}/")));
+        // What it ends with may be a comment.
+        let end = if old.contains("//") { "\n" } else { "" };
+        return Some((predicate.span, format!("/({old}{end}) && {condition}/")));
     }
     let body = clause.body.as_ref()?.span;
     Some((Span::new(body.file, body.start, body.start), format!("/{condition}/ ")))
@@ -82,8 +87,73 @@ fn edited(text: &str, mut edits: Vec<(Span, String)>) -> String {
     text
 }
 
+/// Why the key of a clause cannot be known before its actions.
+fn obstacle(clause: &Clause, name: &str) -> Option<String> {
+    let all = expressions(clause);
+    let assigned: Vec<&Expr> = all.iter().filter_map(|e| changed(e)).collect();
+    let keys = all.iter().filter_map(|e| aggregated(e, name)).flat_map(|agg| agg.keys.iter().flatten());
+    let mut parts: Vec<&Expr> = keys.collect();
+    while let Some(part) = parts.pop() {
+        if changed(part).is_some() {
+            return Some("the key changes a variable, which a predicate would change once more".into());
+        }
+        if let ExprKind::ThisVar(name) = &part.kind {
+            let name = &name.text;
+            return Some(format!("this->{name} is known only within the clause, behind its predicate"));
+        }
+        if assigned.iter().any(|other| is_same(other, part)) {
+            return Some(
+                "the clause assigns what its key has, so a predicate would have what was there before".into(),
+            );
+        }
+        parts.extend(syntax::derive::operands(part));
+    }
+    None
+}
+
+/// The variable, or what is in it, that an expression itself changes.
+fn changed(e: &Expr) -> Option<&Expr> {
+    let target = match &e.kind {
+        ExprKind::Assign { target, .. } if !matches!(target.kind, ExprKind::Agg(_)) => target,
+        ExprKind::Postfix { operand, .. } => operand,
+        ExprKind::Unary { op: UnaryOp::PreInc | UnaryOp::PreDec, operand } => operand,
+        _ => return None,
+    };
+    let mut base = &**target;
+    while let ExprKind::Index { base: inner, .. } | ExprKind::Member { base: inner, .. } = &base.kind {
+        base = inner;
+    }
+    Some(base)
+}
+
+/// Whether two expressions are one variable.
+fn is_same(a: &Expr, b: &Expr) -> bool {
+    match (&a.kind, &b.kind) {
+        (ExprKind::Ident(a), ExprKind::Ident(b)) | (ExprKind::SelfVar(a), ExprKind::SelfVar(b)) => {
+            a.text == b.text
+        }
+        _ => false,
+    }
+}
+
+/// The aggregation of this name that an expression itself adds to.
+fn aggregated<'a>(e: &'a Expr, name: &str) -> Option<&'a AggRef> {
+    match &e.kind {
+        ExprKind::Assign { target, .. } => match &target.kind {
+            ExprKind::Agg(agg) if *agg.name.text == *name => Some(agg),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// Whether a clause has `@name[…] = …`.
 fn aggregates(clause: &Clause, name: &str) -> bool {
+    expressions(clause).iter().any(|e| aggregated(e, name).is_some())
+}
+
+/// All expressions of a clause's actions, and their parts.
+fn expressions(clause: &Clause) -> Vec<&Expr> {
     let mut blocks: Vec<&Block> = clause.body.iter().collect();
     let mut expressions: Vec<&Expr> = Vec::new();
     while let Some(block) = blocks.pop() {
@@ -91,22 +161,20 @@ fn aggregates(clause: &Clause, name: &str) -> bool {
             match &stmt.kind {
                 StmtKind::Empty => {}
                 StmtKind::Expr(e) => expressions.push(e),
-                StmtKind::If { then, otherwise, .. } => {
+                StmtKind::If { cond, then, otherwise } => {
+                    expressions.push(cond);
                     blocks.push(then);
                     blocks.extend(otherwise);
                 }
             }
         }
     }
+    let mut all = Vec::new();
     while let Some(e) = expressions.pop() {
-        if let ExprKind::Assign { target, .. } = &e.kind
-            && matches!(&target.kind, ExprKind::Agg(agg) if &*agg.name.text == name)
-        {
-            return true;
-        }
+        all.push(e);
         expressions.extend(syntax::derive::operands(e));
     }
-    false
+    all
 }
 
 #[cfg(test)]
@@ -138,6 +206,19 @@ mod tests {
              a:::y,\na:::z\n/c == 1/ { this->x = 1; @a[\"@b = \"] = sum(1); }\n\
              END { printa(@a); clear(@a); }\n"
         );
+        assert_eq!(
+            narrowed_text("a:::/x // y\n/{ @ = count(); }", "@").unwrap(),
+            "a:::/(x // y\n) && c == 1/{ @ = count(); }"
+        );
+        for (text, words) in [
+            ("a:::{ g = g + 1; @[g % 3] = count(); }", "assigns what its key has"),
+            ("a:::{ self->a[1] = 1; @[self->a[2]] = count(); }", "assigns what its key has"),
+            ("a:::{ @[n++ % 3] = count(); }", "changes a variable"),
+            ("a:::{ @[this -> y] = count(); }", "this->y is known only within the clause"),
+        ] {
+            let why = narrowed_text(text, "@").unwrap_err();
+            assert!(why.contains(words), "{text}: {why}");
+        }
         assert!(narrowed_text(text, "@").unwrap_err().contains("no clause"));
         assert_eq!(narrowed_text("a:::{ @ = count(); }", "@").unwrap(), "a:::/c == 1/ { @ = count(); }");
     }

@@ -44,6 +44,10 @@ pub(crate) fn condition(expression: &str, value: &Value<'_>) -> Option<String> {
         Value::Int(int) if !int.signed && int.size == 8 => {
             Some(format!("(uint64_t)({expression}) == {}u", Int::value(*int)))
         }
+        // The greatest magnitude is no constant of D with a sign before it.
+        Value::Int(int) if Int::value(*int) == i128::from(i64::MIN) => {
+            Some(format!("({expression}) == -9223372036854775807 - 1"))
+        }
         Value::Int(int) => Some(format!("({expression}) == {}", Int::value(*int))),
         Value::Str { text, .. } | Value::Name { text, .. } => {
             Some(format!("({expression}) == \"{}\"", literal(text)))

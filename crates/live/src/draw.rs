@@ -13,8 +13,8 @@ use crate::view::{Live, Pane};
 
 /// The widest column of a key that is not the last one.
 const WIDEST: usize = 40;
-/// The width of a column of numbers.
-const NUMBER: usize = 14;
+/// The least width of a column of numbers, with a blank before it.
+const NUMBER: usize = 12;
 /// The least width of a history that is worth its place.
 const LEAST_HISTORY: usize = 8;
 /// The width of bars.
@@ -59,10 +59,14 @@ impl Line<'_> {
         self.x += width;
     }
 
-    /// Writes text at the right of a width.
+    /// Writes a number at the right of a width. Where it does not fit, nobody reads a part of it.
     fn number(&mut self, text: &str, width: usize, style: Style) {
-        let blank = width.saturating_sub(wide(text));
-        self.x += blank.min(self.end.saturating_sub(self.x));
+        let width = width.min(self.end.saturating_sub(self.x));
+        let Some(blank) = width.checked_sub(wide(text)) else {
+            self.cell(&"#".repeat(width), width, style);
+            return;
+        };
+        self.x += blank;
         self.cell(text, width - blank, style);
     }
 }
@@ -141,6 +145,7 @@ impl Live {
         lines: impl ExactSizeIterator<Item = &'t str>,
     ) {
         let rows = usize::from(area.height) - 2;
+        self.height = rows;
         self.top = self.top.min(lines.len().saturating_sub(rows));
         self.title(line(area, buffer, 0), title);
         for (n, text) in lines.skip(self.top).take(rows).enumerate() {
@@ -205,9 +210,8 @@ impl Live {
             line.cell("", 1, style);
         }
         let keys = panel.columns.len();
-        line.number(&mark(keys, panel.function.name()), NUMBER, style);
-        let seconds = panel.length as f64 / 1e9;
-        line.number(&mark(keys + 1, &format!("in {seconds:.2} s")), NUMBER, style);
+        line.number(&mark(keys, panel.function.name()), widths.total, style);
+        line.number(&mark(keys + 1, &interval(panel)), widths.last, style);
     }
 
     fn row(&self, mut line: Line<'_>, panel: &Panel, row: &Row, widths: &Widths, is_selected: bool) {
@@ -224,8 +228,8 @@ impl Live {
             line.cell(text, *width, style);
             line.cell("", 1, style);
         }
-        line.number(&cells::number(&row.total).to_string(), NUMBER, style);
-        line.number(&last.map_or("-".into(), |n| n.to_string()), NUMBER, style);
+        line.number(&cells::number(&row.total).to_string(), widths.total, style);
+        line.number(&last.map_or("-".into(), |n| n.to_string()), widths.last, style);
         if widths.history > 0 {
             line.cell("  ", 2, style);
             line.cell(&history(&row.recent(panel, widths.history), self.ascii), widths.history, style);
@@ -233,9 +237,16 @@ impl Live {
     }
 }
 
+/// The length of the last interval, as a header.
+fn interval(panel: &Panel) -> String {
+    format!("in {:.2} s", panel.length as f64 / 1e9)
+}
+
 /// The widths of the columns.
 struct Widths {
     keys: Vec<usize>,
+    total: usize,
+    last: usize,
     /// 0: there is no place for it.
     history: usize,
 }
@@ -246,9 +257,18 @@ fn widths(panel: &Panel, rows: &[(usize, &Row)], total: usize) -> Widths {
         let header = panel.columns.get(n).map_or(0, |text| wide(text) + 1);
         texts.map(|text| wide(text)).max().unwrap_or(0).max(header)
     };
+    // Each with its mark and a blank.
+    let number = |header: &str, number: &dyn Fn(&Row) -> i64| {
+        let numbers = rows.iter().map(|(_, row)| number(row).to_string().len() + 1);
+        numbers.max().unwrap_or(0).max(wide(header) + 2).max(NUMBER)
+    };
+    let sum = number(panel.function.name(), &|row| cells::number(&row.total));
+    let last = number(&interval(panel), &|row| row.last(panel).unwrap_or(0));
     let count = panel.columns.len();
-    let mut keys: Vec<usize> = (0..count).map(|n| widest(n).min(WIDEST)).collect();
-    let mut left = total.saturating_sub(2 * NUMBER + keys.iter().map(|width| width + 1).sum::<usize>());
+    // The numbers have their place first.
+    let most = total.saturating_sub(sum + last).checked_div(count).unwrap_or(0).saturating_sub(1);
+    let mut keys: Vec<usize> = (0..count).map(|n| widest(n).min(WIDEST.min(most))).collect();
+    let mut left = total.saturating_sub(sum + last + keys.iter().map(|width| width + 1).sum::<usize>());
     // Where a key needs more, it has the place before the history has it.
     if let Some(last) = keys.last_mut() {
         let more = widest(count - 1).saturating_sub(*last).min(left.saturating_sub(HISTORY / 2));
@@ -256,7 +276,7 @@ fn widths(panel: &Panel, rows: &[(usize, &Row)], total: usize) -> Widths {
         left -= more;
     }
     let history = left.saturating_sub(2).min(HISTORY);
-    Widths { keys, history: if history < LEAST_HISTORY { 0 } else { history } }
+    Widths { keys, total: sum, last, history: if history < LEAST_HISTORY { 0 } else { history } }
 }
 
 /// A line of numbers, each as a bar of its height.
@@ -308,10 +328,9 @@ fn line(area: Rect, buffer: &mut Buffer, y: usize) -> Line<'_> {
 
 #[cfg(test)]
 mod tests {
-    use events::{AggFunc, AggValue, Column, Event, Growth, Int, Interval, Sink};
-    use ratatui::crossterm::event::{KeyCode, KeyEvent};
-
     use super::*;
+    use crate::keyboard::Key;
+    use events::{AggFunc, AggValue, Column, Event, Growth, Int, Interval, Sink};
 
     fn value(function: AggFunc, words: Vec<u64>) -> AggValue<'static> {
         AggValue { function, words: words.into(), normal: 1, cpus: Vec::new(), absent: false }
@@ -356,6 +375,29 @@ mod tests {
     }
 
     #[test]
+    fn no_number_is_cut_and_text_is_scrolled_from_its_end() {
+        let mut live = Live::new(true);
+        live.event(&interval(1, &[(&[b'k'; 60], 1, 1_795_999_209_331_317_959)])).unwrap();
+        let rows = drawn(&mut live, 110, 5);
+        assert!(rows[2].contains(" 1795999209331317959 1795999209331317959"), "{}", rows[2]);
+        let rows = drawn(&mut live, 42, 5);
+        assert!(rows[2].contains("1795999209331317959 1795999209331317959"), "{}", rows[2]);
+        let rows = drawn(&mut live, 30, 5);
+        assert!(rows[2].contains("########") && !rows[2].contains("17959992093313179591"), "{}", rows[2]);
+        (0..100).for_each(|n| live.printed(format!("line {n}\n").as_bytes()));
+        live.key(Key::Char('t'));
+        assert_eq!(drawn(&mut live, 30, 5)[3], "line 99");
+        live.key(Key::PageUp);
+        assert_eq!(drawn(&mut live, 30, 5)[3], "line 96");
+        live.key(Key::Down);
+        assert_eq!(drawn(&mut live, 30, 5)[3], "line 97");
+        live.key(Key::Home);
+        assert_eq!(drawn(&mut live, 30, 5)[1], "line 0");
+        live.key(Key::End);
+        assert_eq!(drawn(&mut live, 30, 5)[3], "line 99");
+    }
+
+    #[test]
     fn every_size_can_be_drawn_and_names_are_text() {
         let nasty: &[&'static [u8]] = &[
             b"\x1b[2J",
@@ -373,9 +415,9 @@ mod tests {
         for n in 1..100 {
             live.event(&interval(n, &rows)).unwrap();
         }
-        live.key(KeyEvent::from(KeyCode::Down));
+        live.key(Key::Down);
         for pane in ['x', 'd', 't', '?'] {
-            live.key(KeyEvent::from(KeyCode::Char(pane)));
+            live.key(Key::Char(pane));
             for (width, height) in [(0, 0), (1, 1), (10, 3), (11, 4), (30, 5), (80, 24), (400, 3)] {
                 let rows = drawn(&mut live, width, height);
                 assert!(rows.iter().all(|row| !row.contains(['\x1b', '\n', '\u{202e}', '\0'])), "{rows:?}");

@@ -15,6 +15,7 @@
 //!  model    rows by key, with what each of the last intervals has added
 //!  cells    texts of values: keys, numbers, literals of D
 //!  narrow   the conditions that a row's key sets
+//!  keyboard  keys from what a terminal sends
 //!  view     what of them is shown: sorted, filtered, selected; what keys do
 //!  draw     the picture
 //!  screen   the terminal: entered, drawn to, left as it was
@@ -27,7 +28,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! cells
+//! cells keyboard
 //! model
 //! narrow
 //! view
@@ -39,11 +40,13 @@
 
 mod cells;
 mod draw;
+mod keyboard;
 mod model;
 mod narrow;
 mod screen;
 mod view;
 
+pub use keyboard::{Key, Keyboard};
 pub use narrow::Narrowing;
 pub use screen::{Screen, leave};
 pub use view::{Action, Live};

@@ -19,8 +19,6 @@ pub(crate) struct Row {
     /// The columns of the key as they are shown.
     pub(crate) texts: Vec<String>,
     pub(crate) total: AggValue<'static>,
-    /// What the last interval that has added something has added.
-    pub(crate) increment: AggValue<'static>,
     /// The numbers of the last intervals that have added something, with the intervals' numbers.
     history: VecDeque<(u64, i64)>,
 }
@@ -100,18 +98,17 @@ impl Panel {
                 self.others = self.others.saturating_add(1);
                 return None;
             }
-            let Growth { key, total, increment } = growth.clone().into_owned();
+            let Growth { key, total, .. } = growth.clone().into_owned();
             self.numbers.entry(texts.clone()).or_default().push(self.rows.len());
-            self.rows.push(Row { key, texts, total, increment, history: VecDeque::new() });
+            self.rows.push(Row { key, texts, total, history: VecDeque::new() });
             Some(self.rows.len() - 1)
         });
         let Some(row) = at.and_then(|at| self.rows.get_mut(at)) else { return };
         row.total = growth.total.clone().into_owned();
-        row.increment = growth.increment.clone().into_owned();
         if row.history.len() >= HISTORY {
             row.history.pop_front();
         }
-        row.history.push_back((self.intervals, cells::number(&row.increment)));
+        row.history.push_back((self.intervals, cells::number(&growth.increment)));
     }
 
     pub(crate) fn is_histogram(&self) -> bool {

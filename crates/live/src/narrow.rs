@@ -19,11 +19,8 @@ impl Narrowing {
         if panel.columns.is_empty() {
             return Err(format!("{} has no key that could be chosen", panel.name));
         }
-        let is_of_clause = |column: &&String| column.contains("this->");
-        if let Some(column) = panel.columns.iter().find(is_of_clause) {
-            return Err(format!(
-                "{column} is known only within the clause, and a predicate is evaluated before it"
-            ));
+        if panel.columns.iter().any(String::is_empty) {
+            return Err(format!("the clauses that aggregate into {} have different keys", panel.name));
         }
         let columns = panel.columns.iter().zip(&row.key);
         let conditions: Vec<String> =

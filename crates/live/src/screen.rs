@@ -1,12 +1,10 @@
 //! The terminal.
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::buffer::Buffer;
-use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use ratatui::crossterm::{cursor, execute, terminal};
 use ratatui::layout::Rect;
 
@@ -35,8 +33,10 @@ impl<W: Write> Screen<W> {
 
     /// Enters it again after [`Screen::pause`].
     pub fn resume(&mut self) -> io::Result<()> {
+        keep_settings();
         OPEN.store(true, Ordering::SeqCst);
         terminal::enable_raw_mode()?;
+        keep_interrupts();
         execute!(self.terminal, terminal::EnterAlternateScreen, cursor::Hide)?;
         self.clear()
     }
@@ -48,6 +48,12 @@ impl<W: Write> Screen<W> {
         terminal::disable_raw_mode().and(shown)
     }
 
+    /// Whether the terminal has another size than what was drawn.
+    pub fn is_resized(&self) -> bool {
+        let size = self.terminal.size();
+        size.is_ok_and(|size| size.width > 0 && size.height > 0 && size != self.shown.area.as_size())
+    }
+
     /// Forgets what is on the screen, so that everything is drawn.
     pub fn clear(&mut self) -> io::Result<()> {
         self.shown = Buffer::default();
@@ -56,7 +62,12 @@ impl<W: Write> Screen<W> {
 
     /// Draws what has changed, in the size that the terminal has now.
     pub fn draw(&mut self, live: &mut Live) -> io::Result<()> {
-        let area = Rect::from(((0, 0).into(), self.terminal.size()?));
+        let mut size = self.terminal.size()?;
+        if size.width == 0 || size.height == 0 {
+            // A terminal that does not know its size, as that of a serial line.
+            size = (80, 24).into();
+        }
+        let area = Rect::from(((0, 0).into(), size));
         if self.shown.area != area {
             self.terminal.clear()?;
             self.shown = Buffer::empty(area);
@@ -71,17 +82,6 @@ impl<W: Write> Screen<W> {
         self.shown = new;
         Ok(())
     }
-
-    /// The next key that was pressed, without waiting. `Ok(None)`: none, or the size has changed.
-    pub fn key(&mut self) -> io::Result<Option<KeyEvent>> {
-        if !event::poll(Duration::ZERO)? {
-            return Ok(None);
-        }
-        Ok(match event::read()? {
-            Event::Key(key) if key.kind != KeyEventKind::Release => Some(key),
-            _ => None,
-        })
-    }
 }
 
 impl<W: Write> Drop for Screen<W> {
@@ -90,11 +90,55 @@ impl<W: Write> Drop for Screen<W> {
     }
 }
 
-/// Leaves the terminal of a [`Screen`], if there is one, from wherever the process ends: what a
-/// panic prints must be readable.
+/// Leaves the terminal of a [`Screen`], if there is one, from wherever the process ends: at a
+/// panic, whose message must be readable, and in a handler of a signal. It makes only calls that
+/// are async-signal-safe, and waits for nobody: a terminal that is not read gets its settings.
 pub fn leave() {
-    if OPEN.swap(false, Ordering::SeqCst) {
-        let _ = execute!(io::stdout(), terminal::LeaveAlternateScreen, cursor::Show);
-        let _ = terminal::disable_raw_mode();
+    if !OPEN.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    // SAFETY: the settings were stored before `OPEN` was set, and live for ever; plain calls.
+    unsafe {
+        if let Some(before) = BEFORE.load(Ordering::SeqCst).as_ref() {
+            libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, before);
+        }
+        let mut polled = libc::pollfd { fd: libc::STDOUT_FILENO, events: libc::POLLOUT, revents: 0 };
+        if libc::poll(&raw mut polled, 1, 0) == 1 && polled.revents & libc::POLLOUT != 0 {
+            libc::write(libc::STDOUT_FILENO, LEAVE.as_ptr().cast(), LEAVE.len());
+        }
+    }
+}
+
+/// The main screen, with a cursor.
+const LEAVE: &[u8] = b"\x1b[?1049l\x1b[?25h";
+
+/// The settings of the terminal before it was ours. They are never freed: a handler may read them.
+static BEFORE: AtomicPtr<libc::termios> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Stores the settings.
+fn keep_settings() {
+    // SAFETY: the C library fills the struct.
+    unsafe {
+        let mut settings: libc::termios = std::mem::zeroed();
+        if libc::tcgetattr(libc::STDIN_FILENO, &raw mut settings) == 0 {
+            BEFORE.store(Box::into_raw(Box::new(settings)), Ordering::SeqCst);
+        }
+    }
+}
+
+/// `^C` stays a signal: the session may be waiting, where nobody reads keys.
+fn keep_interrupts() {
+    // SAFETY: the C library fills the struct, and reads it.
+    unsafe {
+        let mut settings: libc::termios = std::mem::zeroed();
+        if libc::tcgetattr(libc::STDIN_FILENO, &raw mut settings) == 0 {
+            settings.c_lflag |= libc::ISIG;
+            for key in [libc::VQUIT, libc::VSUSP] {
+                if let Some(key) = settings.c_cc.get_mut(key) {
+                    *key = libc::_POSIX_VDISABLE;
+                }
+            }
+            libc::tcsetattr(libc::STDIN_FILENO, libc::TCSANOW, &raw const settings);
+        }
     }
 }

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use events::{Event, Sink, SinkError};
 use flame::escape;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::cells;
+use crate::keyboard::Key;
 use crate::model::{Model, Panel, Row};
 use crate::narrow::Narrowing;
 
@@ -129,6 +129,11 @@ impl Live {
         self.lines.push_back(escape::name(line));
     }
 
+    /// What is shown is to be drawn again.
+    pub fn change(&mut self) {
+        self.changed = true;
+    }
+
     /// Whether what is shown has changed since it was asked last.
     pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
@@ -168,62 +173,60 @@ impl Live {
     }
 
     /// What a key does.
-    pub fn key(&mut self, key: KeyEvent) -> Action {
+    pub fn key(&mut self, key: Key) -> Action {
         self.changed = true;
         self.message = None;
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return match key.code {
-                KeyCode::Char('c') => Action::Quit,
-                KeyCode::Char('z') => Action::Suspend,
-                KeyCode::Char('l') => Action::Redraw,
-                _ => Action::Nothing,
-            };
+        match key {
+            Key::Control('c') => return Action::Quit,
+            Key::Control('z') => return Action::Suspend,
+            Key::Control('l') => return Action::Redraw,
+            _ => {}
         }
         if self.editing {
-            self.edit(key.code);
+            self.edit(key);
             return Action::Nothing;
         }
-        match key.code {
-            KeyCode::Char('q') => return Action::Quit,
-            KeyCode::Char('?') => self.toggle(Pane::Help),
-            KeyCode::Char('d') => self.toggle(Pane::Program),
-            KeyCode::Char('t') => self.toggle(Pane::Text),
-            KeyCode::Char('p' | ' ') => {
+        match key {
+            Key::Char('q') => return Action::Quit,
+            Key::Char('?') => self.toggle(Pane::Help),
+            Key::Char('d') => self.toggle(Pane::Program),
+            Key::Char('t') => self.toggle(Pane::Text),
+            Key::Char('p' | ' ') => {
                 self.paused = if self.is_paused() { None } else { Some(self.model.clone()) };
             }
-            KeyCode::Char('/') => (self.pane, self.editing) = (Pane::Table, true),
-            KeyCode::Esc if self.pane != Pane::Table => self.toggle(Pane::Table),
-            KeyCode::Esc => self.filter.clear(),
-            KeyCode::Char('r') => self.reversed = !self.reversed,
-            KeyCode::Tab => self.turn(1),
-            KeyCode::BackTab => self.turn(-1),
-            KeyCode::Left => self.resort(-1),
-            KeyCode::Right => self.resort(1),
-            KeyCode::Up | KeyCode::Char('k') => self.go(-1),
-            KeyCode::Down | KeyCode::Char('j') => self.go(1),
-            KeyCode::PageUp => self.go(-(self.height as isize)),
-            KeyCode::PageDown => self.go(self.height as isize),
-            KeyCode::Home => self.go(isize::MIN / 2),
-            KeyCode::End => self.go(isize::MAX / 2),
-            KeyCode::Enter => return self.narrowed(),
-            KeyCode::Backspace if self.depth > 0 => return Action::Widen,
-            KeyCode::Backspace => self.message = Some("this is the question as it was asked".into()),
+            Key::Char('/') => (self.pane, self.editing) = (Pane::Table, true),
+            Key::Esc if self.pane != Pane::Table => self.toggle(Pane::Table),
+            Key::Esc => self.filter.clear(),
+            Key::Char('r') => self.reversed = !self.reversed,
+            Key::Tab => self.turn(1),
+            Key::BackTab => self.turn(-1),
+            Key::Left => self.resort(-1),
+            Key::Right => self.resort(1),
+            Key::Up | Key::Char('k') => self.go(-1),
+            Key::Down | Key::Char('j') => self.go(1),
+            Key::PageUp => self.go(-(self.height as isize)),
+            Key::PageDown => self.go(self.height as isize),
+            Key::Home => self.go(isize::MIN / 2),
+            Key::End => self.go(isize::MAX / 2),
+            Key::Enter if self.pane == Pane::Table => return self.narrowed(),
+            Key::Backspace if self.depth > 0 => return Action::Widen,
+            Key::Backspace => self.message = Some("this is the question as it was asked".into()),
             _ => {}
         }
         Action::Nothing
     }
 
-    fn edit(&mut self, code: KeyCode) {
-        match code {
-            KeyCode::Char(c) => self.filter.push(c),
-            KeyCode::Backspace => {
+    fn edit(&mut self, key: Key) {
+        match key {
+            Key::Char(c) => self.filter.push(c),
+            Key::Backspace => {
                 self.filter.pop();
             }
-            KeyCode::Esc => {
+            Key::Esc => {
                 self.filter.clear();
                 self.editing = false;
             }
-            KeyCode::Enter => self.editing = false,
+            Key::Enter => self.editing = false,
             _ => {}
         }
         (self.selected, self.top) = (None, 0);
@@ -253,7 +256,9 @@ impl Live {
     fn go(&mut self, by: isize) {
         let is_table = self.pane == Pane::Table;
         let Some((_, panel)) = self.shown().filter(|_| is_table) else {
-            self.top = self.top.saturating_add_signed(by);
+            // Printed text is shown from its end.
+            let down = if matches!(self.pane, Pane::Help | Pane::Program) { by } else { -by };
+            self.top = self.top.saturating_add_signed(down);
             return;
         };
         let order = self.order(panel);

@@ -84,8 +84,17 @@ impl Counters {
                 }
             };
             let Some(counter) = self.all.get_mut(at) else { continue };
-            counter.seen = all.end;
-            counter.set(number(&row.increment), all.begin, packets);
+            let mut value = number(&row.increment);
+            // Another key that looks the same, as functions of two processes do.
+            if std::mem::replace(&mut counter.seen, all.end) == all.end {
+                value = match all.column.function {
+                    AggFunc::Min => value.min(counter.value),
+                    AggFunc::Max => value.max(counter.value),
+                    _ if counter.adds => value.saturating_add(counter.value),
+                    _ => value,
+                };
+            }
+            counter.set(value, all.begin, packets);
         }
         if all.part.last {
             let of_group = self.all.iter_mut().filter(|counter| counter.group == group);

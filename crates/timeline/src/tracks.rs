@@ -245,6 +245,11 @@ impl Tracks {
         if std::mem::replace(&mut cpu.runs, on) {
             let more = if on { None } else { Some(more) };
             packets.event(firing.time, Happening { more, ..Happening::new(Kind::End, cpu.track, None) });
+        } else if !on {
+            // It is not known since when it ran; what it records is.
+            let name = packets.name("off-cpu");
+            let alone = Happening::new(Kind::Instant, cpu.track, Some(&name));
+            packets.event(firing.time, Happening { more: Some(more), ..alone });
         }
         if on {
             let tid = firing.tid.unwrap_or_default();

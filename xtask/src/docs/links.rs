@@ -213,7 +213,7 @@ mod tests {
         ("**An option**", "FaultLines"),
         ("**An output format**", "Speedscope"),
         ("**An output format**", "speedscope"),
-        ("**A drawing of its own**", "HeatMap"),
+        ("**Of its own crate**", "HeatMap"),
         ("**A provider**", "Cpc"),
         ("**A runtime for `jstack()`**", "Cpython3_11"),
     ];

@@ -327,10 +327,10 @@ fn an_output_that_cannot_be_written_ends_the_session() -> Verdict {
         under(&["sh", "-c", &script], words).unwrap()
     };
     for program in [
-        "BEGIN { printf(\"x\"); exit(3); }",
-        "BEGIN { exit(3); } END { printf(\"x\"); }",
-        "BEGIN { printf(\"x\"); } tick-1h { }",
-        "BEGIN { printf(\"x\"); system(\"true\"); exit(3); }",
+        "BEGIN { printf(\"%d\", 1); exit(3); }",
+        "BEGIN { exit(3); } END { printf(\"%d\", 1); }",
+        "BEGIN { printf(\"%d\", 1); } tick-1h { }",
+        "BEGIN { printf(\"%d\", 1); system(\"true\"); exit(3); }",
         "BEGIN { @ = count(); exit(3); }",
         "BEGIN { @ = count(); printa(@); } tick-1h { }",
     ] {

@@ -87,6 +87,19 @@ fn a_pipe_gets_a_stream_as_it_comes() -> Verdict {
 fn a_file_that_cannot_be_written_is_said() -> Verdict {
     let o = dtrace(&["-q", "--to", "/nowhere/x.json", "-n", "BEGIN { exit(0); }"]).code(1);
     assert!(o.err.contains("failed to write '/nowhere/x.json'"), "{}", o.err);
+    // What is no file is not replaced by one: what the system has in `/dev` least of all.
+    let before = std::fs::symlink_metadata("/dev/stdout").unwrap().file_type();
+    let o =
+        dtrace(&["-q", "--format", "folded=/dev/stdout", "-n", "BEGIN { @[stack()] = count(); exit(0); }"]);
+    assert!(o.code == Some(1) && o.err.contains("not a regular file"), "{o:?}");
+    let o = dtrace(&["-q", "--format", "json=/dev/stdout", "-n", "BEGIN { trace(41); exit(0); }"]).code(0);
+    assert!(o.out.contains("\"event\":\"end\"") && o.out.contains("41"), "{o:?}");
+    assert_eq!(std::fs::symlink_metadata("/dev/stdout").unwrap().file_type(), before);
+    let dir = testing::dir::Dir::new("exports-folder");
+    std::fs::create_dir(dir.join("x.json")).unwrap();
+    let folder = dir.join("x.json").into_os_string().into_string().unwrap();
+    let o = dtrace(&["-q", "--to", &folder, "-n", "BEGIN { trace(41); exit(0); }"]).code(1);
+    assert!(!o.out.contains("41") && o.err.contains("not a regular file"), "{o:?}");
     // What fails later ends no session: its results are printed.
     let script = "syscall::getppid:entry /pid == $target/ { @ = count(); }";
     let words = workload("getppid", 100);

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::num::NonZero;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use testing::{HANG_LIMIT, eventually};
@@ -16,6 +18,7 @@ tests! {
     a_table_has_the_numbers_and_keys_change_what_is_shown
     a_key_that_is_chosen_narrows_the_question
     a_terminal_is_left_as_it_was_after_every_end
+    a_terminal_that_goes_takes_no_results_with_it
     what_is_no_terminal_and_other_formats_are_refused
 }
 
@@ -34,6 +37,8 @@ struct Terminal {
     /// The session's end of the terminal, which is asked for its settings.
     theirs: OwnedFd,
     before: String,
+    /// Nobody reads any more.
+    closed: Arc<AtomicBool>,
 }
 
 fn settings(terminal: &OwnedFd) -> String {
@@ -58,21 +63,40 @@ impl Terminal {
         }
         // SAFETY: two new descriptors that nothing else owns.
         let (ours, theirs) = unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
+        for end in [ours.as_raw_fd(), theirs.as_raw_fd()] {
+            // SAFETY: a plain system call. Who executes a program gives it no end but its own.
+            unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) };
+        }
         let before = settings(&theirs);
         let of_child = || Stdio::from(theirs.try_clone().unwrap());
         let mut command = Command::new(binary());
         command.args(words).env("LC_ALL", "C.UTF-8").env("TERM", "xterm");
         command.stdin(of_child()).stdout(of_child()).stderr(of_child());
-        let child = command.spawn().unwrap();
+        // SAFETY: two system calls: the terminal is that of its session, so `^C` is a signal.
+        let child = unsafe {
+            command.pre_exec(|| {
+                libc::setsid();
+                libc::ioctl(libc::STDIN_FILENO, libc::TIOCSCTTY, 0);
+                Ok(())
+            });
+            command.spawn().unwrap()
+        };
         let screen = Arc::new(Mutex::new(vt100::Parser::new(number(ROWS), number(COLUMNS), 0)));
         let (shown, mut reader) = (Arc::clone(&screen), ours.try_clone().unwrap());
+        let closed = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&closed);
         std::thread::spawn(move || {
             let mut part = [0; 4096];
-            while let Ok(length @ 1..) = reader.read(&mut part) {
-                shown.lock().unwrap().process(&part[..length]);
+            while !stop.load(Ordering::SeqCst) {
+                let mut polled = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                // SAFETY: one valid entry.
+                if unsafe { libc::poll(&raw mut polled, 1, 20) } == 1 {
+                    let Ok(length @ 1..) = reader.read(&mut part) else { break };
+                    shown.lock().unwrap().process(&part[..length]);
+                }
             }
         });
-        Some(Terminal { child, keyboard: ours, screen, theirs, before })
+        Some(Terminal { child, keyboard: ours, screen, theirs, before, closed })
     }
 
     fn contents(&self) -> String {
@@ -235,8 +259,12 @@ fn a_key_that_is_chosen_narrows_the_question() -> Verdict {
     t.has(&["/(pid == $1) && (execname) == \"", "(arg0) == 1/"]);
     t.types("d");
     call(3);
-    let shown = t.has(&["1 of 1 keys", "narrowed 1×"]);
-    assert!(in_order(shown.lines().nth(2).unwrap(), &["1", "1"]), "{shown}");
+    t.shows("the one key, once", |shown| {
+        let lines: Vec<&str> = shown.lines().collect();
+        in_order(lines[0], &["1 of 1 keys", "narrowed 1×"])
+            && lines.len() > 2
+            && in_order(lines[2], &["1", "1"])
+    });
     t.types("\x7f");
     t.shows("the first question", |shown| shown.contains("0 of 0 keys") && !shown.contains("narrowed"));
     call(2);
@@ -254,14 +282,14 @@ fn a_key_that_is_chosen_narrows_the_question() -> Verdict {
         "-c",
         words,
         "-n",
-        "syscall:::entry /pid == $target/ { @[probefunc] = count(); } tick-10ms { @[\"tick\"] = count(); }",
+        "syscall:::entry /pid == $target/ { @[probefunc] = count(); }",
     ]);
     let Some(mut t) = started else { return Skip(SKIP.into()) };
-    t.has(&["tick"]);
+    t.has(&["openat"]);
     t.types("\x1b[B\r");
     t.has(&["the command of -c would start again"]);
     t.types("q");
-    assert_eq!(t.ends("what is printed", |shown| shown.contains("tick")), Some(0));
+    assert_eq!(t.ends("what is printed", |shown| shown.contains("openat")), Some(0));
     Pass
 }
 
@@ -286,6 +314,26 @@ fn a_terminal_is_left_as_it_was_after_every_end() -> Verdict {
         return Skip(SKIP.into());
     };
     assert_eq!(t.ends("the message", |shown| shown.contains("invalid address (0x0)")), Some(3));
+    Pass
+}
+
+fn a_terminal_that_goes_takes_no_results_with_it() -> Verdict {
+    let dir = testing::dir::Dir::new("live-gone");
+    let file = dir.join("out").into_os_string().into_string().unwrap();
+    let script = "tick-10ms { @[\"tick\"] = count(); } END { printf(\"the end\\n\"); }";
+    let words = ["--live", "-q", "-x", "every=50ms", "-o", &file, "-n", script];
+    let Some(mut t) = Terminal::start(&words) else { return Skip(SKIP.into()) };
+    t.has(&["tick"]);
+    // What is no key stops nothing.
+    t.keyboard.write_all(b"\xc3\x1b[\x1bO\xff\0").unwrap();
+    t.types("d");
+    t.has(&["the end"]);
+    t.closed.store(true, Ordering::SeqCst);
+    t.keyboard = File::open("/dev/null").unwrap();
+    let status = eventually("the end", HANG_LIMIT, || t.child.try_wait().unwrap());
+    assert_eq!(status.code(), Some(0));
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.contains("the end") && text.contains("tick"), "{text}");
     Pass
 }
 

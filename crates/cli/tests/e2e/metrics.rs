@@ -325,7 +325,8 @@ fn lines_are_sent_to_a_server_of_graphite() -> Verdict {
 
 fn requests_are_sent_to_a_server_of_opentelemetry() -> Verdict {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let option = format!("-xotlp=http://{}", listener.local_addr().unwrap());
+    let address = listener.local_addr().unwrap();
+    let option = format!("-xotlp=http://{address}");
     let served = std::thread::spawn(move || {
         let mut bodies = Vec::new();
         // The first connection is the one of the start, until the one of a later request.
@@ -333,24 +334,28 @@ fn requests_are_sent_to_a_server_of_opentelemetry() -> Verdict {
             let mut reader = BufReader::new(listener.accept().unwrap().0);
             let mut length = None;
             let mut line = String::new();
+            // The test ends it: requests of the session may follow each of its intervals.
+            let mut is_last = false;
             while reader.read_line(&mut line).unwrap_or(0) > 2 {
                 length =
                     line.strip_prefix("Content-Length: ").map_or(length, |n| n.trim().parse::<usize>().ok());
+                is_last |= line == "stop\r\n";
                 line.clear();
             }
-            let Some(length) = length else { return bodies };
+            if is_last {
+                return bodies;
+            }
+            let Some(length) = length else { continue };
             let mut body = vec![0; length];
             reader.read_exact(&mut body).unwrap();
             reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
             bodies.push(body);
-            if bodies.last().is_some_and(|body| body.windows(13).any(|part| part == b"dtrace.last=1")) {
-                return bodies;
-            }
         }
     });
     let script = "BEGIN { @n[\"key of a row\"] = count(); } tick-100ms { @last[\"dtrace.last=1\"] = count(); exit(0); }";
     let o = dtrace(&["-q", "-xevery=20ms", &option, "-n", script]).code(0);
     assert_eq!(o.err, "");
+    TcpStream::connect(address).unwrap().write_all(b"stop\r\n\r\n").unwrap();
     let bodies = served.join().unwrap();
     let has = |body: &[u8], text: &[u8]| body.windows(text.len()).any(|part| part == text);
     assert!(bodies.iter().any(|body| has(body, b"dtrace.n") && has(body, b"key of a row")), "{bodies:?}");

@@ -130,11 +130,12 @@ impl Objects {
         let file = RealInode { dev: stat.dev, inode: stat.inode };
         let seen = FileKey { file, size: stat.size, modified: stat.modified };
         let is_in_memory = handle.is_in_memory();
-        let new = |file| Arc::new(HeldFile::with_inode(handle, object.name.clone(), Some(file)));
+        // The inode by which semaphores know it is what the file itself says, however it was found.
+        let new = || Arc::new(HeldFile::with_inode(handle, object.name.clone(), Some(file)));
         // An overlay's device is an anonymous one. That of files in memory is too, and a process
         // may have thousands of them.
         if stat.dev.0 != 0 || is_in_memory {
-            return self.files.entry(seen).or_insert_with(|| new(file)).clone();
+            return self.files.entry(seen).or_insert_with(new).clone();
         }
         // A process that runs may have unmapped the file when the kernel is asked: it is still the
         // file that it was.
@@ -145,7 +146,7 @@ impl Objects {
         let all = self.real.of_process(object.pid).unwrap_or_default();
         let mapping = all.iter().find(|m| (m.start..m.end).contains(&object.text.start));
         let key = mapping.map_or(seen, |mapping| FileKey { file: mapping.file, ..seen });
-        let held = self.files.entry(key).or_insert_with(|| new(key.file)).clone();
+        let held = self.files.entry(key).or_insert_with(new).clone();
         self.seen.insert(seen, Arc::downgrade(&held));
         held
     }

@@ -70,9 +70,13 @@ impl Drop for Semaphores {
 }
 
 /// The semaphore of a place in a file that has none of its own; 0: nobody has said one.
-pub(super) fn semaphore_at(file: Option<RealInode>, offset: u64) -> u64 {
+/// `file` is asked only where there may be one, and without the lock.
+pub(super) fn semaphore_at(file: impl FnOnce() -> Option<RealInode>, offset: u64) -> u64 {
+    if !held().contains_key(&offset) {
+        return 0;
+    }
     let known = |file| held().get(&offset)?.get(&file).map(|(semaphore, _)| *semaphore);
-    file.and_then(known).unwrap_or(0)
+    file().and_then(known).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -86,12 +90,12 @@ mod tests {
         first.add(one, [(16, 7), (32, 9)].into_iter());
         second.add(one, [(16, 7)].into_iter());
         second.add(None, [(16, 8)].into_iter());
-        assert_eq!([16, 32, 48].map(|offset| semaphore_at(one, offset)), [7, 9, 0]);
-        assert_eq!([other, None].map(|file| semaphore_at(file, 16)), [0, 0]);
+        assert_eq!([16, 32, 48].map(|offset| semaphore_at(|| one, offset)), [7, 9, 0]);
+        assert_eq!([other, None].map(|file| semaphore_at(|| file, 16)), [0, 0]);
         // Another file may have this inode later.
         drop(first);
-        assert_eq!([16, 32].map(|offset| semaphore_at(one, offset)), [7, 0]);
+        assert_eq!([16, 32].map(|offset| semaphore_at(|| one, offset)), [7, 0]);
         drop(second);
-        assert_eq!(semaphore_at(one, 16), 0);
+        assert_eq!(semaphore_at(|| one, 16), 0);
     }
 }

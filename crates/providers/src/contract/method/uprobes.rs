@@ -46,7 +46,7 @@ pub struct HeldFile {
     fd: Option<OwnedFd>,
     name: Arc<str>,
     number: u64,
-    /// What the kernel knows its places by; `None` where it is not held.
+    /// What the kernel knows its places by; `None` where it is not known yet.
     inode: Option<RealInode>,
 }
 
@@ -86,9 +86,18 @@ impl HeldFile {
         self.fd.is_some()
     }
 
-    /// What the kernel knows its places by. The server of the file is not asked.
+    /// What the kernel knows its places by. The server of a file that is held is not asked; one
+    /// that is not held yet is known by its path.
     pub fn inode(&self) -> Option<RealInode> {
-        self.inode
+        use std::os::unix::fs::OpenOptionsExt;
+        /// linux/fcntl.h
+        const O_PATH: i32 = 0o10_000_000;
+        if self.inode.is_some() || self.is_held() {
+            return self.inode;
+        }
+        let file = std::fs::File::options().read(true).custom_flags(O_PATH).open(&self.path).ok()?;
+        let stat = Handle::from_fd(file.into()).stat_cached().ok()?;
+        Some(RealInode { dev: stat.dev, inode: stat.inode })
     }
 
     /// A path to the file in this process.
@@ -141,7 +150,10 @@ impl Uprobes {
     /// A link to places, which are given with the semaphores by which they are attached to.
     fn site_link(&self, file: &UprobeFile, link: Link, places: impl Iterator<Item = (u64, u64)>) -> SiteLink {
         let mut semaphores = Semaphores::default();
-        semaphores.add(file.file.inode(), places.filter(|(_, semaphore)| *semaphore != 0));
+        let mut places = places.filter(|(_, semaphore)| *semaphore != 0).peekable();
+        if places.peek().is_some() {
+            semaphores.add(file.file.inode(), places);
+        }
         let (returns_in, of_process) =
             (file.pid().filter(|_| self.at_return), file.pid().filter(|_| self.again));
         let of_file = file.process.is_none().then_some(file.file.number);
@@ -153,7 +165,7 @@ impl Uprobes {
     }
 
     fn semaphore(file: &UprobeFile, site: &UprobeSite) -> u64 {
-        if site.semaphore == 0 { semaphore_at(file.file.inode(), site.offset) } else { site.semaphore }
+        if site.semaphore == 0 { semaphore_at(|| file.file.inode(), site.offset) } else { site.semaphore }
     }
 
     /// Attaches to all places in a file. Where the kernel refuses some of them, to the others: it
@@ -314,7 +326,10 @@ impl Method for Uprobes {
 
     fn semaphores(&self, to: &mut Semaphores) {
         for UprobeFile { file, sites, .. } in &self.files {
-            let has = sites.iter().filter(|site| site.semaphore != 0);
+            let mut has = sites.iter().filter(|site| site.semaphore != 0).peekable();
+            if has.peek().is_none() {
+                continue;
+            }
             to.add(file.inode(), has.map(|site| (site.offset, site.semaphore)));
         }
     }
@@ -403,9 +418,9 @@ mod tests {
         let files = vec![UprobeFile { file: one, process: None, sites }];
         let all = Uprobes { files, at_return: false, multi: true, again: false, notes: Vec::new() };
         let held = Semaphores::of(std::iter::once(&all as &dyn Method));
-        assert_eq!(semaphore_at(other.inode(), 1 << 40), 7);
+        assert_eq!(semaphore_at(|| other.inode(), 1 << 40), 7);
         drop(held);
-        assert_eq!((semaphore_at(other.inode(), 1 << 40), fuse.unanswered()), (0, before));
+        assert_eq!((semaphore_at(|| other.inode(), 1 << 40), fuse.unanswered()), (0, before));
     }
 
     #[test]
