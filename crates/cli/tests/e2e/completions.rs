@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +12,7 @@ use testing::eventually;
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::machine::{no_events, no_function_list};
-use crate::tool::{LIMIT, binary, dtrace, under};
+use crate::tool::{LIMIT, binary, dtrace, pseudo_terminal, under};
 use crate::usdt::{Programs, compiled, wait};
 
 tests! {
@@ -47,7 +46,9 @@ impl Shell {
         let dir = Dir::new(&format!("completions-{shell}"));
         std::os::unix::fs::symlink(binary(), dir.join("dtrace")).unwrap();
         std::fs::write(dir.join("_dtrace"), dtrace(&["--completions", shell]).code(0).out).unwrap();
-        let Some((keyboard, terminal)) = terminal() else { return Err(Skip("no pseudo-terminal".into())) };
+        let Some((keyboard, terminal)) = pseudo_terminal(50, 200) else {
+            return Err(Skip("no pseudo-terminal".into()));
+        };
         let path = format!("{}:{}", dir.display(), std::env::var("PATH").unwrap_or_default());
         let end = || Stdio::from(terminal.try_clone().unwrap());
         let mut command = Command::new(shell);
@@ -127,17 +128,6 @@ fn plain(shown: &str) -> String {
         }
     }
     out
-}
-
-/// Both ends of a pseudo-terminal.
-fn terminal() -> Option<(File, OwnedFd)> {
-    let (mut ours, mut theirs) = (0, 0);
-    let size = libc::winsize { ws_row: 50, ws_col: 200, ws_xpixel: 0, ws_ypixel: 0 };
-    let (name, mode) = (std::ptr::null_mut(), std::ptr::null());
-    // SAFETY: the kernel sets both numbers, and reads the size.
-    let made = unsafe { libc::openpty(&raw mut ours, &raw mut theirs, name, mode, &raw const size) };
-    // SAFETY: two new descriptors that nothing else owns.
-    (made == 0).then(|| unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) })
 }
 
 /// What each shell completes in the same way: a beginning, and the line that it leads to. `@` is a

@@ -3,11 +3,11 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{binary, dtrace, workload};
+use crate::tool::{binary, dtrace, pseudo_terminal, workload};
 
 tests! {
     names_of_processes_are_escaped names_with_characters_for_layout_are_escaped strings_are_escaped_at_a_terminal messages_escape_what_they_quote
@@ -46,21 +46,16 @@ fn names_with_characters_for_layout_are_escaped() -> Verdict {
 
 /// Both ends of a pseudo-terminal in raw mode.
 fn terminal() -> Option<(File, OwnedFd)> {
-    let (mut ours, mut theirs) = (0, 0);
-    let none = std::ptr::null_mut();
-    // SAFETY: the C library returns two new descriptors, and reads and fills a termios of ours.
+    let (ours, theirs) = pseudo_terminal(24, 80)?;
+    let fd = theirs.as_raw_fd();
+    // SAFETY: the C library fills a termios of ours, and reads it.
     unsafe {
-        if libc::openpty(&raw mut ours, &raw mut theirs, none, none.cast(), none.cast()) != 0 {
-            return None;
-        }
-        let (ours, theirs) = (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs));
-        let fd = std::os::fd::AsRawFd::as_raw_fd(&theirs);
         let mut settings: libc::termios = std::mem::zeroed();
         libc::tcgetattr(fd, &raw mut settings);
         libc::cfmakeraw(&raw mut settings);
         libc::tcsetattr(fd, libc::TCSANOW, &raw const settings);
-        Some((ours, theirs))
     }
+    Some((ours, theirs))
 }
 
 fn strings_are_escaped_at_a_terminal() -> Verdict {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::num::NonZero;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use testing::{HANG_LIMIT, eventually};
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{binary, dtrace, signal};
+use crate::tool::{binary, dtrace, pseudo_terminal, signal};
 
 tests! {
     a_table_has_the_numbers_and_keys_change_what_is_shown
@@ -54,19 +54,7 @@ fn settings(terminal: &OwnedFd) -> String {
 
 impl Terminal {
     fn start(words: &[&str]) -> Option<Terminal> {
-        let (mut ours, mut theirs) = (0, 0);
-        let size = libc::winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 };
-        let (name, mode) = (std::ptr::null_mut(), std::ptr::null());
-        // SAFETY: the kernel sets both numbers, and reads the size.
-        if unsafe { libc::openpty(&raw mut ours, &raw mut theirs, name, mode, &raw const size) } != 0 {
-            return None;
-        }
-        // SAFETY: two new descriptors that nothing else owns.
-        let (ours, theirs) = unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
-        for end in [ours.as_raw_fd(), theirs.as_raw_fd()] {
-            // SAFETY: a plain system call. Who executes a program gives it no end but its own.
-            unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) };
-        }
+        let (ours, theirs) = pseudo_terminal(ROWS, COLUMNS)?;
         let before = settings(&theirs);
         let of_child = || Stdio::from(theirs.try_clone().unwrap());
         let mut command = Command::new(binary());

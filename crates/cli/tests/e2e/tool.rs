@@ -1,6 +1,8 @@
 //! Running the binary, and checking its output.
 
+use std::fs::File;
 use std::io::Read;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -11,6 +13,25 @@ use testing::eventually;
 /// The binary under test.
 pub(crate) fn binary() -> PathBuf {
     std::env::var_os("DTRACE_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_dtrace")), PathBuf::from)
+}
+
+/// Both ends of a new pseudo-terminal of so many rows and columns: ours, and that of a program. Who
+/// executes one gives it no end but its own. `None`: there are none here.
+pub(crate) fn pseudo_terminal(rows: u16, columns: u16) -> Option<(File, OwnedFd)> {
+    let (mut ours, mut theirs) = (0, 0);
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    let (name, mode) = (std::ptr::null_mut(), std::ptr::null());
+    // SAFETY: the C library returns two new descriptors that nothing else owns, and reads the size;
+    // plain system calls on them.
+    unsafe {
+        if libc::openpty(&raw mut ours, &raw mut theirs, name, mode, &raw const size) != 0 {
+            return None;
+        }
+        for end in [ours, theirs] {
+            libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC);
+        }
+        Some((File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)))
+    }
 }
 
 /// The command line of a workload, which is this runner itself.

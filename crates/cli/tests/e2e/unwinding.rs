@@ -54,9 +54,9 @@ OUT void spin(void)
 }
 OUT int compare(const void *a, const void *b)
 {
-    char room[200];
-    memset(room, 1, sizeof room);
-    __asm__ volatile("" : : "r"(room) : "memory");
+    char buffer[200];
+    memset(buffer, 1, sizeof buffer);
+    __asm__ volatile("" : : "r"(buffer) : "memory");
     spin();
     return *(const int *)a - *(const int *)b;
 }
@@ -68,12 +68,12 @@ OUT void handler(int signal) { mark(); __asm__ volatile(""); }
 OUT void aligned(int n)
 {
     char some[n];
-    _Alignas(64) char room[64];
+    _Alignas(64) char buffer[64];
     memset(some, 1, n);
-    memset(room, 1, sizeof room);
-    __asm__ volatile("" : : "r"(some), "r"(room) : "memory");
+    memset(buffer, 1, sizeof buffer);
+    __asm__ volatile("" : : "r"(some), "r"(buffer) : "memory");
     raise(SIGUSR1);
-    __asm__ volatile("" : : "r"(some), "r"(room) : "memory");
+    __asm__ volatile("" : : "r"(some), "r"(buffer) : "memory");
 }
 OUT void absent(void (*none)(void)) { none(); __asm__ volatile(""); }
 void by_register(void);
