@@ -43,11 +43,11 @@ struct Export {
     content: Content,
     /// The session has begun, so there is something to be written.
     begun: bool,
-    /// Why it is written no more.
-    failed: Option<String>,
-    /// A message that was not said yet: the first trouble.
+    /// It is written no more.
+    failed: bool,
+    /// The message of the first trouble, until it is said.
     unsaid: Option<String>,
-    /// There was one.
+    /// There was trouble.
     troubled: bool,
 }
 
@@ -90,15 +90,7 @@ impl Exports {
     pub(crate) fn of(command: &Command, options: &Options) -> Result<Exports, String> {
         let make = |(file, format): &(String, &'static Format)| {
             let content = Content::of(file, format, options).map_err(|e| failed(file, &e))?;
-            Ok(Export {
-                format,
-                file: file.clone(),
-                content,
-                begun: false,
-                failed: None,
-                unsaid: None,
-                troubled: false,
-            })
+            Ok(Export::new(format, file, content))
         };
         let mut all: Vec<Export> = command.formats.files.iter().map(make).collect::<Result<_, String>>()?;
         let served = options.listen.iter().map(|address| ("prometheus", address, Content::served(address)));
@@ -108,15 +100,7 @@ impl Exports {
         for (format, place, content) in served.chain(lines).chain(requests) {
             let Some(format) = Format::find(format) else { continue };
             let content = content.map_err(|e| failed(place, &e))?;
-            all.push(Export {
-                format,
-                file: place.clone(),
-                content,
-                begun: false,
-                failed: None,
-                unsaid: None,
-                troubled: false,
-            });
+            all.push(Export::new(format, place, content));
         }
         Ok(Exports { all, quiet: options.quiet })
     }
@@ -133,7 +117,7 @@ impl Exports {
 
     /// Those that did not fail.
     fn written(&mut self) -> impl Iterator<Item = &mut Export> {
-        self.all.iter_mut().filter(|export| export.failed.is_none())
+        self.all.iter_mut().filter(|export| !export.failed)
     }
 
     /// Whom the formats can ask for the names of threads.
@@ -249,14 +233,18 @@ impl Drop for Exports {
 }
 
 impl Export {
+    fn new(format: &'static Format, file: &str, content: Content) -> Export {
+        let file = file.to_owned();
+        Export { format, file, content, begun: false, failed: false, unsaid: None, troubled: false }
+    }
+
     /// Keeps the first error. A file that failed gets nothing more.
     fn note(&mut self, done: io::Result<()>) {
         if let Err(e) = done
-            && self.failed.is_none()
+            && !self.failed
         {
-            let text = failed(&self.file, &e);
-            self.say(format!("{text}: the session goes on without it"));
-            self.failed = Some(text);
+            self.failed = true;
+            self.say(format!("{}: the session goes on without it", failed(&self.file, &e)));
         }
     }
 
@@ -269,8 +257,8 @@ impl Export {
 
     /// An empty message: it was said.
     fn finish(self) -> Result<(), String> {
-        let Export { format, file, content, begun, failed: earlier, unsaid, .. } = self;
-        if earlier.is_some() {
+        let Export { format, file, content, begun, failed: has_failed, unsaid, .. } = self;
+        if has_failed {
             return Err(unsaid.unwrap_or_default());
         }
         if !begun {

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::fmt;
 
 use plane::desc::{AggFunc, QUANTIZE_BUCKETS, QUANTIZE_ZERO};
 
@@ -15,6 +16,13 @@ pub struct Column<'a> {
     pub name: Cow<'a, str>,
     /// Its function, with the parameters.
     pub function: AggFunc,
+}
+
+impl Column<'_> {
+    /// Its name as a program has it: with `@`, and `@` alone for the bare one.
+    pub fn title(&self) -> String {
+        if self.name == "_" { "@".into() } else { format!("@{}", self.name) }
+    }
 }
 
 /// The value of one aggregation for one key.
@@ -42,6 +50,12 @@ impl AggValue<'_> {
     /// Whether it is printed as a histogram.
     pub fn is_histogram(&self) -> bool {
         is_histogram(self.function)
+    }
+
+    /// The printed number, normalized; of a histogram, how many values it has.
+    pub fn quantity(&self) -> i64 {
+        let values = || self.buckets().fold(0i64, |sum, (_, count)| sum.saturating_add(count));
+        self.number().unwrap_or_else(|| normalized(values(), self.normal))
     }
 
     /// The buckets of a histogram with their counts, which are not normalized; empty for a number.
@@ -131,6 +145,17 @@ pub enum Bucket {
     From(i64),
     /// All values from here.
     AtLeast(i64),
+}
+
+/// The label that text has.
+impl fmt::Display for Bucket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bucket::Below(value) => write!(f, "< {value}"),
+            Bucket::From(value) => write!(f, "{value}"),
+            Bucket::AtLeast(value) => write!(f, ">= {value}"),
+        }
+    }
 }
 
 /// The lower bound of a `quantize()` bucket (the upper one, for negative values).

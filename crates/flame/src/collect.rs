@@ -204,7 +204,7 @@ impl Flame {
 
     /// The profile of an aggregation; `None` if it has none and needs none.
     fn place(&mut self, column: &Column<'_>, draws: bool) -> Option<usize> {
-        let name = format!("@{}", if column.name == "_" { "" } else { &column.name });
+        let name = column.title();
         if let Some(at) = self.profiles.iter().position(|p| p.name == name) {
             return Some(at);
         }

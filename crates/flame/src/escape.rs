@@ -1,5 +1,7 @@
 //! Text in XML and in JSON, whatever it has.
 
+use events::Value;
+
 /// The greatest number of characters of a name in a file. Names of templates can be much longer.
 const LONGEST: usize = 1000;
 
@@ -7,6 +9,17 @@ const LONGEST: usize = 1000;
 pub fn name(bytes: &[u8]) -> String {
     let text = diagnostics::control::name(bytes);
     cut(&text, LONGEST)
+}
+
+/// A value that is no stack: as text prints it, of memory the first bytes.
+pub fn value(value: &Value<'_>) -> String {
+    match value {
+        Value::Int(int) => int.value().to_string(),
+        Value::Str { text, .. } | Value::Name { text, .. } => name(text),
+        Value::Symbol(symbol) => name(symbol.text().as_bytes()),
+        Value::Bytes(bytes) => bytes.iter().take(64).map(|byte| format!("{byte:02x}")).collect(),
+        _ => "?".into(),
+    }
 }
 
 /// The text, or its beginning with an ellipsis if it has more than `most` characters.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use events::{AggFunc, AggValue, Bucket, Clock, Event, Int, Interval, Sink, SinkError, Value, is_histogram};
+use events::{AggFunc, AggValue, Clock, Event, Int, Interval, Sink, SinkError, Value, is_histogram};
 use flame::{Frame, Kind, Loss, Unnamed, escape};
 
 use crate::cells::{Cell, Cells};
@@ -140,10 +140,7 @@ fn text(name: &str, value: &Value<'_>) -> String {
     let mut text: String = match value {
         Value::Int(int) if name.is_empty() => return Int::value(*int).to_string(),
         Value::Int(int) => return format!("{name}={}", Int::value(*int)),
-        Value::Str { text, .. } | Value::Name { text, .. } => escape::name(text),
-        Value::Symbol(symbol) => escape::name(symbol.text().as_bytes()),
-        Value::Bytes(bytes) => bytes.iter().take(64).map(|b| format!("{b:02x}")).collect(),
-        _ => "?".into(),
+        other => escape::value(other),
     };
     if let Some((end, _)) = text.char_indices().nth(LONGEST) {
         text.truncate(end);
@@ -182,7 +179,7 @@ impl Heat {
         if !is_histogram(all.column.function) {
             return;
         }
-        let name = format!("@{}", if all.column.name == "_" { "" } else { &all.column.name });
+        let name = all.column.title();
         let at = self.panels.iter().position(|panel| panel.name == name).unwrap_or_else(|| {
             self.panels.push(Panel::new(name, all.column.function));
             self.panels.len() - 1
@@ -234,14 +231,5 @@ impl Sink for Heat {
             other => self.loss.event(other),
         }
         Ok(())
-    }
-}
-
-/// The label of a bucket, as text has it.
-pub(crate) fn label(bucket: Bucket) -> String {
-    match bucket {
-        Bucket::Below(value) => format!("< {value}"),
-        Bucket::From(value) => value.to_string(),
-        Bucket::AtLeast(value) => format!(">= {value}"),
     }
 }

@@ -21,7 +21,7 @@
 
 use events::{Clock, buckets};
 
-use crate::collect::{Heat, Panel, label};
+use crate::collect::{Heat, Panel};
 
 fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -59,7 +59,7 @@ fn put_panel(out: &mut Vec<u8>, panel: &Panel, clock: Clock) {
     put(out, used.len() as u64);
     for (bucket, (low, high)) in used {
         let end = |end: Option<i64>| end.map_or(String::new(), |end| end.to_string());
-        put_text(out, &label(bucket));
+        put_text(out, &bucket.to_string());
         put_text(out, &end(low));
         put_text(out, &end(high));
     }

@@ -3,7 +3,7 @@
 use events::{Bucket, buckets};
 use flame::escape::{cut, thousands, xml};
 
-use crate::collect::{Heat, MOST_KEYS, Panel, label};
+use crate::collect::{Heat, MOST_KEYS, Panel};
 use crate::{data, png};
 
 /// Units of the picture, which are pixels at its own size.
@@ -110,7 +110,7 @@ fn push_panel(out: &mut String, n: usize, top: u32, panel: &Panel) {
     let (first, last) = panel.cells.buckets().unwrap_or_default();
     let all: Vec<Bucket> = buckets(panel.function);
     for at in [first, first + (last - first) / 2, last] {
-        let label = all.get(at as usize).map_or(String::new(), |bucket| label(*bucket));
+        let label = all.get(at as usize).map_or(String::new(), ToString::to_string);
         let y = 24 + height - (at - first) * height / (last - first + 1).max(1);
         out.push_str(&format!(
             "<text text-anchor=\"end\" x=\"{}\" y=\"{}\">",

@@ -1,15 +1,11 @@
 //! The texts of values.
 
-use events::{AggValue, Bucket, Int, Value, normalized};
+use events::{Int, Value};
 use flame::escape;
 
 /// The text of a column of a key.
 pub(crate) fn text(value: &Value<'_>) -> String {
     match value {
-        Value::Int(int) => int.value().to_string(),
-        Value::Str { text, .. } | Value::Name { text, .. } => escape::name(text),
-        Value::Symbol(symbol) => escape::name(symbol.text().as_bytes()),
-        Value::Bytes(bytes) => bytes.iter().take(64).map(|b| format!("{b:02x}")).collect(),
         Value::Stack(stack) => match &stack.frames[..] {
             [] => "[no stack]".into(),
             [only] => escape::name(only.text().as_bytes()),
@@ -17,24 +13,7 @@ pub(crate) fn text(value: &Value<'_>) -> String {
                 format!("{} (+{})", escape::name(first.text().as_bytes()), rest.len())
             }
         },
-        _ => "?".into(),
-    }
-}
-
-/// The number of a value that a row has: what is printed, or how many values a distribution has.
-pub(crate) fn number(value: &AggValue<'_>) -> i64 {
-    match value.number() {
-        Some(number) => number,
-        None => normalized(value.buckets().fold(0i64, |sum, (_, n)| sum.saturating_add(n)), value.normal),
-    }
-}
-
-/// The label of a bucket, as text has it.
-pub(crate) fn label(bucket: Bucket) -> String {
-    match bucket {
-        Bucket::Below(value) => format!("< {value}"),
-        Bucket::From(value) => value.to_string(),
-        Bucket::AtLeast(value) => format!(">= {value}"),
+        other => escape::value(other),
     }
 }
 

@@ -7,7 +7,6 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Span;
 
-use crate::cells;
 use crate::model::{HISTORY, Panel, Row};
 use crate::view::{Live, Pane};
 
@@ -228,7 +227,7 @@ impl Live {
             line.cell(text, *width, style);
             line.cell("", 1, style);
         }
-        line.number(&cells::number(&row.total).to_string(), widths.total, style);
+        line.number(&row.total.quantity().to_string(), widths.total, style);
         line.number(&last.map_or("-".into(), |n| n.to_string()), widths.last, style);
         if widths.history > 0 {
             line.cell("  ", 2, style);
@@ -262,7 +261,7 @@ fn widths(panel: &Panel, rows: &[(usize, &Row)], total: usize) -> Widths {
         let numbers = rows.iter().map(|(_, row)| number(row).to_string().len() + 1);
         numbers.max().unwrap_or(0).max(wide(header) + 2).max(NUMBER)
     };
-    let sum = number(panel.function.name(), &|row| cells::number(&row.total));
+    let sum = number(panel.function.name(), &|row| row.total.quantity());
     let last = number(&interval(panel), &|row| row.last(panel).unwrap_or(0));
     let count = panel.columns.len();
     // The numbers have their place first.
@@ -308,7 +307,7 @@ fn distribution(row: &Row, ascii: bool) -> Vec<String> {
     let lines = shown.iter().map(|(bucket, count)| {
         let length = (u128::from(count.unsigned_abs()) * BARS as u128 / sum.max(1)) as usize;
         let blank = " ".repeat(BARS - length.min(BARS));
-        format!("{:>16} |{}{blank} {count}", cells::label(*bucket), bar.repeat(length.min(BARS)))
+        format!("{:>16} |{}{blank} {count}", bucket.to_string(), bar.repeat(length.min(BARS)))
     });
     let title = if row.texts.is_empty() { String::new() } else { format!(" {}", row.texts.join(", ")) };
     [title].into_iter().filter(|title| !title.is_empty()).chain(lines).collect()

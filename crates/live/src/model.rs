@@ -51,7 +51,7 @@ pub(crate) struct Model {
 impl Model {
     /// Receives what an interval has added. True if it is complete.
     pub(crate) fn add(&mut self, all: &Interval<'_>) -> bool {
-        let name = format!("@{}", if all.column.name == "_" { "" } else { &all.column.name });
+        let name = all.column.title();
         let at = self.panels.iter().position(|panel| panel.name == name).unwrap_or_else(|| {
             self.panels.push(Panel::new(name, all.column.function));
             self.panels.len() - 1
@@ -108,7 +108,7 @@ impl Panel {
         if row.history.len() >= HISTORY {
             row.history.pop_front();
         }
-        row.history.push_back((self.intervals, cells::number(&growth.increment)));
+        row.history.push_back((self.intervals, growth.increment.quantity()));
     }
 
     pub(crate) fn is_histogram(&self) -> bool {

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use events::{Event, Sink, SinkError};
 use flame::escape;
 
-use crate::cells;
 use crate::keyboard::Key;
 use crate::model::{Model, Panel, Row};
 use crate::narrow::Narrowing;
@@ -300,7 +299,7 @@ fn compare(panel: &Panel, column: usize, a: &Row, b: &Row) -> Ordering {
     let all_keys = || keys().into_iter().fold(Ordering::Equal, Ordering::then);
     match column.checked_sub(panel.columns.len()) {
         None => keys().get(column).copied().unwrap_or(Ordering::Equal).then_with(all_keys),
-        Some(0) => values(|_, row| cells::number(&row.total)).then_with(all_keys),
+        Some(0) => values(|_, row| row.total.quantity()).then_with(all_keys),
         Some(_) => values(|panel, row| row.last(panel).unwrap_or(i64::MIN)).then_with(all_keys),
     }
 }

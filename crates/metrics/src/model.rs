@@ -278,9 +278,8 @@ impl Model {
         // Formats put it behind the names of counters.
         let name = name.strip_suffix("_total").unwrap_or(&name);
         let name = self.unlike_others(if name.is_empty() { function.name() } else { name });
-        let bare = if all.column.name == "_" { "" } else { &all.column.name };
         let keys = if all.keys.is_empty() { String::new() } else { format!("[{}]", all.keys.join(", ")) };
-        let title = format!("@{bare}{keys} = {}()", function.name());
+        let title = format!("{}{keys} = {}()", all.column.title(), function.name());
         let title = control::name(title.as_bytes()).chars().take(1000).collect();
         let labels = names::labels(&all.keys);
         self.families.push(Family::new(name, title, function, kind, labels));

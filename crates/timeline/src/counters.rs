@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use events::{AggFunc, AggValue, Interval, Value};
+use events::{AggFunc, Interval, Value};
 use flame::{Message, escape};
 
 use crate::field::track;
@@ -42,8 +42,7 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn interval(&mut self, all: &Interval<'_>, packets: &mut Packets) {
-        let name = escape::name(all.column.name.as_bytes());
-        let name = format!("@{}", if name == "_" { "" } else { &name });
+        let name = escape::name(all.column.title().as_bytes());
         let group = match self.groups.get(&name) {
             Some(group) => *group,
             None if self.groups.len() >= MOST => {
@@ -84,7 +83,7 @@ impl Counters {
                 }
             };
             let Some(counter) = self.all.get_mut(at) else { continue };
-            let mut value = number(&row.increment);
+            let mut value = row.increment.quantity();
             // Another key that looks the same, as functions of two processes do.
             if std::mem::replace(&mut counter.seen, all.end) == all.end {
                 value = match all.column.function {
@@ -124,19 +123,10 @@ impl Counter {
     }
 }
 
-/// What is shown of a value: its number, of a distribution how many values it has.
-fn number(value: &AggValue<'_>) -> i64 {
-    value.number().unwrap_or_else(|| value.buckets().map(|(_, count)| count).fold(0, i64::saturating_add))
-}
-
 /// The text of a column of a key.
 fn text(value: &Value<'_>) -> String {
     match value {
-        Value::Int(int) => int.value().to_string(),
-        Value::Str { text, .. } | Value::Name { text, .. } => escape::name(text),
-        Value::Symbol(symbol) => escape::name(symbol.text().as_bytes()),
         Value::Stack(stack) => stacks::text(stack).replace('\n', ";"),
-        Value::Bytes(bytes) => bytes.iter().take(64).map(|byte| format!("{byte:02x}")).collect(),
-        _ => "?".into(),
+        other => escape::value(other),
     }
 }

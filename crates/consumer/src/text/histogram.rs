@@ -143,8 +143,7 @@ pub(super) fn distribution(out: &mut Vec<u8>, value: &AggValue<'_>, options: &Op
     for i in range {
         match buckets.get(i) {
             Some(Bucket::From(bound)) => signed(out, *bound, Field::right(16)),
-            Some(Bucket::Below(bound)) => string(out, format!("< {bound}").as_bytes(), Field::right(16)),
-            Some(Bucket::AtLeast(bound)) => string(out, format!(">= {bound}").as_bytes(), Field::right(16)),
+            Some(bucket) => string(out, bucket.to_string().as_bytes(), Field::right(16)),
             None => continue,
         }
         out.push(b' ');

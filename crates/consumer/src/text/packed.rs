@@ -106,12 +106,7 @@ struct Range {
 
 fn range(rows: &[Row<'_>], func: AggFunc) -> Range {
     let all = buckets(func);
-    let text = |at: usize| match all.get(at) {
-        Some(Bucket::Below(v)) => format!("< {v}"),
-        Some(Bucket::From(v)) => v.to_string(),
-        Some(Bucket::AtLeast(v)) => format!(">= {v}"),
-        None => String::new(),
-    };
+    let text = |at: usize| all.get(at).map_or(String::new(), Bucket::to_string);
     let last = all.len().saturating_sub(1);
     if func != AggFunc::Quantize {
         let (min, max) = (text(0), text(last));
