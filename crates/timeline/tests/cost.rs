@@ -1,8 +1,7 @@
-//! The size and the time of a million records.
+//! The size of what is written.
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Instant;
 
 use events::{Calls, Event, Field, Firing, Part, Probe, Record, Sink};
 use timeline::Timeline;
@@ -36,20 +35,4 @@ fn a_slice_takes_at_most_40_bytes() {
     let size = fed.0.output().len();
     assert_eq!(crate::read::Trace::read(fed.0.output()).slices().len(), 20_000);
     assert!(size <= 40 * 20_000, "{} bytes a slice", size as f64 / 20_000.0);
-}
-
-/// `cargo test --release -p timeline -- --ignored --nocapture a_million`
-#[test]
-#[ignore = "prints a figure, which has a meaning only if it is compiled for release"]
-fn a_million_records_a_second() {
-    let values = [traced("execname", string(b"bash")), traced("arg0", int(3))];
-    for fields in [&values[..0], &values] {
-        let mut timeline = Timeline::new(std::io::sink());
-        feed(&mut timeline, 1000, fields);
-        let mut timeline = Timeline::new(std::io::sink());
-        let begin = Instant::now();
-        feed(&mut timeline, 500_000, fields);
-        let seconds = begin.elapsed().as_secs_f64();
-        println!("{:.2} million records a second with {} values", 1.0 / seconds, fields.len());
-    }
 }

@@ -1,6 +1,7 @@
 //! Functions that begin with a site of USDT that has a semaphore: for all who trace it, the place
 //! has that semaphore.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use crate::Verdict::{self, Pass};
@@ -12,6 +13,7 @@ tests! {
     a_function_of_a_later_library_that_begins_with_a_site_has_both_probes
     a_function_of_a_later_program_that_begins_with_a_site_has_both_probes
     a_site_that_another_tracer_keeps_from_being_traced_is_named
+    a_later_site_that_another_tracer_keeps_from_being_traced_is_named
 }
 
 /// `at` begins with a site, and `beside` has one without a semaphore.
@@ -121,6 +123,37 @@ fn a_site_that_another_tracer_keeps_from_being_traced_is_named() -> Verdict {
     assert_eq!(other.last_number(), 100, "{other:?}");
     assert_eq!(o.out.split_whitespace().collect::<Vec<_>>(), ["begun", "beside", "100"], "{o:?}");
     assert!(o.err.contains(&format!("not enabled: tst{pid}:waits:at:at: ")), "{o:?}");
+    assert!(o.err.contains("with another semaphore or without one"), "{o:?}");
+    Pass
+}
+
+fn a_later_site_that_another_tracer_keeps_from_being_traced_is_named() -> Verdict {
+    let programs = compiled!(Programs::new("places-later"));
+    let text = SITES.replace("\"tst\"", &format!("\"{}\"", own("tst")));
+    let library =
+        compiled!(programs.compile("libat.so", &text, &[&FLAGS[..], &["-shared", "-fPIC"]].concat()));
+    let opener = compiled!(programs.compile(
+        "opener",
+        &OPENER.replace("return 0", "fflush(stdout); getchar(); return 0"),
+        &["-ldl"]
+    ));
+    let mut process =
+        Command::new(&opener).arg(&library).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    // It has the library when it says what its calls have counted.
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let script = format!("BEGIN {{ printf(\"begun\\n\"); }} pid{}:libat.so:at:entry {{}}", process.id());
+    let mut other = start(&["-q", "-n", &script]);
+    printed(&mut other);
+    let provider = format!("{}$target", own("tst"));
+    let script = format!("{provider}:libat.so:at:at {{ @ = count(); }} END {{ printa(\"%@d\\n\", @); }}");
+    let command = format!("{opener} {library}");
+    let o = dtrace(&["-qZ", "-c", &command, "-n", &script]).code(0);
+    drop(process.stdin.take());
+    process.wait().unwrap();
+    signal(&other, 15);
+    finish(other).code(0);
+    assert!(line == "on 0\n" && o.out.contains(&line), "{line} {o:?}");
     assert!(o.err.contains("with another semaphore or without one"), "{o:?}");
     Pass
 }

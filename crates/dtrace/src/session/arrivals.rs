@@ -53,7 +53,7 @@ impl<S: Sink> Session<S> {
                     self.follows_modules = modules.is_some();
                     self.sources.extend(modules.map(|m| Box::new(m) as _));
                 }
-                Err(why) => self.report(&Notice::Unavailable(why)),
+                Err(why) => self.report(&Notice::Missed(why)),
             }
         }
         if !self.follows_providers {
@@ -76,14 +76,14 @@ impl<S: Sink> Session<S> {
                 let follow = self.options.follow;
                 self.processes = Some(ProcessChanges::new(watcher, follow));
             }
-            Err(why) => self.report(&Notice::Unavailable(format!(
+            Err(why) => self.report(&Notice::Missed(format!(
                 "probes of libraries that are loaded later are not enabled: {why}"
             ))),
         }
     }
 
-    /// Enables the probes that came and removes those that went. An error is reported, and the
-    /// session continues.
+    /// Enables the probes that came and removes those that went. An error is reported, since numbers
+    /// lack something, and the session continues.
     pub(super) fn follow_changes(&mut self) -> Result<(), Error> {
         if self.engine.activity().0 != Activity::Active || self.sources.is_empty() && self.processes.is_none()
         {
@@ -157,7 +157,7 @@ impl<S: Sink> Session<S> {
                         all.push(self.not_enabled(&subject, failure));
                     }
                     all.dedup();
-                    all.into_iter().for_each(|text| self.report(&Notice::Unavailable(text)));
+                    all.into_iter().for_each(|text| self.shapes.told.add(text));
                     let s = if matched == 1 { "probe" } else { "probes" };
                     if matched > 0 {
                         self.report(&Notice::Detail(format!("{subject} {event}: matched {matched} {s}")));
@@ -170,7 +170,7 @@ impl<S: Sink> Session<S> {
                 Err(_) if self.engine.activity().0 != Activity::Active => {}
                 Err(failure) => {
                     let text = self.not_enabled(&subject, &failure);
-                    self.report(&Notice::Unavailable(text));
+                    self.shapes.told.add(text);
                 }
             }
         }

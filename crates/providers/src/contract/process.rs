@@ -63,6 +63,11 @@ pub trait ProcessProvider: Send + Sync {
         Vec::new()
     }
 
+    /// True if places of its probes may have semaphores.
+    fn knows_semaphores(&self) -> bool {
+        false
+    }
+
     /// Adds the semaphores of places of these probes, which are about to be enabled.
     fn semaphores(&self, probes: &[ProbeInfo], to: &mut Semaphores) {
         let _ = (probes, to);

@@ -81,7 +81,11 @@ impl Registry {
     /// A process, which is in these sets, has mapped or unmapped files, or executed another
     /// program, or ended: the probes that came and those that went.
     pub fn process_changed(&self, process: (u32, u64), patterns: &[Pattern]) -> Vec<Change> {
-        self.matching(patterns).flat_map(|p| p.process_changed(self, process, patterns)).collect()
+        // A process that runs may map a file between two looks. Who knows semaphores looks last, at
+        // what all others have seen at least: what is attached to a place before its semaphore is
+        // known refuses it.
+        let (last, first): (Vec<_>, Vec<_>) = self.matching(patterns).partition(|p| p.knows_semaphores());
+        first.iter().chain(&last).flat_map(|p| p.process_changed(self, process, patterns)).collect()
     }
 
     /// See [`ProcessProvider::settle`].

@@ -326,6 +326,10 @@ impl ProcessProvider for Usdt {
         self.probes.detached()
     }
 
+    fn knows_semaphores(&self) -> bool {
+        true
+    }
+
     fn semaphores(&self, probes: &[ProbeInfo], to: &mut Semaphores) {
         self.probes.with_known(|known| {
             for target in probes.iter().flat_map(|probe| known.of(probe.id, &probe.desc)) {
