@@ -147,8 +147,11 @@ fn programs_with_many_probes_hide_no_other_program() -> Verdict {
     end(hostile);
     assert_eq!(counts(&o), expected, "{o:?}");
     let said: Vec<&str> = o.err.lines().filter(|line| line.contains("left out")).collect();
-    let first = whose.first().unwrap();
-    assert!(said.iter().any(|line| line.contains(&format!("process {first} of user {NOBODY}"))), "{o:?}");
+    // Which of them are looked at before their user's share of the time is over depends on the
+    // machine, and a few are named.
+    let is_his =
+        |line: &&str| whose.iter().any(|pid| line.contains(&format!("process {pid} of user {NOBODY}")));
+    assert!(said.iter().any(is_his), "{o:?}");
     assert!(!said.iter().any(|line| line.contains("of good") || line.contains("of other")), "{o:?}");
     Pass
 }

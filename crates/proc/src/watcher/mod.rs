@@ -290,9 +290,11 @@ impl Watcher {
         // The child of a process that was not read before has what its parent had. A reading is of
         // now, so it comes after all records: the parent may have executed another program since.
         for (pid, parent, time) in orphans {
-            self.read_pending(parent);
-            if !self.table.inherit(pid, parent, time) {
-                self.read_now(pid);
+            // What records have told of a parent that cannot be read is a part of what it has.
+            let is_known = self.read_pending(parent);
+            let has_all = self.table.inherit(pid, parent, time) && is_known;
+            if !has_all && !self.read_now(pid) && !self.is_unread(pid) {
+                self.unread.push(pid);
             }
         }
         // Processes that block their reading must not prevent the next one for ever.
@@ -477,12 +479,13 @@ impl Watcher {
         self.unread.contains(&pid) || self.batch.as_ref().is_some_and(|batch| batch.pids.contains(&pid))
     }
 
-    fn read_pending(&mut self, pid: u32) {
+    /// False if it is still to be read and cannot be read now.
+    fn read_pending(&mut self, pid: u32) -> bool {
         if !self.is_unread(pid) {
-            return;
+            return true;
         }
         self.unread.retain(|p| *p != pid);
-        self.read_now(pid);
+        self.read_now(pid)
     }
 
     /// The images of a pid, oldest first. The last one is the current one unless it has ended.

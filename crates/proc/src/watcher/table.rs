@@ -187,7 +187,7 @@ impl Default for Limits {
 
 /// A process read from `/proc` is the one that a record reported if their starts differ by less (a
 /// tick of the start time, and the time between start and record).
-const SAME_START: u64 = 1_000_000_000;
+pub(super) const SAME_START: u64 = 1_000_000_000;
 
 /// All processes.
 #[derive(Debug)]

@@ -285,6 +285,36 @@ fn a_child_does_not_have_the_mappings_of_a_program_that_its_parent_executed_late
 }
 
 #[test]
+fn the_child_of_a_parent_that_cannot_be_read_is_read_itself() {
+    let Some(mut w) = open(RING) else {
+        return testing::skipped!("perf's side-band cannot be opened");
+    };
+    w.scan(later());
+    let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+    // No process has this number, and a record has told a part of what it has mapped.
+    let (pid, parent) = (child.id(), 5_000_000);
+    // A record of a fork that is much later begins another process.
+    eventually("the time", HANG_LIMIT, || {
+        w.update();
+        w.images(pid).last().is_some_and(|image| image.began + 2 * table::SAME_START < ring::now())
+    });
+    let (start, end, offset, path) = (0x1000, 0x2000, 0, b"/part".to_vec());
+    let file = FileIdentity::Inode((0, 0), 1);
+    let map = Event::Map { pid: parent, start, end, offset, file, path };
+    let fork = Event::Fork { pid, tid: pid, ppid: parent };
+    for event in [map, fork] {
+        w.pending.push(Record { time: ring::now(), event });
+    }
+    w.unread.push(parent);
+    eventually("what the child has mapped", HANG_LIMIT, || {
+        w.update();
+        files(w.images(pid).last().unwrap()).iter().any(|file| file.ends_with("sleep"))
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn a_cpu_that_cannot_be_watched_is_no_reason_to_read_proc_again() {
     let Some(mut w) = open(RING) else {
         return testing::skipped!("perf's side-band cannot be opened");
