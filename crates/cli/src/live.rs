@@ -115,12 +115,15 @@ impl LiveResults {
         Kept { screen: false, ..all }
     }
 
-    /// Gives the terminal back, and prints what was kept.
+    /// Gives the terminal back, and prints what was kept: also what sessions before this one have
+    /// printed, if it did not begin.
     pub(crate) fn close(&mut self) {
-        if self.screen.take().is_none() {
-            return;
-        }
-        let kept = take(&mut *lock(&self.kept));
+        self.screen = None;
+        let kept = {
+            let mut kept = lock(&self.kept);
+            let discard = kept.discard;
+            std::mem::replace(&mut *kept, Kept { discard, ..Kept::default() })
+        };
         if kept.dropped > 0 {
             let dropped = kept.dropped;
             to_stderr(format!(

@@ -101,6 +101,10 @@ impl Live {
         }
         (self.lines, self.program) = (lines, program);
         self.footer(line(area, buffer, usize::from(area.height) - 1));
+        if self.ascii {
+            let others = buffer.content.iter_mut().filter(|cell| !cell.symbol().is_ascii());
+            others.for_each(|cell| _ = cell.set_symbol("?"));
+        }
     }
 
     fn footer(&self, mut line: Line<'_>) {
@@ -408,18 +412,24 @@ mod tests {
             b"",
         ];
         let rows: Vec<_> = nasty.iter().enumerate().map(|(n, name)| (*name, n as u64, 1)).collect();
-        let mut live = Live::new(false);
-        live.begin("x\n\ty\x1b", 2);
-        live.printed(b"\x1b[2J printed\n");
-        for n in 1..100 {
-            live.event(&interval(n, &rows)).unwrap();
-        }
-        live.key(Key::Down);
-        for pane in ['x', 'd', 't', '?'] {
-            live.key(Key::Char(pane));
-            for (width, height) in [(0, 0), (1, 1), (10, 3), (11, 4), (30, 5), (80, 24), (400, 3)] {
-                let rows = drawn(&mut live, width, height);
-                assert!(rows.iter().all(|row| !row.contains(['\x1b', '\n', '\u{202e}', '\0'])), "{rows:?}");
+        for ascii in [false, true] {
+            let mut live = Live::new(ascii);
+            live.begin("x\n\ty\x1b", 2);
+            live.printed("\x1b[2J printed \u{e9}\n".as_bytes());
+            for n in 1..100 {
+                live.event(&interval(n, &rows)).unwrap();
+            }
+            live.key(Key::Down);
+            for pane in ['x', 'd', 't', '?'] {
+                live.key(Key::Char(pane));
+                for (width, height) in [(0, 0), (1, 1), (10, 3), (11, 4), (30, 5), (80, 24), (400, 3)] {
+                    let rows = drawn(&mut live, width, height);
+                    assert!(
+                        rows.iter().all(|row| !row.contains(['\x1b', '\n', '\u{202e}', '\0'])),
+                        "{rows:?}"
+                    );
+                    assert!(!ascii || rows.iter().all(|row| row.is_ascii()), "{rows:?}");
+                }
             }
         }
     }
