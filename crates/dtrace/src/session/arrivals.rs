@@ -82,8 +82,8 @@ impl<S: Sink> Session<S> {
         }
     }
 
-    /// Enables the probes that came and removes those that went. An error is reported, since numbers
-    /// lack something, and the session continues.
+    /// Enables the probes that came and removes those that went. An error is reported, because
+    /// numbers lack something, and the session continues.
     pub(super) fn follow_changes(&mut self) -> Result<(), Error> {
         if self.engine.activity().0 != Activity::Active || self.sources.is_empty() && self.processes.is_none()
         {
