@@ -26,11 +26,11 @@ pub(super) unsafe fn detached(name: &CStr, keep: &[RawFd], body: impl FnOnce()) 
     keep.sort_unstable();
     let holes = holes(&keep);
     // SAFETY: the child makes system calls only, on memory that was made before, and never returns.
-    match unsafe { libc::fork() } {
+    match unsafe { fork() } {
         // SAFETY: as above.
         0 => unsafe {
             // A second one, so that nobody has to wait for the first.
-            if libc::fork() != 0 {
+            if fork() != 0 {
                 libc::_exit(0);
             }
             libc::setsid();
@@ -53,6 +53,16 @@ pub(super) unsafe fn detached(name: &CStr, keep: &[RawFd], body: impl FnOnce()) 
         }
         _ => false,
     }
+}
+
+/// A fork without the handlers of the C library and of others: ours would close what the child is
+/// to hold ([`crate::fork`]), and one could wait for a lock.
+///
+/// # Safety
+/// The child may make system calls only.
+unsafe fn fork() -> libc::pid_t {
+    // SAFETY: without a stack of its own the child goes on with a copy of this one.
+    unsafe { libc::syscall(libc::SYS_clone, libc::c_long::from(libc::SIGCHLD), 0, 0, 0, 0) as libc::pid_t }
 }
 
 /// The ranges of descriptors around these, which are sorted.

@@ -4,8 +4,9 @@
 //! Tests compare the lists before and after a session, to show that no object remains.
 
 use crate::error::SysError;
+use crate::fork::KernelFd;
 use crate::syscall::{Cmd, addr, bpf, bpf_fd, until_nul};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 /// Kinds of numbered BPF objects.
 #[allow(missing_docs)]
@@ -47,7 +48,7 @@ pub fn ids(kind: ObjectKind) -> Result<Vec<u32>, SysError> {
 }
 
 /// Opens the object with this id. Needs CAP_SYS_ADMIN.
-pub fn fd_by_id(kind: ObjectKind, id: u32) -> Result<OwnedFd, SysError> {
+pub fn fd_by_id(kind: ObjectKind, id: u32) -> Result<KernelFd, SysError> {
     let cmd = match kind {
         ObjectKind::Prog => Cmd::ProgFdById,
         ObjectKind::Map => Cmd::MapFdById,
@@ -72,7 +73,7 @@ struct BtfAttr {
 /// A loaded BTF object, closed on drop.
 #[derive(Debug)]
 pub struct BtfObject {
-    fd: OwnedFd,
+    fd: KernelFd,
 }
 
 impl AsFd for BtfObject {
@@ -112,7 +113,7 @@ pub fn btf_load(bytes: &[u8]) -> Result<BtfObject, SysError> {
 
 /// Enables the kernel's run counts and times of all programs while the descriptor is open. That
 /// costs each run some ns.
-pub fn enable_run_stats() -> Result<OwnedFd, SysError> {
+pub fn enable_run_stats() -> Result<KernelFd, SysError> {
     #[repr(C)]
     struct StatsAttr {
         kind: u32,

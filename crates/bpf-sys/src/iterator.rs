@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 
 use crate::AttachType;
 use crate::error::SysError;
@@ -56,12 +56,13 @@ pub fn iterate_process(prog: &Prog, pid: u32, limit: u64) -> Result<Vec<u8>, Sys
     };
     // SAFETY: the attribute of the command; `info` is the address of `task`, which outlives the
     // call.
-    let link: OwnedFd = unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) }.map_err(fail)?;
+    let link = unsafe { bpf_fd(Cmd::LinkCreate, &mut attr) }.map_err(fail)?;
     let mut attr = CreateAttr { link_fd: raw(&link), flags: 0 };
     // SAFETY: no addresses.
     let fd = unsafe { bpf_fd(Cmd::IterCreate, &mut attr) }.map_err(fail)?;
     let mut bytes = Vec::new();
-    let read = File::from(fd).take(limit).read_to_end(&mut bytes);
+    let file = fd.as_fd().try_clone_to_owned().map(File::from);
+    let read = file.and_then(|file| file.take(limit).read_to_end(&mut bytes));
     read.map_err(|e| fail(e.raw_os_error().unwrap_or_default()))?;
     Ok(bytes)
 }

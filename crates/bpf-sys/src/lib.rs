@@ -68,8 +68,9 @@
 //! Lowest first; a file imports only from lines before its own (`cargo xtask tidy` checks that).
 //!
 //! ```layers
-//! arch/aarch64 arch/x86_64 errno fd_limit helpers nested syscall system time tracefs
-//! arch error insn
+//! arch/aarch64 arch/x86_64 errno fd_limit fork helpers nested system time tracefs
+//! arch syscall
+//! error insn
 //! child disasm ids mmap modules perf
 //! btf map
 //! doorbell prog
@@ -90,6 +91,7 @@ pub mod errno;
 mod error;
 mod fd_limit;
 pub mod features;
+mod fork;
 pub mod helpers;
 mod ids;
 pub mod insn;
@@ -116,6 +118,7 @@ pub use fd_limit::{
     fd_limit, give_back_fd_limit, raise_fd_limit, raise_fd_limit_at_start, raise_fd_limit_by,
     with_original_fd_limit,
 };
+pub use fork::{KernelFd, OfProcess, close_in_forked_children, forks};
 pub use ids::{BtfObject, ObjectKind, btf_load, enable_run_stats, fd_by_id, ids};
 pub use iterator::iterate_process;
 pub use link::{Link, LinkInfo, ProbeSite, UprobeTarget};

@@ -2,24 +2,25 @@
 //!
 //! A link is a file descriptor. Closing it detaches the program, so a process that dies leaves
 //! nothing attached. Closing can be slow (75–150 ms for each perf-event link), hence
-//! [`Link::into_fds`], which passes the descriptors to another process.
+//! [`close_in_background`](crate::close_in_background).
 
 use crate::AttachType;
 use crate::child::Maker;
 use crate::error::SysError;
+use crate::fork::{Change, KernelFd};
 use crate::map::info_by_fd;
 use crate::perf::PerfEvent;
 use crate::prog::Prog;
 use crate::syscall::{Cmd, addr, bpf_fd, raw};
 use std::ffi::{CString, OsStr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 /// An attachment, detached on drop.
 #[derive(Debug)]
 pub struct Link {
-    fd: OwnedFd,
+    fd: KernelFd,
     /// The target, for messages.
     place: String,
     /// The event under a perf link, which must outlive the link.
@@ -148,7 +149,7 @@ impl LinkInfo {
 }
 
 impl Link {
-    fn make(fd: Result<OwnedFd, i32>, prog: &Prog, place: String) -> Result<Link, SysError> {
+    fn make(fd: Result<KernelFd, i32>, prog: &Prog, place: String) -> Result<Link, SysError> {
         match fd {
             Ok(fd) => Ok(Link { fd, place, event: None }),
             Err(errno) => Err(SysError::new(format!("attach program \"{}\" to {place}", prog.name()), errno)),
@@ -315,11 +316,6 @@ impl Link {
         info_by_fd(&self.fd)
             .map_err(|errno| SysError::new(format!("query the link to {}", self.place), errno))
     }
-
-    /// Returns the descriptors of the link and of its event, which stay open.
-    pub fn into_fds(self) -> (OwnedFd, Option<OwnedFd>) {
-        (self.fd, self.event.map(OwnedFd::from))
-    }
 }
 
 impl AsFd for Link {
@@ -350,7 +346,7 @@ fn create_in_child(
     attr: KprobeMultiAttr,
     lists: Lists,
     interrupted: &dyn Fn() -> bool,
-) -> Result<OwnedFd, i32> {
+) -> Result<KernelFd, i32> {
     let mut kept = Box::new((attr, lists));
     let arguments = [Cmd::LinkCreate as i64, &raw mut kept.0 as i64, size_of::<KprobeMultiAttr>() as i64];
     // SAFETY: the attribute and its lists stay until there is a result, or for ever.
@@ -364,7 +360,8 @@ fn create_in_child(
         // SAFETY: one entry, which lives across the call.
         unsafe { libc::poll(&raw mut ready, 1, LOOK.as_millis() as i32) };
         if ready.revents != 0 {
-            return maker.take();
+            let change = Change::begin();
+            return maker.take().map(|fd| KernelFd::new(fd, &change));
         }
         if interrupted() {
             std::mem::forget(kept);

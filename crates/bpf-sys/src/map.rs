@@ -1,9 +1,10 @@
 //! Maps: creation, elements, shared memory, and grace periods.
 
 use crate::error::SysError;
+use crate::fork::KernelFd;
 use crate::mmap::Mmap;
 use crate::syscall::{Cmd, addr, addr_mut, bpf, bpf_fd, name_text, object_name, raw};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::OnceLock;
 
 /// Kinds of maps that we use, by the kernel's number.
@@ -212,7 +213,7 @@ pub type Element = (Vec<u8>, Vec<u8>);
 /// A map, closed on drop. The kernel keeps the map while a program or a mapping uses it.
 #[derive(Debug)]
 pub struct Map {
-    fd: OwnedFd,
+    fd: KernelFd,
     name: String,
     kind: MapKind,
     key_size: u32,
@@ -482,11 +483,6 @@ impl Map {
     /// Maps the values of an array created with [`flags::MMAPABLE`].
     pub fn mmap(&self, writable: bool) -> Result<Mmap, SysError> {
         Mmap::new(&self.fd, 0, self.mapped_len(), writable)
-    }
-
-    /// Returns the descriptor, which stays open.
-    pub fn into_fd(self) -> OwnedFd {
-        self.fd
     }
 }
 

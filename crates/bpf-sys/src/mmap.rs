@@ -5,6 +5,7 @@
 //! plane consist of 64-bit words.
 
 use crate::error::SysError;
+use crate::fork::forks;
 use crate::syscall::last_errno;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,6 +16,7 @@ pub struct Mmap {
     base: *mut u8,
     len: usize,
     writable: bool,
+    forks: u32,
 }
 
 // SAFETY: the memory is accessed only through atomics, and the mapping lives as long as the value.
@@ -30,7 +32,12 @@ impl Mmap {
         let offset = libc::off_t::try_from(offset).map_err(|_| fail(libc::EINVAL))?;
         Mmap::map(fd.as_fd().as_raw_fd(), offset, len, protection, libc::MAP_SHARED)
             .map_err(fail)
-            .map(|base| Mmap { base, len, writable })
+            .inspect(|base| {
+                // A child of a fork would keep the map or event in the kernel. SAFETY: a mapping of
+                // ours; only what a fork does with it changes.
+                unsafe { libc::madvise(base.cast(), len, libc::MADV_DONTFORK) };
+            })
+            .map(|base| Mmap { base, len, writable, forks: forks() })
     }
 
     /// Memory of this process that is zero. A page takes memory when it is first written.
@@ -41,6 +48,7 @@ impl Mmap {
             base,
             len,
             writable: true,
+            forks: forks(),
         })
     }
 
@@ -119,7 +127,10 @@ fn range(words: &[AtomicU64], offset: usize, len: usize) -> Option<&[AtomicU64]>
 
 impl Drop for Mmap {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping of `new`. Views borrow from `self`, so none is left.
-        unsafe { libc::munmap(self.base.cast(), self.len) };
+        // A child of a fork does not have it: other memory may be at its address.
+        if self.forks == forks() {
+            // SAFETY: exactly the mapping of `new`. Views borrow from `self`, so none is left.
+            unsafe { libc::munmap(self.base.cast(), self.len) };
+        }
     }
 }

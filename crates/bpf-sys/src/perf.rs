@@ -1,6 +1,7 @@
 //! Perf events: the CPU clock, counters, tracepoints, and single kprobes and uprobes.
 
 use crate::error::SysError;
+use crate::fork::{Change, KernelFd};
 use crate::syscall::last_errno;
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -92,7 +93,7 @@ const IOC_DISABLE: libc::c_ulong = 0x2401;
 /// A perf event, created disabled, closed on drop.
 #[derive(Debug)]
 pub struct PerfEvent {
-    fd: OwnedFd,
+    fd: KernelFd,
     place: String,
 }
 
@@ -101,6 +102,7 @@ impl PerfEvent {
         attr.size = std::mem::size_of::<Attr>() as u32;
         attr.bits |= BIT_DISABLED;
         let no_group = -1;
+        let change = Change::begin();
         // SAFETY: `attr` has the size that it states. The strings to which it points outlive the
         // call (the callers own them).
         let fd = unsafe {
@@ -113,7 +115,8 @@ impl PerfEvent {
             return Err(if is_refused { error.or_hint(paranoid_hint) } else { error });
         }
         // SAFETY: the kernel just created this descriptor for us.
-        Ok(PerfEvent { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, place })
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        Ok(PerfEvent { fd: KernelFd::new(fd, &change), place })
     }
 
     /// A clock that fires on one CPU, whatever runs there.
@@ -270,12 +273,6 @@ impl AsFd for PerfEvent {
 impl AsRawFd for PerfEvent {
     fn as_raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
-    }
-}
-
-impl From<PerfEvent> for OwnedFd {
-    fn from(event: PerfEvent) -> OwnedFd {
-        event.fd
     }
 }
 

@@ -1,10 +1,11 @@
 //! Programs: loading, test runs, and information.
 
 use crate::error::SysError;
+use crate::fork::KernelFd;
 use crate::insn::Insn;
 use crate::map::info_by_fd;
 use crate::syscall::{Cmd, addr, addr_mut, bpf, bpf_fd, name_text, object_name, raw, until_nul};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 /// Kinds of programs that we use, by the kernel's number.
 #[allow(missing_docs)]
@@ -241,7 +242,7 @@ pub struct LoadFailure {
 /// A loaded program, closed on drop. The kernel keeps the program while a link uses it.
 #[derive(Debug)]
 pub struct Prog {
-    fd: OwnedFd,
+    fd: KernelFd,
     name: String,
     kind: ProgKind,
     attach: AttachType,
@@ -355,7 +356,7 @@ fn explains(errno: i32) -> bool {
 const LOG_STATISTICS: u32 = 4;
 
 /// One load. On failure, the errno and the log's full size, where the kernel (6.4) reports it.
-fn try_load(spec: &ProgSpec<'_>, level: u32, log: &mut [u8]) -> Result<OwnedFd, (i32, usize)> {
+fn try_load(spec: &ProgSpec<'_>, level: u32, log: &mut [u8]) -> Result<KernelFd, (i32, usize)> {
     let mut attr = LoadAttr {
         prog_type: spec.kind as u32,
         insn_cnt: spec.insns.len() as u32,
@@ -386,7 +387,7 @@ fn try_load(spec: &ProgSpec<'_>, level: u32, log: &mut [u8]) -> Result<OwnedFd, 
 }
 
 /// Loads with a log, in ever larger buffers until the log fits.
-fn load_with_log(spec: &ProgSpec<'_>, level: u32, text: &mut String) -> Result<OwnedFd, (i32, usize)> {
+fn load_with_log(spec: &ProgSpec<'_>, level: u32, text: &mut String) -> Result<KernelFd, (i32, usize)> {
     let mut capacity = FIRST_LOG;
     loop {
         let mut buffer = vec![0u8; capacity];

@@ -1,5 +1,6 @@
 //! The system call `bpf(2)`, and the forms in which it takes descriptors, memory and names.
 
+use crate::fork::{Change, KernelFd};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -64,7 +65,8 @@ pub(crate) unsafe fn bpf<T>(cmd: Cmd, attr: &mut T) -> Result<i32, i32> {
 ///
 /// # Safety
 /// As [`bpf`]. The command must return a file descriptor that nothing else owns.
-pub(crate) unsafe fn bpf_fd<T>(cmd: Cmd, attr: &mut T) -> Result<OwnedFd, i32> {
+pub(crate) unsafe fn bpf_fd<T>(cmd: Cmd, attr: &mut T) -> Result<KernelFd, i32> {
+    let change = Change::begin();
     // SAFETY: guaranteed by the caller.
     let mut r = unsafe { bpf(cmd, attr) };
     if r == Err(libc::EPERM) && raise_memlock() {
@@ -72,7 +74,7 @@ pub(crate) unsafe fn bpf_fd<T>(cmd: Cmd, attr: &mut T) -> Result<OwnedFd, i32> {
         r = unsafe { bpf(cmd, attr) };
     }
     // SAFETY: the kernel just created this descriptor for us.
-    r.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+    r.map(|fd| KernelFd::new(unsafe { OwnedFd::from_raw_fd(fd) }, &change))
 }
 
 /// Raises RLIMIT_MEMLOCK to infinity on the first call. True when that changed the limit.

@@ -12,13 +12,13 @@
 //! firings, or when the session is half a second late.
 
 use std::fmt;
-use std::os::fd::OwnedFd;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bpf_sys::{Mmap, enable_run_stats};
+use bpf_sys::{KernelFd, Mmap, enable_run_stats};
 use plane::control::Control;
 use plane::deadman::{Limits, Reason};
 
@@ -134,7 +134,7 @@ const LATE: Duration = Duration::from_millis(500);
 
 /// A measurement: the kernel counts the run time of programs.
 struct Window {
-    _statistics: OwnedFd,
+    _statistics: KernelFd,
     since: Instant,
     taken: u64,
     /// The session or its heartbeats were late, so a large share is an alarm.
