@@ -30,7 +30,8 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -336,7 +337,7 @@ impl Reader {
 
     /// Starts the reader and waits until it is ready.
     fn start(&mut self) -> Result<(), RequestError> {
-        match spawn(self.limits.memory) {
+        match spawn(self.readers.pool().executable(), self.limits.memory) {
             Ok(process) => {
                 if let Some(lease) = &mut self.lease {
                     lease.process = Some(process);
@@ -582,12 +583,11 @@ impl Drop for Reader {
     }
 }
 
-fn spawn(memory: u64) -> io::Result<ReaderProcess> {
-    let (path, (name, value)) = entry::executable(memory)?;
+fn spawn(executable: Option<&Path>, memory: u64) -> io::Result<ReaderProcess> {
+    let mut command = entry::command(executable, memory)?;
     let (ours, theirs) = sys::socket_pair()?;
-    let child = Command::new(path)
+    let child = command
         .arg0("dtrace: symbols")
-        .env(name, value)
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(Stdio::null())

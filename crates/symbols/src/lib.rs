@@ -57,7 +57,8 @@
 //! reader/servers
 //! reader/index reader/whole
 //! reader
-//! entry pool
+//! entry
+//! pool
 //! client
 //! object
 //! object/lines
@@ -91,6 +92,7 @@ pub use client::Interrupted;
 pub use debuginfo::{
     Answer as TypesAnswer, NameKind, ObjectPart, Place as ParameterPlace, Query as TypesQuery,
 };
+pub use entry::reader_on_path;
 pub use frames::{CodeLoad, FrameTable};
 pub use functions::{
     Calling, Function, FunctionName, FunctionQuery, InstructionSite, MAX_USES, Select, SymbolSource,

@@ -30,11 +30,14 @@
 //! for that one.
 
 use std::collections::HashSet;
+use std::io;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::entry;
 use crate::wire::{MAX_NUMBERS, Request};
 
 /// The most memory of all readers of a program, in bytes. A client that needs more than half of it
@@ -78,6 +81,16 @@ impl Readers {
     /// Readers that nobody else uses.
     pub fn new() -> Readers {
         Readers::default()
+    }
+
+    /// Readers that nobody else uses, of this executable: for a library that is in a shared object
+    /// ([`crate::entry`] has why). It must have this crate and its version. `Err`: it cannot be
+    /// executed, or why it is refused.
+    pub fn executed(executable: &Path) -> io::Result<Readers> {
+        entry::check(executable)?;
+        let mut pool = Pool::default();
+        pool.executable = Some(executable.into());
+        Ok(Readers { pool: Arc::new(pool), servers: Arc::default() })
     }
 
     /// The same readers for a session that asks these servers (debuginfod) for debug files, with
@@ -153,6 +166,8 @@ struct State {
     client: u32,
     /// The number of clients that there are.
     clients: usize,
+    /// The process that this is of: [`bpf_sys::forks`].
+    forks: u32,
 }
 
 /// See the [module](self).
@@ -161,6 +176,8 @@ pub(crate) struct Pool {
     state: Mutex<State>,
     /// A reader was given back, or a ticket.
     changed: Condvar,
+    /// What readers execute; `None`: this executable.
+    executable: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for Pool {
@@ -204,6 +221,14 @@ impl Slot {
 }
 
 impl State {
+    /// A forked child begins without readers: those of its parent go on, and are the parent's.
+    fn follow_forks(&mut self) {
+        let forks = bpf_sys::forks();
+        if self.forks != forks {
+            *self = State { forks, last: self.last, client: self.client, ..State::default() };
+        }
+    }
+
     fn end(&mut self, is_due: impl Fn(&Slot) -> bool) {
         let due = self.slots.extract_if(.., |slot| slot.idle.is_some() && is_due(slot));
         let due: Vec<ReaderProcess> = due.filter_map(|slot| slot.idle).collect();
@@ -268,7 +293,14 @@ impl State {
 
 impl Pool {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.follow_forks();
+        state
+    }
+
+    /// What readers execute; `None`: this executable.
+    pub(crate) fn executable(&self) -> Option<&Path> {
+        self.executable.as_deref()
     }
 
     /// Another client, whose number no other one has.
@@ -448,7 +480,9 @@ impl Drop for Lease {
             return;
         }
         let mut state = self.pool.lock();
-        if let Some(process) = self.process.take() {
+        if let Some(process) = self.process.take()
+            && state.slots.iter().any(|slot| slot.number == self.number)
+        {
             state.kill(process);
         }
         state.slots.retain(|slot| slot.number != self.number);
@@ -461,6 +495,7 @@ impl Drop for Pool {
     /// Kills the readers. (A reader that is not blocked also exits when its socket is closed.)
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        state.follow_forks();
         state.end(|_| true);
         // A killed process needs a moment to exit. One that sleeps uninterruptibly in the kernel is
         // left to init.

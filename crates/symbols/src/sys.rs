@@ -257,6 +257,13 @@ pub(crate) fn set_alarm(limit: Option<Duration>) {
     unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) };
 }
 
+/// Writes to standard output, without the buffers of the standard library. True if all was written.
+pub(crate) fn tell(text: &[u8]) -> bool {
+    // SAFETY: as many bytes as there are.
+    let written = unsafe { libc::write(libc::STDOUT_FILENO, text.as_ptr().cast(), text.len()) };
+    usize::try_from(written) == Ok(text.len())
+}
+
 /// Standard input, which is the reader's socket.
 pub(crate) fn standard_input() -> OwnedFd {
     // SAFETY: the parent process opened this descriptor, and no other code in this process uses

@@ -43,6 +43,8 @@ mod record;
 mod wire;
 
 use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -131,6 +133,15 @@ impl System {
     /// values of it: the process has one kernel.
     pub fn live() -> System {
         System(Arc::new(Machine { types: KernelBtf::running(), readers: READERS.clone(), given: None }))
+    }
+
+    /// The same for a library that is in a shared object: what reads the files of processes is this
+    /// executable, which has the library too, in the same version; the `dtrace` command is one. Its
+    /// readers are those of this value and its clones. `Err`: it cannot be executed, or why it is
+    /// refused, in words that name it.
+    pub fn live_with_reader(executable: &Path) -> io::Result<System> {
+        let readers = Readers::executed(executable)?;
+        Ok(System(Arc::new(Machine { types: KernelBtf::running(), readers, given: None })))
     }
 
     /// A machine that is given. Nothing is asked of the running one.

@@ -1,5 +1,7 @@
 //! What a client may take, and what a request costs.
 
+use std::process::Command;
+
 use super::*;
 
 #[test]
