@@ -33,6 +33,8 @@ pub enum Error {
     Unresponsive,
     /// The user interrupted the enabling.
     Interrupted,
+    /// The session is of the process of which this one is a forked child.
+    Forked,
     /// A setting that this version rejects.
     Setting(String),
     /// An error of this library.
@@ -92,6 +94,9 @@ impl fmt::Display for Error {
             Error::Aborted(why) => write!(f, "processing aborted: {why}"),
             Error::Unresponsive => f.write_str("processing aborted: Abort due to systemic unresponsiveness"),
             Error::Interrupted => f.write_str("could not enable tracing: interrupted"),
+            Error::Forked => {
+                f.write_str("the session is of the parent of this process: a forked child cannot use it")
+            }
             Error::Setting(text) => f.write_str(text),
             Error::Internal(text) => write!(f, "internal error: {text}"),
         }

@@ -43,6 +43,7 @@
 //!    deadman         stopping a session that takes too much time of the CPUs
 //!    interpreter/    the engine that interprets them, over firings that are given
 //!  session/        a running session, from start to end
+//!    handle          the session of a process, as programs have it
 //!    builder         what a program sets before a session begins
 //!    modules, processes  what comes while it runs
 //!    advice          what is said of a fault that a script can avoid
@@ -62,7 +63,14 @@
 //! When a session symbolizes the first address of a process, it starts its own executable once
 //! more, as a process that reads symbols (`symbols::entry`). That process does not reach `main`,
 //! and a program that embeds this library needs no code for it. If the library is part of a shared
-//! object, there is no such process, and addresses of processes are numbers.
+//! object, such a process is another executable that has the library in the same version, as the
+//! `dtrace` command: `System::live_with_reader` takes its path, and `reader_on_path` looks for it.
+//! Without one addresses of processes are numbers.
+//!
+//! A program that forks while it has sessions calls `close_in_forked_children` once: the children
+//! do not keep probes in the kernel, and sessions are errors there. Values that stand beside a
+//! session (`Target`, `Program`) may be dropped in a child, not used. The profile `library` of the
+//! workspace builds the library as a program needs it that goes on after a panic.
 //!
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
@@ -87,6 +95,7 @@
 //! session/enable session/end session/postmortem session/watching
 //! session/arrivals session/targets
 //! session
+//! session/handle
 //! session/builder
 //! ```
 
@@ -129,6 +138,8 @@ pub use options::{Bytes, Options};
 
 pub use bpf_codegen::CodegenError;
 pub use bpf_sys::SysError;
+/// For programs that may fork while they have sessions: see [`Session`].
+pub use bpf_sys::close_in_forked_children;
 pub use bpf_sys::load::LoadError;
 /// For programs that run sessions: raises the limit on open descriptors as far as every process
 /// may. What the library executes (targets, `system()`, the preprocessor) has the limit that was
@@ -150,6 +161,8 @@ pub use recording::{record_program, record_system};
 pub use session::builder::Builder;
 pub use session::stop::Stopper;
 pub use session::{Session, Status};
+/// For a library in a shared object: see [`System::live_with_reader`].
+pub use symbols::reader_on_path;
 /// The symbols of a machine's kernel.
 pub mod kernel_symbols {
     pub use symbols::{Kernel, KernelStatus, KernelSymbol, Name, SymbolText};

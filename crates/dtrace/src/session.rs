@@ -1,4 +1,5 @@
-//! A running session: from a compiled program to its end.
+//! A running session: from a compiled program to its end. Programs have it as a [`Session`], which
+//! calls what is here in the process that has started it.
 //!
 //! ```text
 //!  start    maps, programs, links; BEGIN (WARMUP); ACTIVE
@@ -17,6 +18,7 @@ pub(crate) mod builder;
 mod enable;
 mod end;
 pub(crate) mod file_stops;
+mod handle;
 mod held;
 mod host;
 mod intervals;
@@ -57,14 +59,14 @@ use crate::options::{OptionError, Options, UserAddresses, nanoseconds};
 use crate::session::advice::advice;
 use crate::session::stop::Stopper;
 use enable::{Registered, register};
+pub use handle::Session;
 use held::{HeldRecords, consume, drain};
 use intervals::{Intervals, LEAST_INTERVAL, interval};
 use recorded::Recorded;
 use settings::{consumer_options, set_dynamic};
 use shapes::{RemovedIds, Shapes};
 use source::EngineSource;
-pub use state::Session;
-use state::{Deadlines, Ending, over};
+use state::{Deadlines, Ending, Running, over};
 
 pub(crate) use notice::{Notice, more_left_out};
 use watch::Watch;
@@ -101,30 +103,15 @@ fn reduced_rates(options: &Options) -> impl Iterator<Item = Notice> {
     reduced.map(move |(_, words)| Notice::Lowered(format!("{words} reduced to {hz} hz")))
 }
 
-impl<S: Sink> Session<S> {
-    /// Enables all probes, runs BEGIN, and releases the targets.
-    pub fn start(
-        program: &Program,
-        options: Options,
-        targets: Vec<proc::Target>,
-        sink: S,
-    ) -> Result<Session<S>, Error> {
-        Session::start_interruptible(program, options, targets, sink, &mut |_| true, || false)
-    }
-
-    /// As [`Session::start`]; `progress` is called before the first program is attached, and after
-    /// each function if functions are attached one by one: the enabling stops when it returns
-    /// `false`. `interrupted` is called during long operations until the end of the session. When
-    /// it returns true, an enabling stops, and the session no longer waits for symbols of
-    /// processes: it prints their addresses as numbers.
-    pub fn start_interruptible(
+impl<S: Sink> Running<S> {
+    pub(super) fn start_interruptible(
         program: &Program,
         options: Options,
         targets: Vec<proc::Target>,
         mut sink: S,
         progress: &mut dyn FnMut(Progress) -> bool,
         interrupted: impl Fn() -> bool + Send + Sync + 'static,
-    ) -> Result<Session<S>, Error> {
+    ) -> Result<Running<S>, Error> {
         if !program.system.is_live() {
             let release = program.system.release();
             return Err(Error::Setting(format!(
@@ -154,7 +141,7 @@ impl<S: Sink> Session<S> {
         let (engine, start) = (Box::new(engine), host::start(&program.system, &cpus));
         let parts =
             Parts { engine, enabled, symbols, options, targets, sink, monitor, cpus, start, interrupted };
-        let mut session = Session::begin(program, parts, progress)?;
+        let mut session = Running::begin(program, parts, progress)?;
         session.report_engine();
         session.follow_system();
         session.settle()?;
@@ -166,14 +153,12 @@ impl<S: Sink> Session<S> {
         Ok(session)
     }
 
-    /// Starts a session without a kernel: the interpreter executes the program over given firings.
-    /// It needs no privilege. See [`crate::engine::interpreter`].
-    pub fn interpret(
+    pub(super) fn interpret(
         program: &Program,
         options: Options,
         mut interpreter: Interpreter,
         sink: S,
-    ) -> Result<Session<S>, Error> {
+    ) -> Result<Running<S>, Error> {
         let cpus = interpreter.cpus();
         settings::check(&options, program.is_destructive(), &cpus)?;
         postmortem::check(&options, &[])?;
@@ -184,7 +169,7 @@ impl<S: Sink> Session<S> {
         let (monitor, interrupted) = (None, Arc::new(|| false));
         let parts =
             Parts { engine, enabled, symbols, options, targets, sink, monitor, cpus, start, interrupted };
-        Session::begin(program, parts, &mut |_| true)
+        Running::begin(program, parts, &mut |_| true)
     }
 
     /// Attaches the programs of an engine, runs BEGIN, and makes the session active.
@@ -192,7 +177,7 @@ impl<S: Sink> Session<S> {
         program: &Program,
         parts: Parts<S>,
         progress: &mut dyn FnMut(Progress) -> bool,
-    ) -> Result<Session<S>, Error> {
+    ) -> Result<Running<S>, Error> {
         let Parts { mut engine, enabled, symbols, options, targets, sink, .. } = parts;
         let Parts { monitor, cpus, start, interrupted, .. } = parts;
         if sink.needs().process_ids && !program.process_ids {
@@ -252,7 +237,7 @@ impl<S: Sink> Session<S> {
             snapshot: now,
             given_status: engine.now().saturating_add(nanoseconds(options.statusrate)),
         };
-        Ok(Session {
+        Ok(Running {
             program: program.clone(),
             strings: enabled.strings,
             next_epid: enabled.next,
@@ -281,19 +266,12 @@ impl<S: Sink> Session<S> {
         })
     }
 
-    /// Works until tracing is over, and finishes. Returns the argument of `exit()`, 0 without one.
-    ///
-    /// Without a target and without `exit()` it does not end, unless a [`Stopper`] ends it.
-    pub fn run(&mut self) -> Result<i32, Error> {
+    pub(super) fn run(&mut self) -> Result<i32, Error> {
         while self.work(None, Duration::MAX)? == Status::Working {}
         self.finish()
     }
 
-    /// Waits for at most `limit` until there is work, and does it. The call returns early when
-    /// `user` is readable, which means that the user has requested something.
-    ///
-    /// A program with an event loop of its own does not wait here: see [`Session::ready`].
-    pub fn work(&mut self, user: Option<BorrowedFd<'_>>, limit: Duration) -> Result<Status, Error> {
+    pub(super) fn work(&mut self, user: Option<BorrowedFd<'_>>, limit: Duration) -> Result<Status, Error> {
         if self.engine.activity().0 != Activity::Active {
             return self.ready();
         }
@@ -303,11 +281,7 @@ impl<S: Sink> Session<S> {
         self.ready()
     }
 
-    /// The descriptors that are readable when there is work: a buffer that fills or `exit()`, a
-    /// target that ends, a module that was loaded, processes that started. The list changes when a
-    /// target ends, when programs are enabled and with each snapshot of aggregations, so an event
-    /// loop asks for it before each wait. They are only for waiting: [`Session::ready`] reads them.
-    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let sources = self.sources.iter().map(|s| s.descriptor());
         let targets = self.targets.iter().map(proc::Target::poll_fd);
         let watch = self.watch.as_ref().and_then(|watch| watch.poll_fd(Instant::now()));
@@ -322,10 +296,7 @@ impl<S: Sink> Session<S> {
             .collect()
     }
 
-    /// When [`Session::ready`] is to be called at the latest, though no descriptor is readable:
-    /// buffers are read at `switchrate`, aggregations at `aggrate`, losses at `statusrate`,
-    /// speculations that ended at `cleanrate`.
-    pub fn next_deadline(&self) -> Instant {
+    pub(super) fn next_deadline(&self) -> Instant {
         if self.engine.activity().0 != Activity::Active || self.engine.firings() != Firings::Asynchronous {
             return Instant::now();
         }
@@ -346,14 +317,7 @@ impl<S: Sink> Session<S> {
         self.watch.as_ref().map_or(first, |watch| first.min(watch.next()))
     }
 
-    /// Does the work that there is, without waiting for more. For programs with an event loop of
-    /// their own, which wait until one of the [`Session::descriptors`] is readable or until
-    /// [`Session::next_deadline`], whatever comes first. A call without need is cheap and does no
-    /// harm.
-    ///
-    /// "Without waiting" is meant for other work to come: a call prints what was recorded, and may
-    /// take the time to read the symbols of a process.
-    pub fn ready(&mut self) -> Result<Status, Error> {
+    pub(super) fn ready(&mut self) -> Result<Status, Error> {
         let done = self.work_now();
         let flushed = self.flush();
         done.and_then(|status| flushed.map(|()| status))
@@ -410,13 +374,13 @@ impl<S: Sink> Session<S> {
 
     /// As [`drain`].
     pub(super) fn drain(&mut self, all: bool) -> Result<(), Error> {
-        let Session { engine, consumer, options, held, .. } = self;
+        let Running { engine, consumer, options, held, .. } = self;
         drain(&mut **engine, consumer, options, held, all)
     }
 
     /// As [`consume`].
     pub(super) fn consume_held(&mut self, wait: bool) -> Result<(), Error> {
-        let Session { engine, consumer, options, held, .. } = self;
+        let Running { engine, consumer, options, held, .. } = self;
         consume(&mut **engine, consumer, options, held, wait)
     }
 
@@ -518,18 +482,22 @@ impl<S: Sink> Session<S> {
         (&mut self.consumer, EngineSource { engine, options, target, intervals })
     }
 
-    /// The sink.
-    pub fn sink(&self) -> &S {
+    pub(super) fn sink(&self) -> &S {
         &self.consumer.sink().sink
     }
 
-    /// The sink.
-    pub fn sink_mut(&mut self) -> &mut S {
+    pub(super) fn sink_mut(&mut self) -> &mut S {
         &mut self.consumer.sink_mut().sink
     }
 
-    /// The sink, without the session, which is dropped: what it has in the kernel is closed.
-    pub fn into_sink(self) -> S {
+    pub(super) fn into_sink(self) -> S {
+        self.consumer.into_sink().sink
+    }
+
+    /// The sink, in a forked child, where all that stands for threads and other processes stays.
+    pub(super) fn leave(self) -> S {
+        let Running { program, engine, held, targets, watch, sources, processes, linker, files, .. } = self;
+        std::mem::forget((program, engine, held, targets, watch, sources, processes, linker, files));
         self.consumer.into_sink().sink
     }
 
@@ -542,18 +510,11 @@ impl<S: Sink> Session<S> {
         self.consumer.flush().map_err(Error::Output)
     }
 
-    /// Firings that the kernel suppressed since the start, by program, because a program was
-    /// already running on the CPU. This is an upper bound of the missed firings, because predicates
-    /// were not evaluated. It is available until the session is finished.
-    pub fn suppressed(&self) -> Result<Vec<(String, u64)>, Error> {
+    pub(super) fn suppressed(&self) -> Result<Vec<(String, u64)>, Error> {
         self.engine.suppressed()
     }
 
-    /// Delivers all aggregations to the sink as they are now, each in an
-    /// [event](events::Aggregation) of its own, in the order of their definition. Text has them as
-    /// at the end. The session continues as without this call: what no `printa()` has printed is
-    /// delivered at the end too.
-    pub fn deliver_aggregations(&mut self) -> Result<(), Error> {
+    pub(super) fn deliver_aggregations(&mut self) -> Result<(), Error> {
         if self.ending != Ending::None {
             return Err(over("deliver aggregations"));
         }
@@ -565,27 +526,21 @@ impl<S: Sink> Session<S> {
         delivered.and(flushed)
     }
 
-    /// The aggregations, as whoever cannot ask the session any more can still print them: a panic
-    /// hook.
-    pub fn merged(&self) -> consumer::Merged {
+    pub(super) fn merged(&self) -> consumer::Merged {
         self.consumer.merged()
     }
 
-    /// Tells the sink that the user has interrupted the session: text has a newline there. Call
-    /// [`Session::finish`] then.
-    pub fn interrupt(&mut self) -> Result<(), Error> {
+    pub(super) fn interrupt(&mut self) -> Result<(), Error> {
         let done = self.consumer.interrupt().map_err(Error::Output);
         let flushed = self.flush();
         done.and(flushed)
     }
 
-    /// A handle that stops the session, for example from a signal handler.
-    pub fn stopper(&self) -> Result<Stopper, Error> {
+    pub(super) fn stopper(&self) -> Result<Stopper, Error> {
         self.engine.stopper()
     }
 
-    /// Changes an option while tracing.
-    pub fn set_option(&mut self, name: &str, value: Option<&str>) -> Result<(), OptionError> {
+    pub(super) fn set_option(&mut self, name: &str, value: Option<&str>) -> Result<(), OptionError> {
         set_dynamic(&mut self.options, name, value)?;
         let target = self.consumer.options().target;
         self.consumer.set_options(consumer_options(&self.options, target));

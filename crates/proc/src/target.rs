@@ -292,8 +292,11 @@ impl Target {
 impl Drop for Target {
     /// Releases a target that was never released. A created process that still lives is killed, as
     /// in the original: it was started for the session. (One whose tracer is killed goes on once it
-    /// runs.)
+    /// runs.) A forked child of the session's process leaves it as it is.
     fn drop(&mut self) {
+        if !self.tracer.is_here() {
+            return;
+        }
         if self.created && self.exit_status().is_none() {
             let (fd, none) = (self.pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
             // SAFETY: plain system call; the signal has no further information.

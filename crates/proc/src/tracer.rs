@@ -91,6 +91,8 @@ struct Queue {
 pub(crate) struct Tracer {
     queue: Arc<Queue>,
     join: Mutex<Option<JoinHandle<()>>>,
+    /// The process that has the thread: [`bpf_sys::forks`].
+    forks: u32,
 }
 
 impl std::fmt::Debug for Tracer {
@@ -126,7 +128,7 @@ impl Tracer {
     pub(crate) fn get_or_start() -> io::Result<Arc<Tracer>> {
         static RUNNING: Mutex<Weak<Tracer>> = Mutex::new(Weak::new());
         let mut running = lock(&RUNNING);
-        if let Some(tracer) = running.upgrade() {
+        if let Some(tracer) = running.upgrade().filter(|tracer| tracer.is_here()) {
             return Ok(tracer);
         }
         let signal = wake_signal()?;
@@ -142,9 +144,14 @@ impl Tracer {
         };
         let body = move || thread.run(signal);
         let join = std::thread::Builder::new().name("ptrace".into()).stack_size(128 << 10).spawn(body)?;
-        let tracer = Arc::new(Tracer { queue, join: Mutex::new(Some(join)) });
+        let tracer = Arc::new(Tracer { queue, join: Mutex::new(Some(join)), forks: bpf_sys::forks() });
         *running = Arc::downgrade(&tracer);
         Ok(tracer)
+    }
+
+    /// False in a forked child of the process that has the thread.
+    pub(crate) fn is_here(&self) -> bool {
+        self.forks == bpf_sys::forks()
     }
 
     /// Sends a command and waits until it is executed.
@@ -255,6 +262,9 @@ fn is_from_kernel(pid: i32) -> bool {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
+        if !self.is_here() {
+            return;
+        }
         let _ = self.send(Command::Quit);
         if let Some(join) = lock(&self.join).take() {
             let _ = join.join();

@@ -26,7 +26,7 @@ use providers::{Change, ProbesChanged};
 
 use super::enable::layouts;
 use super::shapes::{Group, Kind, Lowered, Matched, NameAndArgs, Shape, ShapeClause, lowered};
-use super::state::Session;
+use super::state::Running;
 use super::{Notice, more_left_out};
 use crate::compile::{ListedClause, Program};
 use crate::engine::{Arrival, Firings, NewProbe};
@@ -38,7 +38,7 @@ use crate::session::processes::ProcessChanges;
 /// Why probes are not enabled.
 type Failure = (Arc<SourceMap>, Error);
 
-impl<S: Sink> Session<S> {
+impl<S: Sink> Running<S> {
     /// Opens the sources of changes that the program needs.
     pub(super) fn follow_system(&mut self) {
         self.follow_processes_of_probes();
@@ -365,7 +365,7 @@ impl<S: Sink> Session<S> {
     /// Interns the names of a probe that clauses use. Gives them, and the process id that follows
     /// the first in a family of processes.
     fn intern(&mut self, desc: &ProbeDesc, used: [bool; 4]) -> ([u32; 4], u32) {
-        let Session { shapes, strings, consumer, program, .. } = self;
+        let Running { shapes, strings, consumer, program, .. } = self;
         for (number, text) in strings.iter().enumerate().skip(shapes.numbered) {
             shapes.numbers.entry(text.clone()).or_insert(number as u32);
         }

@@ -14,7 +14,7 @@ use providers::Role;
 
 use super::held::drain;
 use super::settings::{self, consumer_options};
-use super::state::{Session, over};
+use super::state::{Running, over};
 use super::{Notice, more_left_out};
 use crate::compile::{Macros, Program, Source};
 use crate::engine::{Enabled, Engine, Firings, Loading};
@@ -22,18 +22,8 @@ use crate::error::{CompileError, Error};
 use crate::options::Options;
 use crate::session::advice::advice;
 
-impl<S: Sink> Session<S> {
-    /// Enables more programs while the session runs. They can use the variables and aggregations of
-    /// the session and add new ones. Their BEGIN fires now, and their probes fire as soon as they
-    /// are attached. The running programs are not changed. A clause of ERROR sees the faults of
-    /// programs that are enabled with it or after it. If a probe fires clauses that were enabled at
-    /// different times, the kernel determines their order. Returns the number of probes that each
-    /// source matched.
-    ///
-    /// After an error the session continues unchanged. (If attaching fails halfway, the output has
-    /// the records until then.) The options are those of the session. A script's pragmas can set
-    /// the options that [`Session::set_option`] can set.
-    pub fn enable(&mut self, sources: &[Source], macros: &Macros) -> Result<Vec<usize>, CompileError> {
+impl<S: Sink> Running<S> {
+    pub(super) fn enable(&mut self, sources: &[Source], macros: &Macros) -> Result<Vec<usize>, CompileError> {
         let mut options = self.options.clone();
         let strings = self.strings.iter().map(|s| s.to_vec()).collect();
         let more = self.program.extend(sources, macros, &mut options, strings, &*self.interrupted);
@@ -72,7 +62,7 @@ impl<S: Sink> Session<S> {
         };
         settings::check(&options, more.is_destructive(), &cpus)?;
         let interrupted = self.interrupted.clone();
-        let Session { engine, consumer, held, options: current, .. } = self;
+        let Running { engine, consumer, held, options: current, .. } = self;
         // Loading takes time, in which the running programs fill their buffers.
         let mut between = |engine: &mut dyn Engine| drain(engine, consumer, current, held, false);
         let (partial, grow) = (later.is_some(), later.unwrap_or(false));

@@ -3,15 +3,12 @@
 use events::{Event, Sink};
 use plane::control::Activity;
 
-use super::state::{Ending, Session, over};
+use super::state::{Ending, Running, over};
 use super::{Notice, more_left_out};
 use crate::error::Error;
 
-impl<S: Sink> Session<S> {
-    /// Stops tracing, runs END, delivers the remaining records and aggregations, and returns the
-    /// exit status. Drop the session to free its resources. Another call does nothing and returns
-    /// the same status; after an error or [`Session::abort`] it is an error.
-    pub fn finish(&mut self) -> Result<i32, Error> {
+impl<S: Sink> Running<S> {
+    pub(super) fn finish(&mut self) -> Result<i32, Error> {
         match self.ending {
             Ending::None => self.ending = Ending::Begun,
             Ending::Begun => return Err(over("finish")),
@@ -81,9 +78,7 @@ impl<S: Sink> Session<S> {
         }
     }
 
-    /// Stops without END and without results, as after an error. Messages say what was counted
-    /// until now: faults, failed actions and suppressed firings.
-    pub fn abort(&mut self) {
+    pub(super) fn abort(&mut self) {
         if self.ending == Ending::None {
             self.ending = Ending::Begun;
         }

@@ -183,7 +183,7 @@ mod tests {
     use crate::engine::{Between, Enabled, Firings, Loading};
     use crate::load::attach::AttachObserver;
     use crate::session::stop::Stopper;
-    use crate::session::{Notice, Parts, Session, Status};
+    use crate::session::{Notice, Parts, Running, Status};
 
     /// The interpreter, with grace periods that end when the test says so.
     struct Slow {
@@ -276,7 +276,7 @@ mod tests {
                           t:::print { printa(\"n %@d\\n\", @n); clear(@n); }";
 
     /// A session over firings, each a name and an argument.
-    fn session(firings: &[(&str, u64)]) -> (Session<Text<Vec<u8>>>, Arc<AtomicBool>) {
+    fn session(firings: &[(&str, u64)]) -> (Running<Text<Vec<u8>>>, Arc<AtomicBool>) {
         let mut options = Options::default();
         options.set("quiet", None).unwrap();
         let probes = GivenProbes::new("t").probe("", "", "hit", &[]);
@@ -310,14 +310,14 @@ mod tests {
             start: Start::new("", Clock { time: 0, wall: 0 }, Host::new("", "", "", 1)),
             interrupted: Arc::new(|| false),
         };
-        (Session::begin(&program, parts, &mut |_| true).unwrap(), grace_ended)
+        (Running::begin(&program, parts, &mut |_| true).unwrap(), grace_ended)
     }
 
-    fn work(session: &mut Session<Text<Vec<u8>>>) {
+    fn work(session: &mut Running<Text<Vec<u8>>>) {
         while session.work(None, Duration::ZERO).unwrap() == Status::Working {}
     }
 
-    fn text(session: &Session<Text<Vec<u8>>>) -> &str {
+    fn text(session: &Running<Text<Vec<u8>>>) -> &str {
         std::str::from_utf8(session.sink().output()).unwrap()
     }
 

@@ -14,7 +14,7 @@ use events::Sink;
 use postmortem::{Head, Log, blank};
 
 use super::Notice;
-use super::state::Session;
+use super::state::Running;
 use crate::error::Error;
 use crate::options::{Options, Policy};
 
@@ -71,7 +71,7 @@ fn now() -> u64 {
     since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-impl<S: Sink> Session<S> {
+impl<S: Sink> Running<S> {
     /// Prepares the memory that the targets have, before they are released. True if they are to be
     /// held at signals.
     pub(super) fn begin_postmortem(&mut self) -> Result<bool, Error> {

@@ -22,9 +22,8 @@ use crate::session::file_stops::FileStops;
 use crate::session::linker::LinkerStops;
 use crate::session::processes::ProcessChanges;
 
-/// A running session. Its results, drops, faults and messages are the [events](::events) that its
-/// sink receives.
-pub struct Session<S: Sink> {
+/// A session in the process that has started it: see [`Session`](super::Session).
+pub(super) struct Running<S: Sink> {
     /// All enabled programs.
     pub(super) program: Program,
     /// Interned strings. A number never changes its string.

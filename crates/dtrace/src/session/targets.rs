@@ -25,7 +25,7 @@ use events::Sink;
 use providers::method::Detached;
 
 use super::Notice;
-use super::state::{ProgramKey, Session};
+use super::state::{ProgramKey, Running};
 use crate::error::Error;
 use crate::options::Options;
 use crate::session::file_stops::FileStops;
@@ -47,7 +47,7 @@ fn program_of(pid: u32) -> Option<ProgramKey> {
     Some((of.dev(), of.ino(), of.size(), of.ctime(), of.ctime_nsec()))
 }
 
-impl<S: Sink> Session<S> {
+impl<S: Sink> Running<S> {
     /// Releases the targets. If their addresses are symbolized, each is held at its exit.
     pub(super) fn release_targets(&mut self) -> Result<(), Error> {
         let fatal = self.begin_postmortem()?;

@@ -8,10 +8,10 @@ use events::Sink;
 use proc::watcher::SharedWatcher;
 
 use super::Notice;
-use super::state::Session;
+use super::state::Running;
 use super::watch::{SOON, Watch, cannot_read, cannot_watch};
 
-impl<S: Sink> Session<S> {
+impl<S: Sink> Running<S> {
     /// Opens a watcher, if there is none and the consumer has a use for it. The first stacks of a
     /// session may come with a program that is enabled later: the tables of its targets are made
     /// then.

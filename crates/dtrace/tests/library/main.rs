@@ -11,6 +11,7 @@ mod beginners;
 mod embedded;
 mod engines;
 mod family;
+mod forked;
 mod growing;
 mod later;
 mod results;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
             embedded::TESTS,
             engines::TESTS,
             family::TESTS,
+            forked::TESTS,
             growing::TESTS,
             results::TESTS,
             stress::TESTS,
