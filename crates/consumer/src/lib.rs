@@ -87,4 +87,4 @@ pub use record::{EnabledProbe, Layout, ProbeRow, Tables};
 pub use source::{RawRecord, SlotSink, Source};
 pub use state::Advice;
 pub use symbolizer::{Codes, KernelSymbols, NoSymbols, Process, Symbolizer, SystemSymbols};
-pub use text::{Text, render, render_print};
+pub use text::{Text, render, render_action, render_print};

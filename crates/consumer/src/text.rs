@@ -125,6 +125,16 @@ pub fn render_print(shape: &Shape, bytes: &[u8], functions: &[Symbol]) -> Vec<u8
     out
 }
 
+/// The text of a `printf()` or of a `print()`, as [`render`] and [`render_print`] have it; `None`
+/// for another action.
+pub fn render_action(action: &Action<'_>) -> Option<Vec<u8>> {
+    match action {
+        Action::Printf { format, args } => Some(render(format, args)),
+        Action::Print { shape, bytes, functions } => Some(render_print(shape, bytes, functions)),
+        _ => None,
+    }
+}
+
 /// Formats a command or a file name.
 pub(crate) fn formatted(format: &Format, args: &[Argument<'_>], options: &Options) -> Vec<u8> {
     let mut out = Vec::new();

@@ -132,7 +132,9 @@ pub use live;
 
 pub use narrow::narrowed;
 
-pub use consumer::{AnyOutput, Effects, Json, Merged, Message, MessageKind, Output, Printer, Text, render};
+pub use consumer::{
+    AnyOutput, Effects, Json, Merged, Message, MessageKind, Output, Printer, Text, render, render_action,
+};
 pub use events::{Event, Needs, Sink};
 pub use options::{Bytes, Options};
 

@@ -99,14 +99,11 @@ impl Target {
     /// As [`Target::create`], in a changed environment. The program itself is found by the `PATH`
     /// of this process.
     pub fn create_with(command: impl AsRef<[u8]>, environment: &Environment) -> Result<Target, Error> {
-        Target::created(command.as_ref(), environment, None)
+        Target::created(&words(command.as_ref()), environment, None)
     }
 
-    fn created(command: &[u8], environment: &Environment, memory: Option<u64>) -> Result<Target, Error> {
-        create(command, environment, memory).map_err(|e| {
-            let program = words(command).next().unwrap_or_default();
-            Error::Create(diagnostics::control::name(program).into_owned(), e)
-        })
+    fn created(words: &[&[u8]], environment: &Environment, memory: Option<u64>) -> Result<Target, Error> {
+        create(words, environment, memory).map_err(|e| of_create(words, e))
     }
 
     /// As [`Target::create_with`]. The process then runs to a moment of its start and is stopped
@@ -131,13 +128,20 @@ impl Target {
         moment: Moment,
         memory: Option<u64>,
     ) -> Result<Target, Error> {
-        let command = command.as_ref();
-        let mut target = Target::created(command, environment, memory)?;
+        Target::create_of_words(&words(command.as_ref()), environment, moment, memory)
+    }
+
+    /// As [`Target::create_with_memory`], by words of which each is an argument, whatever is in it.
+    pub fn create_of_words(
+        words: &[impl AsRef<[u8]>],
+        environment: &Environment,
+        moment: Moment,
+        memory: Option<u64>,
+    ) -> Result<Target, Error> {
+        let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
+        let mut target = Target::created(&words, environment, memory)?;
         if moment > Moment::Exec {
-            target.run_to(moment).map_err(|e| {
-                let program = words(command).next().unwrap_or_default();
-                Error::Create(diagnostics::control::name(program).into_owned(), e)
-            })?;
+            target.run_to(moment).map_err(|e| of_create(&words, e))?;
         }
         match target.exit_status() {
             None => Ok(target),
@@ -335,13 +339,18 @@ fn candidates(program: &[u8]) -> io::Result<Vec<CString>> {
 }
 
 /// The words of a command, which blanks separate.
-fn words(command: &[u8]) -> impl Iterator<Item = &[u8]> {
-    command.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty())
+fn words(command: &[u8]) -> Vec<&[u8]> {
+    command.split(u8::is_ascii_whitespace).filter(|w| !w.is_empty()).collect()
 }
 
-fn create(command: &[u8], environment: &Environment, memory: Option<u64>) -> io::Result<Target> {
-    let list = words(command).map(CString::new).collect::<Result<Vec<_>, _>>()?;
-    let Some(program) = words(command).next() else {
+/// The error of creating a process, with the name of its program.
+fn of_create(words: &[&[u8]], e: io::Error) -> Error {
+    Error::Create(diagnostics::control::name(words.first().unwrap_or(&&b""[..])).into_owned(), e)
+}
+
+fn create(words: &[&[u8]], environment: &Environment, memory: Option<u64>) -> io::Result<Target> {
+    let list = words.iter().map(|word| CString::new(*word)).collect::<Result<Vec<_>, _>>()?;
+    let Some(program) = words.first() else {
         return Err(io::Error::from_raw_os_error(libc::ENOENT));
     };
     require_own_proc()?;

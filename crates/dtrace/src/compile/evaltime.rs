@@ -17,6 +17,8 @@ const OPTION: &str = "evaltime";
 pub enum Wanted {
     /// It is created, by a command that is split on blanks (`-c`).
     Command(Vec<u8>),
+    /// The same by its words.
+    Words(Vec<Vec<u8>>),
     /// It runs already (`-p`).
     Pid(i32),
     /// It was taken or created before.
@@ -49,6 +51,10 @@ impl Targets {
                 Wanted::Command(text) => {
                     let moment = *waited.get_or_insert_with(|| evaltime_in(options, sources));
                     proc::Target::create_with_memory(text, environment, moment, memory)?
+                }
+                Wanted::Words(words) => {
+                    let moment = *waited.get_or_insert_with(|| evaltime_in(options, sources));
+                    proc::Target::create_of_words(&words, environment, moment, memory)?
                 }
                 Wanted::Pid(pid) if all.iter().any(|target: &proc::Target| target.pid() == pid) => continue,
                 Wanted::Pid(pid) => proc::Target::grab(pid)?,

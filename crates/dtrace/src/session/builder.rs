@@ -7,7 +7,7 @@ use providers::Provider;
 use system::System;
 
 use crate::compile::evaltime::{Targets, Wanted};
-use crate::compile::{Field, Macros, Program, Source, compile_with};
+use crate::compile::{Field, Macros, Program, Setup, Source, compile_as};
 use crate::engine::interpreter::Interpreter;
 use crate::error::{CompileError, Error};
 use crate::options::Options;
@@ -93,6 +93,19 @@ impl Builder {
         self
     }
 
+    /// The same by words of which each is an argument, whatever is in it.
+    pub fn command_of<T: Into<Vec<u8>>>(mut self, words: impl IntoIterator<Item = T>) -> Builder {
+        self.targets.push(Wanted::Words(words.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Adds a process that runs already, as `-p` does: it is stopped when the session begins, and
+    /// runs on when tracing has begun.
+    pub fn process(mut self, pid: i32) -> Builder {
+        self.targets.push(Wanted::Pid(pid));
+        self
+    }
+
     /// Adds a process that was taken or created before, which runs on when tracing has begun: a
     /// target as that of [`Builder::command`].
     pub fn target(mut self, target: proc::Target) -> Builder {
@@ -108,30 +121,48 @@ impl Builder {
 
     /// Compiles the programs and enables their probes. `BEGIN` has run then, and the targets run.
     /// The sink gets the results, with what it [needs](Sink::needs).
-    pub fn start<S: Sink>(mut self, sink: S) -> Result<Session<S>, CompileError> {
+    pub fn start<S: Sink>(self, sink: S) -> Result<Session<S>, CompileError> {
+        self.start_interruptible(sink, || false)
+    }
+
+    /// As [`Builder::start`]; `interrupted` is called during long operations until the end of the
+    /// session, as that of [`Session::start_interruptible`].
+    pub fn start_interruptible<S: Sink>(
+        mut self,
+        sink: S,
+        interrupted: impl Fn() -> bool + Send + Sync + Clone + 'static,
+    ) -> Result<Session<S>, CompileError> {
         let wanted = std::mem::take(&mut self.targets);
         let environment = self.options.environment();
         let targets = Targets::make(wanted, &environment, &self.options, &self.sources)
             .map_err(|e| CompileError { error: Error::Setting(e.to_string()), map: Arc::default() })?;
         self.options.select(targets.all());
         self.macros.target = targets.first();
-        let (program, options) = self.compile(&sink)?;
+        let (program, options) = self.compile(&sink, interrupted.clone())?;
         let targets = targets.into_all(&options);
-        let session = targets.and_then(|targets| Session::start(&program, options, targets, sink));
+        let (go_on, asked) = (interrupted.clone(), interrupted);
+        let session = targets.and_then(|targets| {
+            Session::start_interruptible(&program, options, targets, sink, &mut |_| !go_on(), asked)
+        });
         session.map_err(|error| CompileError { error, map: program.map })
     }
 
     /// The same without a kernel: see [`Session::interpret`]. There are no targets.
     pub fn interpret<S: Sink>(self, given: Interpreter, sink: S) -> Result<Session<S>, CompileError> {
-        let (program, options) = self.compile(&sink)?;
+        let (program, options) = self.compile(&sink, || false)?;
         let session = Session::interpret(&program, options, given, sink);
         session.map_err(|error| CompileError { error, map: program.map })
     }
 
-    fn compile(self, sink: &impl Sink) -> Result<(Program, Options), CompileError> {
+    fn compile(
+        self,
+        sink: &impl Sink,
+        stop: impl Fn() -> bool + 'static,
+    ) -> Result<(Program, Options), CompileError> {
         let Builder { system, sources, macros, mut options, providers, .. } = self;
         options.processids |= sink.needs().process_ids;
-        let program = compile_with(&system, &sources, &macros, &mut options, providers)?;
+        let setup = Setup { providers, stop: Box::new(stop), ..Setup::default() };
+        let program = compile_as(&system, &sources, &macros, &mut options, setup)?;
         Ok((program, options))
     }
 }
