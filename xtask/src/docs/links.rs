@@ -15,9 +15,15 @@ const BOOK: &str = "docs/book/src";
 /// the top, those of `docs`, and the README of each folder.
 pub(crate) fn pages() -> Result<Vec<String>, String> {
     let mut all = Vec::new();
-    for (dir, deep) in
-        [("", false), ("docs", true), ("benches", false), ("scripts", false), ("fuzz", false), ("usdt", true)]
-    {
+    for (dir, deep) in [
+        ("", false),
+        ("docs", true),
+        ("benches", false),
+        ("scripts", false),
+        ("fuzz", false),
+        ("usdt", true),
+        ("bindings", true),
+    ] {
         find(dir, deep, &mut all)?;
     }
     all.sort();

@@ -166,6 +166,16 @@ fn tests_named_in_the_specification_exist() -> Verdict {
 fn tests_named_in(document: &str, text: &str) -> usize {
     let mut count = 0;
     for quoted in text.split('`').skip(1).step_by(2) {
+        if let Some((path, names)) = quoted.split_once(".py: ") {
+            let path = Path::new(ROOT).join("bindings").join(format!("{path}.py"));
+            let source =
+                std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{document} names {path:?}: {e}"));
+            for name in names.split(", ") {
+                assert!(source.contains(&format!("def {name}(")), "{document} names {path:?}: {name}");
+                count += 1;
+            }
+            continue;
+        }
         let Some((path, names)) = quoted.split_once(".rs: ") else { continue };
         let path = match path.split_once('/') {
             Some(("e2e", rest)) => format!("cli/tests/e2e/{rest}.rs"),
