@@ -20,6 +20,7 @@ mod sys;
 mod test;
 mod tidy;
 mod vm;
+mod wheel;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -101,11 +102,14 @@ cargo xtask TASK
   install [--prefix DIR] [--destdir DIR]
                 build for release and install the binary, the D libraries, the toolkit and the manual pages
                 (/usr/local); nothing else is changed
-@DIST@  kernels       download and unpack the kernels and QEMU, and replace those of which there is a newer release
+@DIST@@WHEEL@  kernels       download and unpack the kernels and QEMU, and replace those of which there is a newer release
 ";
 
 fn help() -> String {
-    HELP.replace("@TEST@", test::options::HELP).replace("@FUZZ@", fuzz::HELP).replace("@DIST@", dist::HELP)
+    HELP.replace("@TEST@", test::options::HELP)
+        .replace("@FUZZ@", fuzz::HELP)
+        .replace("@DIST@", dist::HELP)
+        .replace("@WHEEL@", wheel::HELP)
 }
 
 fn main() -> ExitCode {
@@ -135,6 +139,7 @@ fn task() -> Result<u8, String> {
         Some("tidy") => tidy::command(),
         Some("install") => install::command(rest),
         Some("dist") => dist::command(rest),
+        Some("wheel") => wheel::command(rest),
         Some("size") => dist::size(rest),
         Some("layers") => layers::command(rest),
         Some("kernels") => kernels::command(),
