@@ -133,7 +133,7 @@ pub use nested::NestedReturns;
 pub use perf::{Counter, PerfEvent, Rate};
 pub use prog::{AttachType, FuncInfo, LineInfo, LoadFailure, Prog, ProgInfo, ProgKind, ProgSpec, SLEEPABLE};
 pub use system::{Capabilities, Lockdown, perf_paranoid, release};
-pub use time::{boot_ns, monotonic_ns, tick_ns};
+pub use time::{boot_ns, monotonic_ns, tick_ns, wall_ns};
 pub use tracefs::tracefs;
 pub use tracepoint::TracepointTrial;
 /// The reader of the kernel's types, which some interfaces take.

@@ -383,11 +383,11 @@ impl<S: Sink> Consumer<S> {
     /// aggregations that no `printa()` has printed.
     pub fn finish(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.snapshot(source)?;
-        if let Some(end) = source.now() {
+        if let Some(end) = source.clock() {
             let Consumer { out, tables, state, .. } = self;
             state.end_interval(end, &read(tables), source, out)?;
         }
-        self.dropped([], source.now());
+        self.dropped([], source.clock().map(|now| now.time));
         self.report_counted();
         self.out.send(&Event::Stop)?;
         self.deliver(source, Occasion::End)
@@ -403,7 +403,7 @@ impl<S: Sink> Consumer<S> {
     /// Delivers the aggregations, each in an event of its own; at the end, those that were not
     /// printed.
     fn deliver(&mut self, source: &mut dyn Source, occasion: Occasion) -> io::Result<()> {
-        let time = source.now();
+        let time = source.clock().map(|now| now.time);
         let mut ids: Vec<AggId> = (0..self.state.store().aggs.len() as u32).map(AggId).collect();
         if self.state.options.aggsortrev {
             ids.reverse();

@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use events::{Column, Event, Growth, Interval, Part, Sink};
+use events::{Clock, Column, Event, Growth, Interval, Part, Sink};
 use plane::desc::{AggDesc, AggId};
 
 use crate::agg::rows::Rows;
@@ -62,14 +62,14 @@ impl Intervals {
     /// The interval ends: delivers what it has added. The stacks of its keys are fetched.
     pub(crate) fn end<S: Sink>(
         &mut self,
-        end: u64,
+        end: Clock,
         tables: &Tables,
         names: &mut Names<'_>,
         options: &Options,
         out: &mut Outlet<S>,
     ) -> io::Result<()> {
         self.total.absorb(&self.fresh);
-        let begin = std::mem::replace(&mut self.begin, end);
+        let begin = std::mem::replace(&mut self.begin, end.time);
         let mut done = Ok(());
         for id in self.ids() {
             // What is not delivered to a sink that fails must not be in the next interval.
@@ -81,7 +81,7 @@ impl Intervals {
 
     fn deliver<S: Sink>(
         &self,
-        (begin, end): (u64, u64),
+        (begin, end): (u64, Clock),
         id: AggId,
         tables: &Tables,
         names: &mut Names<'_>,
@@ -101,8 +101,8 @@ impl Intervals {
             let growths: Vec<Growth<'_>> =
                 some.iter().filter_map(|at| rows.growth(*at, &self.total, id, names)).collect();
             let column = Column { name: Cow::Borrowed(&agg.desc.name), function: agg.desc.func };
-            let mut all = Interval::new(begin, end, column, growths);
-            all.part = Part { first, last };
+            let mut all = Interval::new(begin, end.time, column, growths);
+            (all.wall, all.part) = (end.wall, Part { first, last });
             let keys = (0..agg.desc.key.len()).map(|n| agg.key_names.get(n).map_or("", |name| name));
             all.keys = keys.map(Cow::Borrowed).collect();
             all.unsigned = agg.unsigned;

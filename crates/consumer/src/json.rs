@@ -177,6 +177,9 @@ impl<W: Output> Json<W> {
         self.line("interval", |o| {
             o.unsigned(key!("begin"), all.begin);
             o.unsigned(key!("time"), all.end);
+            if all.wall != 0 {
+                o.unsigned(key!("wall"), all.wall);
+            }
             part(o, all.part);
             o.list(key!("keys"), &all.keys, |out, name| write::string(out, name));
             o.object(key!("aggregation"), |o| {

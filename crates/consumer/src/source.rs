@@ -2,6 +2,7 @@
 
 use std::io;
 
+use events::Clock;
 use plane::desc::AggId;
 use plane::ring::flags;
 use plane::stacks::Stack;
@@ -45,12 +46,12 @@ pub trait Source {
     fn snapshot(&mut self, sink: &mut SlotSink<'_>) -> io::Result<()>;
 
     /// When the interval ended that the last snapshot completes, if it completes one.
-    fn interval_end(&mut self) -> Option<u64> {
+    fn interval_end(&mut self) -> Option<Clock> {
         None
     }
 
-    /// The time now, by the clock of the records, if there is one.
-    fn now(&mut self) -> Option<u64> {
+    /// The time now, if there is one.
+    fn clock(&mut self) -> Option<Clock> {
         None
     }
 

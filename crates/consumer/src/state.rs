@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use events::{Aggregation, Change, Column, Event, Format, Occasion, Part, Sink};
+use events::{Aggregation, Change, Clock, Column, Event, Format, Occasion, Part, Sink};
 use plane::desc::AggId;
 
 use crate::agg::rows::Rows;
@@ -110,7 +110,7 @@ impl State {
     /// Delivers what the interval has added that ends at this time.
     pub(crate) fn end_interval<S: Sink>(
         &mut self,
-        end: u64,
+        end: Clock,
         tables: &Tables,
         source: &mut dyn Source,
         out: &mut Outlet<S>,

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use consumer::{Codes, ProbeRow, SlotSink};
-use events::Probe;
+use events::{Clock, Probe};
 use plane::control::{Activity, Control, DropDelta};
 use plane::deadman::Reason;
 use plane::read::Batch;
@@ -185,6 +185,11 @@ pub(crate) trait Engine: Send {
     /// The time now, by the clock of the records.
     fn now(&self) -> u64 {
         bpf_sys::monotonic_ns()
+    }
+
+    /// The time now, and what the time of the day is.
+    fn clock(&self) -> Clock {
+        Clock { time: self.now(), wall: bpf_sys::wall_ns() }
     }
 
     /// The time of the first firing, or the time now if that is not known.

@@ -171,3 +171,17 @@ fn an_interval_says_whether_a_value_can_be_negative() {
     ];
     assert_eq!(found, expected.map(|(name, unsigned)| (name.to_string(), unsigned)));
 }
+
+#[test]
+fn an_interval_says_the_time_of_the_day_after_the_machine_has_slept() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let at = |time, walltime| Firing { time, walltime, args: vec![1, 0], ..Firing::of("t:::hit") };
+    let ms = |n: u64| n * 1_000_000;
+    // It sleeps for an hour after the first firing, and its clock is set back after the third.
+    let firings = [at(0, HOUR), at(ms(1), 2 * HOUR), at(ms(2), 2 * HOUR + ms(1)), at(ms(3) + 5, HOUR)];
+    let all = run(&firings, Some("1ms"));
+    let of_n: Vec<_> = all.iter().filter(|i| i.column.name == "n").map(|i| (i.end, i.wall)).collect();
+    let expected =
+        [(ms(1), HOUR + ms(1)), (ms(2), 2 * HOUR + ms(1)), (ms(3), 2 * HOUR + ms(2)), (ms(3) + 5, HOUR)];
+    assert_eq!(of_n, expected);
+}

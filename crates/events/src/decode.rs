@@ -488,9 +488,10 @@ fn interval<'a>(b: &mut Bytes<'a>) -> Read1<Interval<'a>> {
             _ => b.wrong("a row without an increment and a total of the aggregation"),
         }
     })?;
-    // Streams of earlier versions of the tracer end before it.
+    // Streams of earlier versions of the tracer end before these.
     let unsigned = !b.is_at_end() && b.byte()? != 0;
-    Ok(Interval { begin, end, part, keys, column, unsigned, rows })
+    let wall = if b.is_at_end() { 0 } else { b.uint()? };
+    Ok(Interval { begin, end, wall, part, keys, column, unsigned, rows })
 }
 
 fn aggregation<'a>(b: &mut Bytes<'a>) -> Read1<Aggregation<'a>> {

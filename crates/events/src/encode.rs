@@ -154,6 +154,7 @@ impl<W: Write + Send> Encoder<W> {
                 put_uint(out, count as u64);
                 out.extend_from_slice(&encoded);
                 out.push(all.unsigned.into());
+                put_uint(out, all.wall);
             })?;
             if done {
                 return Ok(());

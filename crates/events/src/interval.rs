@@ -22,6 +22,9 @@ pub struct Interval<'a> {
     pub begin: u64,
     /// When it ended: what was aggregated until then is in it.
     pub end: u64,
+    /// The same in nanoseconds since 1970 (UTC), read at that time; 0 where nobody has. The clock
+    /// of the [start](crate::Start) does not say it: a machine sleeps, and its clock is set.
+    pub wall: u64,
     /// Which part of the rows this is.
     pub part: Part,
     /// The expressions of the columns of the key; empty where they are not known.
@@ -48,7 +51,8 @@ pub struct Growth<'a> {
 impl<'a> Interval<'a> {
     /// What the time from `begin` to `end` has added to an aggregation, in one part.
     pub fn new(begin: u64, end: u64, column: Column<'a>, rows: Vec<Growth<'a>>) -> Self {
-        Interval { begin, end, part: Part::WHOLE, keys: Vec::new(), column, unsigned: false, rows }
+        let (wall, keys) = (0, Vec::new());
+        Interval { begin, end, wall, part: Part::WHOLE, keys, column, unsigned: false, rows }
     }
 
     /// Without a borrow.
@@ -57,6 +61,7 @@ impl<'a> Interval<'a> {
         Interval {
             begin: self.begin,
             end: self.end,
+            wall: self.wall,
             part: self.part,
             keys: self.keys.into_iter().map(owned).collect(),
             column: Column { name: owned(self.column.name), function: self.column.function },

@@ -59,7 +59,7 @@
 //!  14 end           status int
 //!  15 report        text
 //!  16 interval      begin uint, end uint, part, key names list of text, column, list of row (with two values: increment and
-//!                   total), unsigned byte
+//!                   total), unsigned byte, wall uint
 //!
 //!  setting          { name text; byte 0 and flag byte, 1 and number uint, or 2 and text }
 //!  probe            { id uint, provider text, module text, function text, name text, calls byte (0 none,

@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+use events::Clock;
+
 use crate::engine::Engine;
 use crate::options::nanoseconds;
 
@@ -28,9 +30,9 @@ struct Every {
     /// When the interval is to end.
     next: u64,
     /// The snapshot that ends it, by its number, and when that began.
-    ends: Option<(u64, u64)>,
+    ends: Option<(u64, Clock)>,
     /// The end of an interval whose snapshot was taken.
-    ended: Option<u64>,
+    ended: Option<Clock>,
 }
 
 impl Intervals {
@@ -56,12 +58,12 @@ impl Intervals {
     pub(super) fn begin_snapshot(&mut self, engine: &mut dyn Engine) {
         let (begun, merged) = engine.snapshots();
         // Before it begins: what fires later than this may be in the next interval.
-        let now = engine.now();
+        let now = engine.clock();
         engine.begin_snapshot();
         let Some(every) = &mut self.0 else { return };
-        if begun == merged && now >= every.next {
+        if begun == merged && now.time >= every.next {
             every.ends = Some((begun + 1, now));
-            let passed = (now - every.next) / every.length + 1;
+            let passed = (now.time - every.next) / every.length + 1;
             every.next = every.next.saturating_add(every.length.saturating_mul(passed));
             engine.pause_at(every.next);
         }
@@ -78,7 +80,7 @@ impl Intervals {
     }
 
     /// The end of the interval that the last snapshot has completed, if it has.
-    pub(super) fn take_ended(&mut self) -> Option<u64> {
+    pub(super) fn take_ended(&mut self) -> Option<Clock> {
         self.0.as_mut()?.ended.take()
     }
 }

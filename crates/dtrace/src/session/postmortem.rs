@@ -66,11 +66,6 @@ fn obstacle(pid: i32) -> Option<String> {
     }
 }
 
-fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
-}
-
 impl<S: Sink> Running<S> {
     /// Prepares the memory that the targets have, before they are released. True if they are to be
     /// held at signals.
@@ -141,7 +136,7 @@ impl<S: Sink> Running<S> {
             pid: pid as u32,
             tid: thread as u32,
             signal: signal as u32,
-            wall: now(),
+            wall: bpf_sys::wall_ns(),
             ..Head::default()
         };
         let image = log.image(totals, whom);

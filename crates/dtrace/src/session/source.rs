@@ -3,6 +3,7 @@
 use std::io;
 
 use consumer::SlotSink;
+use events::Clock;
 use plane::stacks::Stack;
 
 use super::intervals::Intervals;
@@ -27,12 +28,12 @@ impl consumer::Source for EngineSource<'_> {
         Ok(())
     }
 
-    fn interval_end(&mut self) -> Option<u64> {
+    fn interval_end(&mut self) -> Option<Clock> {
         self.intervals.take_ended()
     }
 
-    fn now(&mut self) -> Option<u64> {
-        Some(self.engine.now())
+    fn clock(&mut self) -> Option<Clock> {
+        Some(self.engine.clock())
     }
 
     fn stack(&mut self, id: u64) -> Option<Stack> {

@@ -256,7 +256,7 @@ impl Generator {
         let rows = self.list(4, growth);
         let mut all = Interval::new(self.number(), self.number(), column, rows);
         (all.part, all.keys) = (self.part(), self.list(3, Self::text));
-        all.unsigned = self.flag();
+        (all.unsigned, all.wall) = (self.flag(), self.number());
         all
     }
 

@@ -10,6 +10,7 @@ use bpf_sys::{Mmap, SysError};
 use consumer::SlotSink;
 use dif::interp::State;
 use dif::ir::Module;
+use events::Clock;
 use plane::control::{
     ACTIVITY, Activity, CONTROL_SIZE, Control, DropDelta, DropKind, DropTracker, PERCPU_STRIDE, PerCpu,
     activity_word,
@@ -130,6 +131,8 @@ pub(crate) struct InterpreterEngine {
     known: HashMap<String, Option<ProbeInfo>>,
     tracer: Firing,
     last_time: u64,
+    /// The time of the day of the firings, and the time of the one that has it.
+    wall: (u64, u64),
     state: State,
     control: Arc<[AtomicU64]>,
     percpu: Arc<[AtomicU64]>,
@@ -180,6 +183,7 @@ impl InterpreterEngine {
             exhausted: false,
             known: HashMap::new(),
             last_time: tracer.time,
+            wall: (tracer.walltime, tracer.time),
             tracer,
             state: State::new(&program.module),
             control: zeros(CONTROL_SIZE.into()),
@@ -283,6 +287,9 @@ impl InterpreterEngine {
     /// Executes one firing.
     fn fire(&mut self, firing: &Firing) {
         self.last_time = self.last_time.max(firing.time);
+        if firing.walltime != 0 {
+            self.wall = (firing.walltime, firing.time);
+        }
         let Some(probe) = self.meant(&firing.probe) else { return };
         for batch in 0..self.attached.len() {
             self.fire_in(batch, firing, &|p| p.probe.id == probe.id);
@@ -423,6 +430,12 @@ impl Engine for InterpreterEngine {
     /// The time of the last firing.
     fn now(&self) -> u64 {
         self.last_time
+    }
+
+    fn clock(&self) -> Clock {
+        let (wall, time) = self.wall;
+        let passed = self.last_time.saturating_sub(time);
+        Clock { time: self.last_time, wall: if wall == 0 { 0 } else { wall.saturating_add(passed) } }
     }
 
     fn first_time(&mut self) -> u64 {
