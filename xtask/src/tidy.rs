@@ -27,6 +27,7 @@ const CRATES: &[&str] = &[
     "runtimes",
     "unwind",
     "events",
+    "protobuf",
     "flame",
     "heat",
     "live",
@@ -57,7 +58,7 @@ const CRATES: &[&str] = &[
 const BINDINGS: &[&str] = &["bindings/python"];
 
 /// The crates that depend on no other.
-const ALONE: &[&str] = &["runtimes", "text", "usdt"];
+const ALONE: &[&str] = &["protobuf", "runtimes", "text", "usdt"];
 
 /// Crates that a crate must not depend on although they are before it.
 const FORBIDDEN: &[(&str, &[&str])] = &[

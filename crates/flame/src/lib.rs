@@ -15,7 +15,6 @@
 //!                               └──> speedscope
 //!
 //!  escape      what a process chose is text, in XML and in JSON
-//!  message     the encoding of protocol buffers
 //!  mix         a hash for the tree
 //!  profile     the tree
 //!  flat        the tree in the order of drawing, bounded; the smallest frames folded
@@ -37,7 +36,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! escape gzip message mix
+//! escape gzip mix
 //! profile
 //! loss
 //! collect flat folded
@@ -56,7 +55,6 @@ mod folded;
 mod gzip;
 mod html;
 mod loss;
-mod message;
 mod mix;
 mod pprof;
 mod profile;
@@ -67,5 +65,4 @@ pub use collect::{Baseline, Flame, Refused, Unnamed};
 pub use file::Format;
 pub use folded::{FoldedError, read as read_folded};
 pub use loss::Loss;
-pub use message::Message;
 pub use profile::{Frame, Kind, Profile, Side};

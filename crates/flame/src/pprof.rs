@@ -8,9 +8,10 @@
 
 use std::collections::HashMap;
 
+use protobuf::Message;
+
 use crate::gzip;
 use crate::loss::Loss;
-use crate::message::Message;
 use crate::profile::{Frame, Kind, Profile};
 
 /// The table of strings; the first is empty.

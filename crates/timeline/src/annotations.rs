@@ -3,7 +3,7 @@
 use consumer::{render, render_print};
 use diagnostics::control;
 use events::{Action, AddrForm, Field, Value};
-use flame::Message;
+use protobuf::Message;
 
 use crate::field::{annotation, event, interned};
 use crate::names::{self, Names};

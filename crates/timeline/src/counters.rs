@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 
 use events::{AggFunc, Interval, Value};
-use flame::{Message, escape};
+use flame::escape;
+use protobuf::Message;
 
 use crate::field::track;
 use crate::packets::{Happening, Kind, Packets};

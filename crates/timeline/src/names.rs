@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use diagnostics::control;
-use flame::{Message, escape};
+use flame::escape;
+use protobuf::Message;
 
 use crate::field::interned;
 

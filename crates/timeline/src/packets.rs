@@ -5,7 +5,7 @@
 //! later, have their time by the clock of the session.
 
 use events::Clock;
-use flame::Message;
+use protobuf::Message;
 
 use crate::field::{PACKET, clock, event, interned, packet, track};
 use crate::names::Names;

@@ -9,8 +9,9 @@ use std::fmt;
 
 use diagnostics::control;
 use events::{Action, Field, Probe, Value};
-use flame::{Message, escape};
+use flame::escape;
 use probes::{FieldKind, Pattern, ProbeDesc};
+use protobuf::Message;
 
 use crate::field::track;
 use crate::packets::{Happening, Kind, Name, Packets};

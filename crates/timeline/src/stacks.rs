@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use events::{Stack, Symbol};
-use flame::{Message, escape};
+use flame::escape;
+use protobuf::Message;
 
 use crate::field::interned;
 use crate::names::Names;

@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use events::{Action, Calls as CallsOf, Event, Field, Firing, NoticeKind, Probe, Record, ThreadName, Value};
-use flame::{Message, escape};
+use flame::escape;
+use protobuf::Message;
 
 use crate::annotations::Annotations;
 use crate::calls::{Calls, Step};
