@@ -24,6 +24,7 @@ mod targets {
     pub(crate) mod postmortem;
     pub(crate) mod procfs;
     pub(crate) mod programs;
+    pub(crate) mod requests;
     pub(crate) mod rings;
     pub(crate) mod served;
     pub(crate) mod sideband;
@@ -52,6 +53,7 @@ pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("postmortem", targets::postmortem::run),
     ("procfs", targets::procfs::run),
     ("programs", targets::programs::run),
+    ("requests", targets::requests::run),
     ("rings", targets::rings::run),
     ("served", targets::served::run),
     ("sideband", targets::sideband::run),

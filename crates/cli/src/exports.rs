@@ -38,7 +38,8 @@ pub(crate) struct Exports {
 }
 
 struct Export {
-    format: &'static Format,
+    /// The words that ask for it: `--format prometheus`, `-x listen=127.0.0.1:9464`.
+    asked: String,
     file: String,
     content: Content,
     /// The session has begun, so there is something to be written.
@@ -80,27 +81,57 @@ impl Place {
     fn write(&self, file: &str, bytes: Vec<u8>) -> io::Result<()> {
         match self {
             Place::File => replace(&file_of(file), &bytes),
-            Place::Server(server) => server.publish(bytes),
+            Place::Server(server) => {
+                server.publish(bytes);
+                Ok(())
+            }
         }
     }
 }
+
+/// An option that names a server, or where one is.
+pub(crate) struct ServerOption {
+    pub(crate) name: &'static str,
+    /// The format of what it gets, which a program may not fit.
+    pub(crate) format: &'static str,
+    pub(crate) place: fn(&Options) -> Option<&String>,
+    make: fn(&str) -> io::Result<Content>,
+}
+
+/// All of them.
+pub(crate) const SERVERS: [ServerOption; 3] = [
+    ServerOption {
+        name: "listen",
+        format: "prometheus",
+        place: |options| options.listen.as_ref(),
+        make: Content::served,
+    },
+    ServerOption {
+        name: "graphite",
+        format: "graphite",
+        place: |options| options.graphite.as_ref(),
+        make: Content::sent_lines,
+    },
+    ServerOption {
+        name: "otlp",
+        format: "prometheus",
+        place: |options| options.otlp.as_ref(),
+        make: Content::sent_requests,
+    },
+];
 
 impl Exports {
     /// Prepares the files of a command.
     pub(crate) fn of(command: &Command, options: &Options) -> Result<Exports, String> {
         let make = |(file, format): &(String, &'static Format)| {
             let content = Content::of(file, format, options).map_err(|e| failed(file, &e))?;
-            Ok(Export::new(format, file, content))
+            Ok(Export::new(format!("--format {}", format.name), file, content))
         };
         let mut all: Vec<Export> = command.formats.files.iter().map(make).collect::<Result<_, String>>()?;
-        let served = options.listen.iter().map(|address| ("prometheus", address, Content::served(address)));
-        let lines = options.graphite.iter().map(|server| ("graphite", server, Content::sent_lines(server)));
-        let requests =
-            options.otlp.iter().map(|server| ("prometheus", server, Content::sent_requests(server)));
-        for (format, place, content) in served.chain(lines).chain(requests) {
-            let Some(format) = Format::find(format) else { continue };
-            let content = content.map_err(|e| failed(place, &e))?;
-            all.push(Export::new(format, place, content));
+        for option in &SERVERS {
+            let Some(place) = (option.place)(options) else { continue };
+            let content = (option.make)(place).map_err(|e| failed(place, &e))?;
+            all.push(Export::new(format!("-x {}={place}", option.name), place, content));
         }
         Ok(Exports { all, quiet: options.quiet })
     }
@@ -135,8 +166,14 @@ impl Exports {
         for export in self.written() {
             export.begun |= matches!(event, Event::Start(_));
             let done = match &mut export.content {
-                Content::Snapshot { sink, changed, .. } => {
-                    *changed |= matches!(event, Event::Interval(_));
+                Content::Snapshot { sink, place, changed, .. } => {
+                    *changed |= matches!(
+                        event,
+                        Event::Interval(_) | Event::Drop(_) | Event::Suppressed(_) | Event::Fault(_)
+                    );
+                    if let Place::Server(server) = place {
+                        said.extend(server.said().map(|text| format!("{}: {text}", export.asked)));
+                    }
                     sink.event(event)
                 }
                 Content::Stream { sink, .. } => sink.event(event),
@@ -148,7 +185,7 @@ impl Exports {
             match done {
                 Ok(()) => {}
                 Err(SinkError::Output(e)) => export.note(Err(e)),
-                Err(SinkError::Effect(e)) => said.push(format!("--format {}: {e}", export.format.name)),
+                Err(SinkError::Effect(e)) => said.push(format!("{}: {e}", export.asked)),
             }
         }
         said
@@ -211,7 +248,14 @@ impl Exports {
         }
         let of = |export: &mut Export| {
             let file = control::name_text(&export.file).into_owned();
-            export.content.sink().losses().into_iter().map(move |lost| format!("{file}: {lost}"))
+            let again = match &export.content {
+                Content::Snapshot { place: Place::Server(server), .. } => server.again(),
+                _ => 0,
+            };
+            let restarts = if again == 1 { "restart" } else { "restarts" };
+            let again = (again > 0).then(|| format!("{again} {restarts} of the process that serves"));
+            let losses = export.content.sink().losses().into_iter().chain(again);
+            losses.map(move |lost| format!("{file}: {lost}"))
         };
         self.written().flat_map(of).collect()
     }
@@ -233,9 +277,9 @@ impl Drop for Exports {
 }
 
 impl Export {
-    fn new(format: &'static Format, file: &str, content: Content) -> Export {
+    fn new(asked: String, file: &str, content: Content) -> Export {
         let file = file.to_owned();
-        Export { format, file, content, begun: false, failed: false, unsaid: None, troubled: false }
+        Export { asked, file, content, begun: false, failed: false, unsaid: None, troubled: false }
     }
 
     /// Keeps the first error. A file that failed gets nothing more.
@@ -257,7 +301,7 @@ impl Export {
 
     /// An empty message: it was said.
     fn finish(self) -> Result<(), String> {
-        let Export { format, file, content, begun, failed: has_failed, unsaid, .. } = self;
+        let Export { asked, file, content, begun, failed: has_failed, unsaid, .. } = self;
         if has_failed {
             return Err(unsaid.unwrap_or_default());
         }
@@ -268,14 +312,13 @@ impl Export {
             Content::Snapshot { sink, place, .. } => match sink.bytes() {
                 Ok(bytes) => place.write(&file, bytes),
                 Err(why) => {
-                    let (name, file) = (format.name, control::name_text(&file));
-                    return Err(format!("--format {name}={file}: {why}"));
+                    return Err(format!("{asked}={}: {why}", control::name_text(&file)));
                 }
             },
             Content::Stream { mut sink, end } => {
                 sink.flush().and_then(|()| end.map_or(Ok(()), Replacement::finish))
             }
-            Content::Sent { delivery, .. } => delivery.finish(),
+            Content::Sent { mut sink, delivery } => sink.flush().and_then(|()| delivery.finish()),
         };
         done.map_err(|e| failed(&file, &e))
     }
@@ -312,8 +355,8 @@ impl Content {
     /// Metrics that are served at an address. Before the first interval there are those of the
     /// exporter.
     fn served(address: &str) -> io::Result<Content> {
-        let (sink, server) = (Prometheus::text(), Server::start(address)?);
-        server.publish(sink.bytes())?;
+        let sink = Prometheus::text();
+        let server = Server::start(address, sink.bytes())?;
         let (place, next) = (Place::Server(server), Instant::now());
         Ok(Content::Snapshot { sink: Box::new(sink), place, changed: false, next })
     }

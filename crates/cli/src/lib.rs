@@ -33,7 +33,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! arch/x86_64 bin/dtrace delivery flags interrupt memory notify panic progress scrape/http secure status
+//! arch/x86_64 bin/dtrace delivery flags interrupt memory notify panic progress secure status
 //! about arch completions formats manual scrape/server
 //! command scrape
 //! drawing output

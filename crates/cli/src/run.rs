@@ -18,7 +18,7 @@ use crate::command::{Command, Mode, Wanted, file_of};
 use crate::completions;
 use crate::definitions;
 use crate::drawing::{self, Drawing};
-use crate::exports::Exports;
+use crate::exports::{self, Exports};
 use crate::flags;
 use crate::interrupt::{self, Interrupts};
 use crate::live::{Kept, LiveResults, Requests, obstacle};
@@ -480,11 +480,13 @@ fn fit_formats(command: &Command, program: &Program, options: &mut Options) -> R
     for format in command.formats.all() {
         format.check(program).map_err(|why| format!("--format {}: {why}", format.name))?;
     }
-    let places = [("listen", &options.listen), ("graphite", &options.graphite), ("otlp", &options.otlp)];
-    for (option, _) in places.into_iter().filter(|(_, place)| place.is_some()) {
-        let fits = Format::find("prometheus").map_or(Ok(()), |format| format.check(program));
-        fits.map_err(|why| format!("-x {option}: {why}"))?;
-        options.every.get_or_insert(Duration::from_secs(1));
+    for option in exports::SERVERS.iter() {
+        if let (Some(place), Some(format)) = ((option.place)(options), Format::find(option.format)) {
+            format.check(program).map_err(|why| format!("-x {}={place}: {why}", option.name))?;
+            if format.intervals {
+                options.every.get_or_insert(Duration::from_secs(1));
+            }
+        }
     }
     Ok(())
 }

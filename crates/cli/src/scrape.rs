@@ -7,43 +7,71 @@
 //! Whoever can connect gives this process bytes to parse, so it is not the one with the privileges.
 //! It is this executable again, and has a socket for states and one that listens; the session never
 //! waits for it. It ends with the session, whatever ends that: then its socket is at its end.
+//!
+//! If it ends before, the thread starts another one with the same listener, so that who asks
+//! meanwhile waits. It does so at once, then after pauses that grow, and both the first time and
+//! the number are said.
 
-mod http;
 pub(crate) mod server;
 
-use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use server::READY;
 
 /// The word by which the executable is the process that serves.
 pub(crate) const WORD: &str = "--serve-metrics";
+/// How long it may take to begin, and to end.
+const LIMIT: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has ended.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long the thread waits before it starts the process again: the first time, and at most. One
+/// that has run for longer is started as the first time.
+const PAUSES: [Duration; 2] = [Duration::ZERO, Duration::from_secs(60)];
 
 /// The process that serves, and the thread that gives it states.
-pub(crate) struct Server {
-    child: Child,
-    shared: Arc<Shared>,
-    /// Of a listener in the file system.
-    path: Option<PathBuf>,
-}
+pub(crate) struct Server(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
+    address: String,
+    listener: OwnedFd,
+    /// Of a listener in the file system.
+    path: Option<Place>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// What is not given to the process yet.
-    latest: Option<Vec<u8>>,
-    failed: Option<io::Error>,
+    running: Option<Running>,
+    /// What is served, and whether the process has it.
+    latest: Arc<Vec<u8>>,
+    given: bool,
+    /// How often it was started again, and why the first time.
+    again: u64,
+    why: Option<String>,
     closed: bool,
+}
+
+/// The process, and the socket to it.
+struct Running {
+    child: Child,
+    socket: UnixStream,
+    begun: Instant,
+}
+
+/// A socket in the file system, and which one it is.
+struct Place {
+    path: PathBuf,
+    is: (u64, u64),
 }
 
 impl Shared {
@@ -51,87 +79,209 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives states to the process until there are no more.
-    fn deliver(&self, mut out: UnixStream) {
+    /// Starts the process. An error is why it does not serve.
+    fn begin(&self) -> io::Result<Running> {
+        let (mut socket, other) = UnixStream::pair()?;
+        let child = Command::new("/proc/self/exe")
+            .args([WORD, &self.address])
+            .env_clear()
+            .stdin(OwnedFd::from(other))
+            .stdout(self.listener.try_clone()?)
+            .stderr(Stdio::null())
+            // An interrupt of the terminal is for the session.
+            .process_group(0)
+            .spawn()?;
+        let mut said = Vec::new();
+        socket.set_read_timeout(Some(LIMIT))?;
+        let mut bytes = [0; 256];
+        while said != READY {
+            match socket.read(&mut bytes) {
+                Ok(n) if n > 0 => said.extend_from_slice(bytes.get(..n).unwrap_or_default()),
+                _ => break,
+            }
+        }
+        let running = Running { child, socket, begun: Instant::now() };
+        if said == READY {
+            return Ok(running);
+        }
+        running.end();
+        Err(match said.is_empty() {
+            true => io::Error::other("the process that serves has not begun"),
+            false => io::Error::other(String::from_utf8_lossy(&said).into_owned()),
+        })
+    }
+
+    /// Gives states to the process, and starts it again when it has ended.
+    fn deliver(&self) {
+        let mut pause = PAUSES[0];
         loop {
             let mut state = self.lock();
-            let bytes = loop {
-                match state.latest.take() {
-                    Some(bytes) => break bytes,
-                    None if state.closed => return,
-                    None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                }
+            if state.closed {
+                return;
+            }
+            let ended = state.running.as_mut().and_then(|running| running.child.try_wait().ok().flatten());
+            if let Some(status) = ended {
+                let ran = state.running.take().map(|running| running.begun.elapsed());
+                pause = if ran > Some(PAUSES[1]) { PAUSES[0] } else { pause };
+                state.why.get_or_insert(format!("the process that serves has ended ({status})"));
+            }
+            if state.running.is_none() {
+                let waited = self.changed.wait_timeout_while(state, pause, |state| !state.closed);
+                drop(waited);
+                pause = (pause * 2).clamp(LOOK, PAUSES[1]);
+                self.begin_again();
+                continue;
+            }
+            let socket = state.running.as_ref().and_then(|running| running.socket.try_clone().ok());
+            let (false, Some(mut socket)) = (state.given, socket) else {
+                drop(self.changed.wait_timeout(state, LOOK));
+                continue;
             };
+            state.given = true;
+            let bytes = state.latest.clone();
             drop(state);
             let length = (bytes.len() as u64).to_le_bytes();
-            if let Err(e) = out.write_all(&length).and_then(|()| out.write_all(&bytes)) {
-                self.lock().failed = Some(e);
-                return;
+            if socket.write_all(&length).and_then(|()| socket.write_all(&bytes)).is_err() {
+                // It has ended, or is about to.
+                let mut state = self.lock();
+                state.given = false;
+                drop(self.changed.wait_timeout_while(state, LOOK, |state| {
+                    let ended = |running: &mut Running| !matches!(running.child.try_wait(), Ok(None));
+                    !state.closed && !state.running.as_mut().is_none_or(ended)
+                }));
+            }
+        }
+    }
+
+    fn begin_again(&self) {
+        if self.lock().closed {
+            return;
+        }
+        let begun = self.begin();
+        let mut state = self.lock();
+        match begun {
+            Ok(running) if state.closed => running.end(),
+            Ok(running) => {
+                state.running = Some(running);
+                state.again += 1;
+                state.given = false;
+            }
+            Err(e) => {
+                state.why.get_or_insert(e.to_string());
             }
         }
     }
 }
 
+impl Running {
+    /// Ends the process.
+    fn end(mut self) {
+        // It ends at the end of its socket. A tracer that may not send signals to all users has no
+        // other way.
+        let _ = self.socket.shutdown(Shutdown::Both);
+        let _ = self.child.kill();
+        let end = Instant::now() + LIMIT;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
 impl Server {
-    /// Listens at an address of the option.
-    pub(crate) fn start(address: &str) -> io::Result<Server> {
+    /// Listens at an address of the option, and serves this state.
+    pub(crate) fn start(address: &str, first: Vec<u8>) -> io::Result<Server> {
         let (listener, path) = match address.strip_prefix("unix:") {
-            Some(path) => (listen_at(Path::new(path))?, Some(PathBuf::from(path))),
+            Some(path) => listen_at(Path::new(path)).map(|(listener, place)| (listener, Some(place)))?,
             None => {
                 let address: SocketAddr = address.parse().map_err(io::Error::other)?;
                 (OwnedFd::from(TcpListener::bind(address)?), None)
             }
         };
-        let (own, other) = UnixStream::pair()?;
-        let child = Command::new("/proc/self/exe")
-            .args([WORD, address])
-            .env_clear()
-            .stdin(OwnedFd::from(other))
-            .stdout(listener)
-            .stderr(Stdio::null())
-            // An interrupt of the terminal is for the session.
-            .process_group(0)
-            .spawn();
-        let child = child.inspect_err(|_| remove(path.as_deref()))?;
-        let server = Server { child, shared: Arc::default(), path };
-        let shared = server.shared.clone();
-        std::thread::Builder::new().name("metrics".into()).spawn(move || shared.deliver(own))?;
+        let state = State { latest: Arc::new(first), ..State::default() };
+        let (address, changed) = (address.to_owned(), Condvar::new());
+        // From here on what fails removes the socket.
+        let server = Server(Arc::new(Shared { address, listener, path, state: state.into(), changed }));
+        let running = server.0.begin()?;
+        server.0.lock().running = Some(running);
+        let shared = server.0.clone();
+        std::thread::Builder::new().name("metrics".into()).spawn(move || shared.deliver())?;
         Ok(server)
     }
 
-    /// Has this state served from now on. An error is that of an earlier one.
-    pub(crate) fn publish(&self, bytes: Vec<u8>) -> io::Result<()> {
-        let mut state = self.shared.lock();
-        state.latest = Some(bytes);
-        self.shared.changed.notify_one();
-        state.failed.take().map_or(Ok(()), Err)
+    /// Has this state served from now on.
+    pub(crate) fn publish(&self, bytes: Vec<u8>) {
+        let mut state = self.0.lock();
+        (state.latest, state.given) = (Arc::new(bytes), false);
+        self.0.changed.notify_one();
+    }
+
+    /// A message, once, if the process has ended.
+    pub(crate) fn said(&self) -> Option<String> {
+        let mut state = self.0.lock();
+        let why = state.why.take_if(|why| !why.is_empty())?;
+        // It is said once.
+        state.why = Some(String::new());
+        Some(format!("{why}; it is started again"))
+    }
+
+    /// How often it was started again.
+    pub(crate) fn again(&self) -> u64 {
+        self.0.lock().again
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
-        self.shared.changed.notify_one();
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        remove(self.path.as_deref());
+        let mut state = self.0.lock();
+        state.closed = true;
+        let running = state.running.take();
+        drop(state);
+        self.0.changed.notify_one();
+        running.into_iter().for_each(Running::end);
+        self.0.path.iter().for_each(Place::remove);
     }
 }
 
-fn remove(path: Option<&Path>) {
-    if let Some(path) = path {
-        let _ = std::fs::remove_file(path);
+impl Place {
+    fn of(path: &Path) -> io::Result<Place> {
+        let is = path.symlink_metadata().map(|m| (m.dev(), m.ino()))?;
+        Ok(Place { path: path.to_owned(), is })
+    }
+
+    /// Removes the socket, unless another session has put its own there.
+    fn remove(&self) {
+        if Place::of(&self.path).is_ok_and(|now| now.is == self.is) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
 /// Listens at a path, for this user alone. A socket to which nobody listens is what an earlier
 /// session left.
-fn listen_at(path: &Path) -> io::Result<OwnedFd> {
+fn listen_at(path: &Path) -> io::Result<(OwnedFd, Place)> {
     let is_socket = path.symlink_metadata().is_ok_and(|m| m.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
         std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(listener.into())
+    Ok((listener.into(), Place::of(path)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_socket_of_another_session_stays() {
+        let path = std::env::temp_dir().join(format!("dtrace-place-{}", std::process::id()));
+        let (first, place) = listen_at(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let (_second, other) = listen_at(&path).unwrap();
+        drop(first);
+        place.remove();
+        assert!(UnixStream::connect(&path).is_ok());
+        other.remove();
+        assert!(!path.exists());
+    }
 }

@@ -9,6 +9,7 @@
 //!  prometheus  the text of Prometheus, and OpenMetrics
 //!  lines       Graphite, StatsD, InfluxDB
 //!  otlp        requests of OpenTelemetry
+//!  request     what who scrapes is answered
 //! ```
 //!
 //! The decision that shapes the crate: *a series is what its labels say, as the format writes
@@ -20,7 +21,8 @@
 //! of values whose type has no sign. Whatever may fall is a gauge. Of a distribution only counts
 //! are known.
 //!
-//! **The size is bounded**: 10,000 series and 32 MB. Rows beyond are counted, in a counter of the
+//! **The size is bounded**: 10,000 series, 32 MB of memory and 16 MB of text, in which a
+//! distribution has a line for each bucket. Rows beyond are counted, in a counter of the
 //! exporter's own, and said once: an event that brings them is an error of an
 //! [effect](events::SinkError::Effect), after which the sink goes on. What was lost before is
 //! counted too.
@@ -30,7 +32,7 @@
 //! ```layers
 //! names
 //! model
-//! lines otlp prometheus
+//! lines otlp prometheus request
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -40,7 +42,8 @@ mod model;
 mod names;
 mod otlp;
 mod prometheus;
+pub mod request;
 
 pub use lines::{Lines, Protocol};
-pub use otlp::Otlp;
+pub use otlp::{Otlp, rejected};
 pub use prometheus::Prometheus;

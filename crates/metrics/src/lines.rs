@@ -28,6 +28,8 @@ pub enum Protocol {
 #[derive(Debug)]
 pub struct Lines<W> {
     model: Model,
+    /// The name of the host, as labels are written.
+    host: String,
     protocol: Protocol,
     out: W,
 }
@@ -45,7 +47,7 @@ struct Line<'a> {
 
 /// The columns of a key as parts of a path. What is no letter, digit, `-` or `_` is `_`: all else
 /// means something to some server.
-fn path(_: &[String], values: &[String]) -> Vec<u8> {
+fn path(_: Kind, _: &[String], values: &[String]) -> Vec<u8> {
     let mut out = Vec::new();
     for value in values {
         out.push(b'.');
@@ -59,7 +61,7 @@ fn path(_: &[String], values: &[String]) -> Vec<u8> {
 }
 
 /// Tags of InfluxDB. A backslash would escape what follows, and cannot be escaped at the end.
-fn tags(names: &[String], values: &[String]) -> Vec<u8> {
+fn tags(_: Kind, names: &[String], values: &[String]) -> Vec<u8> {
     let mut out = String::new();
     for (name, value) in names.iter().zip(values) {
         out.push(',');
@@ -82,6 +84,12 @@ impl Protocol {
         }
     }
 
+    /// The name of the host, before the labels of a series.
+    fn host(self, name: &str) -> String {
+        let host = self.labels()(Kind::Counter, &["host".into()], &[name.into()]);
+        String::from_utf8(host).unwrap_or_default()
+    }
+
     fn write(self, out: &mut String, line: &Line<'_>) {
         let Line { host, family, labels, bucket, value, time } = line;
         let (name, end) = (&family.name, bucket.unwrap_or_default());
@@ -90,11 +98,11 @@ impl Protocol {
         let _ = match self {
             Protocol::Graphite => {
                 let seconds = time / 1_000_000_000;
-                writeln!(out, "dtrace.{host}.{name}{labels}{dot}{end} {value} {seconds}")
+                writeln!(out, "dtrace{host}.{name}{labels}{dot}{end} {value} {seconds}")
             }
             Protocol::StatsD => {
                 let (path, gauge) =
-                    (format!("dtrace.{host}.{name}{labels}{dot}{end}"), family.kind == Kind::Gauge);
+                    (format!("dtrace{host}.{name}{labels}{dot}{end}"), family.kind == Kind::Gauge);
                 // A gauge with a sign would be added.
                 if gauge && *value < 0 {
                     let _ = writeln!(out, "{path}:0|g");
@@ -105,7 +113,7 @@ impl Protocol {
                 let tag = if bucket.is_some() { ",bucket=" } else { "" };
                 // Its integers have 64 bits and a sign.
                 let value = (*value).min(i128::from(i64::MAX));
-                writeln!(out, "dtrace_{name},host={host}{labels}{tag}{end} value={value}i {time}")
+                writeln!(out, "dtrace_{name}{host}{labels}{tag}{end} value={value}i {time}")
             }
         };
     }
@@ -114,24 +122,33 @@ impl Protocol {
 impl<W: Write + Send> Lines<W> {
     /// Writes lines of this protocol.
     pub fn new(protocol: Protocol, out: W) -> Lines<W> {
-        Lines { model: Model::new(protocol.labels()), protocol, out }
+        let model = Model::new(protocol.labels());
+        Lines { host: protocol.host(""), model, protocol, out }
+    }
+
+    /// Writes the exporter's own counters that have grown.
+    fn own(&mut self) -> io::Result<()> {
+        self.model.own().try_for_each(|at| self.write(at))
+    }
+
+    fn write(&mut self, at: usize) -> io::Result<()> {
+        let lines = self.family(at);
+        self.out.write_all(lines.as_bytes())
     }
 
     /// The lines of a family, which then has no increments.
     fn family(&mut self, at: usize) -> String {
         let mut out = String::new();
-        let Model { families, host, time, .. } = &self.model;
-        let Some(family) = families.get(at) else { return out };
-        let host = if host.is_empty() { "_" } else { host };
+        let Some(family) = self.model.families.get(at) else { return out };
+        let (host, (_, time)) = (&self.host, self.model.times());
         let ends = family.bucket_labels();
         let adds = self.protocol == Protocol::StatsD && family.kind != Kind::Gauge;
         let of_interval = adds || family.kind == Kind::Gauge && family.function != AggFunc::Sum;
-        for (labels, series) in family.series.iter().filter(|(_, series)| !series.increment.is_empty()) {
+        for (labels, series) in family.grown() {
             let Series { total, increment } = series;
             let labels = std::str::from_utf8(labels).unwrap_or_default();
             let words: &[u64] = if of_interval { increment } else { total };
-            let mut line =
-                Line { host, family, labels, bucket: None, value: family.number(words), time: *time };
+            let mut line = Line { host, family, labels, bucket: None, value: family.number(words), time };
             if family.kind != Kind::Histogram {
                 self.protocol.write(&mut out, &line);
                 continue;
@@ -151,20 +168,24 @@ impl<W: Write + Send> Lines<W> {
 
 impl<W: Write + Send> Sink for Lines<W> {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
-        let Some(family) = self.model.event(event) else { return self.model.complete() };
-        // The first two are the exporter's own.
-        for at in [0, 1, family] {
-            let lines = self.family(at);
-            self.out.write_all(lines.as_bytes())?;
+        let family = self.model.event(event);
+        if let Event::Start(_) = event {
+            self.host = self.protocol.host(&self.model.host);
+        }
+        if let Some(family) = family {
+            self.own()?;
+            self.write(family)?;
         }
         self.model.complete()
     }
 
     fn batch_end(&mut self) -> io::Result<()> {
-        self.out.flush()
+        self.flush()
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        // What was lost has no interval.
+        self.own()?;
         self.out.flush()
     }
 }

@@ -14,6 +14,10 @@ use crate::names;
 pub(crate) const MOST_SERIES: usize = 10_000;
 /// The most memory of all series, in bytes.
 const MOST_BYTES: usize = 32 << 20;
+/// The most text, in bytes: a distribution has a line for each of its buckets.
+const MOST_TEXT: usize = 16 << 20;
+/// What a line of text has besides the name, the labels and the host.
+const LINE_BYTES: usize = 64;
 /// What a series takes besides its labels and words.
 const SERIES_BYTES: usize = 120;
 /// The most aggregations. A session has fewer; stored events may say anything.
@@ -72,6 +76,8 @@ pub(crate) struct Family {
     pub(crate) function: AggFunc,
     pub(crate) kind: Kind,
     labels: Vec<String>,
+    /// The bytes of the labels of all series.
+    label_bytes: usize,
     /// By their labels, as the format writes them.
     pub(crate) series: BTreeMap<Box<[u8]>, Series>,
     /// The first and the last bucket that has a value for any key.
@@ -81,8 +87,42 @@ pub(crate) struct Family {
 
 impl Family {
     fn new(name: String, title: String, function: AggFunc, kind: Kind, labels: Vec<String>) -> Family {
-        let (series, buckets, refused) = (BTreeMap::new(), None, None);
-        Family { name, title, function, kind, labels, series, buckets, refused }
+        let (series, buckets, refused, label_bytes) = (BTreeMap::new(), None, None, 0);
+        Family { name, title, function, kind, labels, label_bytes, series, buckets, refused }
+    }
+
+    /// The series that have grown since [`Model::settle`].
+    pub(crate) fn grown(&self) -> impl Iterator<Item = (&[u8], &Series)> {
+        let all = self.series.iter().filter(|(_, series)| !series.increment.is_empty());
+        all.map(|(labels, series)| (&**labels, series))
+    }
+
+    pub(crate) fn has_grown(&self) -> bool {
+        self.grown().next().is_some()
+    }
+
+    /// The first and the last bucket that has a value, with these words.
+    fn buckets_with(&self, words: &[u64]) -> Option<(usize, usize)> {
+        if self.kind != Kind::Histogram {
+            return None;
+        }
+        let first = words.iter().position(|word| *word != 0);
+        let last = words.iter().rposition(|word| *word != 0);
+        match (first, last, self.buckets) {
+            (Some(first), Some(last), Some((a, b))) => Some((a.min(first), b.max(last))),
+            (Some(first), Some(last), None) => Some((first, last)),
+            (.., before) => before,
+        }
+    }
+
+    /// The most bytes of its text with so many series and so many bytes of labels, with lines for
+    /// these buckets.
+    fn text(&self, series: usize, labels: usize, buckets: Option<(usize, usize)>, host: usize) -> usize {
+        let of_series = match (self.kind, buckets) {
+            (Kind::Histogram, Some((first, last))) => last - first + 2,
+            _ => 1,
+        };
+        of_series * (labels + series * (self.name.len() + LINE_BYTES + host))
     }
 
     /// The number that text prints of these words; of a counter without a sign.
@@ -117,8 +157,8 @@ impl Family {
     }
 }
 
-/// How a format writes the labels of a series, by names and values.
-pub(crate) type Labels = fn(&[String], &[String]) -> Vec<u8>;
+/// How a format writes the labels of a series of a kind, by names and values.
+pub(crate) type Labels = fn(Kind, &[String], &[String]) -> Vec<u8>;
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -130,10 +170,19 @@ pub(crate) struct Model {
     numbers: BTreeMap<String, usize>,
     series: usize,
     bytes: usize,
+    text: usize,
+    /// As it is.
     pub(crate) host: String,
+    /// When the session began, in nanoseconds since 1970.
+    start: u64,
+    /// The newest pair of times.
     clock: Clock,
     /// When the last interval ended, in nanoseconds since 1970; 0 before.
     pub(crate) time: u64,
+    /// The time of the last thing that has grown.
+    latest: u64,
+    /// Something has, until a format has written it.
+    pub(crate) grown: bool,
     /// What was left out and not said.
     said: Vec<String>,
     limited: bool,
@@ -157,32 +206,43 @@ impl Model {
             numbers: BTreeMap::new(),
             series: 0,
             bytes: 0,
+            text: 0,
             host: String::new(),
+            start: 0,
             clock: Clock::default(),
             time: 0,
+            latest: 0,
+            grown: false,
             said: Vec::new(),
             limited: false,
         };
         // They begin with 0, so that the first loss is seen as a change.
-        DropKind::ALL.into_iter().for_each(|kind| model.dropped(kind, 0));
+        DropKind::ALL.into_iter().for_each(|kind| model.dropped(kind, 0, None));
         ["suppressed", "error"].into_iter().for_each(|kind| model.add(LOST, kind, 0));
         Reason::ALL.into_iter().for_each(|reason| model.add(LEFT_OUT, reason.name(), 0));
-        model.settle(LOST);
-        model.settle(LEFT_OUT);
+        model.settle_own();
+        model.grown = false;
         model
     }
 
     /// Adds to a counter of its own.
     fn add(&mut self, family: usize, value: &str, n: u64) {
         let Some(family) = self.families.get_mut(family) else { return };
-        let labels = (self.labels)(&family.labels, &[value.to_string()]).into_boxed_slice();
+        let labels = (self.labels)(family.kind, &family.labels, &[value.to_string()]).into_boxed_slice();
         let new = || Series { total: [0].into(), increment: Vec::new() };
         family.series.entry(labels).or_insert_with(new).add(AggFunc::Count, &[n]);
+        self.grown = true;
     }
 
-    fn dropped(&mut self, kind: DropKind, n: u64) {
+    /// Something was lost, perhaps at a time of the session.
+    fn lost(&mut self, kind: &str, n: u64, time: Option<u64>) {
+        self.latest = time.map_or(self.latest, |time| self.latest.max(self.wall(time)));
+        self.add(LOST, kind, n);
+    }
+
+    fn dropped(&mut self, kind: DropKind, n: u64, time: Option<u64>) {
         if let Some(words) = kind.words() {
-            self.add(LOST, &words.tag.to_ascii_lowercase(), n);
+            self.lost(&words.tag.to_ascii_lowercase(), n, time);
         }
     }
 
@@ -191,21 +251,32 @@ impl Model {
     pub(crate) fn event(&mut self, event: &Event<'_>) -> Option<usize> {
         match event {
             Event::Start(start) => {
-                self.host = names::identifier(&start.host.name);
+                self.host = start.host.name.clone().into_owned();
                 self.clock = start.clock;
+                (self.start, self.latest) = (start.clock.wall, start.clock.wall);
             }
             Event::Interval(all) => return self.interval(all).filter(|_| all.part.last),
-            Event::Drop(drop) => self.dropped(drop.kind, drop.count),
-            Event::Suppressed(suppressed) => self.add(LOST, "suppressed", suppressed.count),
-            Event::Fault(fault) => self.add(LOST, "error", fault.count),
+            Event::Drop(drop) => self.dropped(drop.kind, drop.count, drop.time),
+            Event::Suppressed(suppressed) => self.lost("suppressed", suppressed.count, suppressed.time),
+            Event::Fault(fault) => self.lost("error", fault.count, Some(fault.time)),
             _ => {}
         }
         None
     }
 
-    /// When the session began, in nanoseconds since 1970.
-    pub(crate) fn start(&self) -> u64 {
-        self.clock.wall
+    /// When the session began, and the time of what has grown, in nanoseconds since 1970.
+    pub(crate) fn times(&self) -> (u64, u64) {
+        (self.start, self.latest)
+    }
+
+    /// The exporter's own counters that have grown.
+    pub(crate) fn own(&self) -> impl Iterator<Item = usize> + use<> {
+        let grown = [LOST, LEFT_OUT].map(|at| self.families.get(at).is_some_and(Family::has_grown));
+        [LOST, LEFT_OUT].into_iter().zip(grown).filter_map(|(at, grown)| grown.then_some(at))
+    }
+
+    fn settle_own(&mut self) {
+        [LOST, LEFT_OUT].into_iter().for_each(|at| self.settle(at));
     }
 
     /// The increments of all families begin anew.
@@ -229,19 +300,30 @@ impl Model {
     }
 
     fn leave_out(&mut self, reason: Reason, rows: usize) {
+        // Nothing has grown then.
+        if rows == 0 {
+            return;
+        }
         self.add(LEFT_OUT, reason.name(), rows as u64);
-        if reason == Reason::Limit && rows > 0 && !self.limited {
+        if reason == Reason::Limit && !self.limited {
             self.limited = true;
             self.said.push(format!(
-                "what is beyond {MOST_SERIES} series, or {} MB, is left out and counted: a key with fewer values has fewer",
-                MOST_BYTES >> 20
+                "what is beyond {MOST_SERIES} series, or {} MB of text, is left out and counted: a key with fewer values has fewer",
+                MOST_TEXT >> 20
             ));
         }
     }
 
     fn interval(&mut self, all: &Interval<'_>) -> Option<usize> {
-        let since = i128::from(all.end) - i128::from(self.clock.time);
-        self.time = u64::try_from(i128::from(self.clock.wall) + since).unwrap_or(0);
+        self.time = match all.wall {
+            0 => self.wall(all.end),
+            wall => wall,
+        };
+        // The clock of the start says it no more where the machine has slept since.
+        self.clock = Clock { time: all.end, wall: self.time };
+        self.latest = self.time;
+        // No series ends before it has begun, where the clock was set back.
+        self.start = self.start.min(self.latest);
         let known = self.numbers.get(&*all.column.name).copied();
         let Some(at) = known.or_else(|| self.family(all)) else {
             self.leave_out(Reason::Limit, all.rows.len());
@@ -259,6 +341,12 @@ impl Model {
             }
         }
         Some(at)
+    }
+
+    /// The time of the day at a time of the session.
+    fn wall(&self, time: u64) -> u64 {
+        let since = i128::from(time) - i128::from(self.clock.time);
+        u64::try_from(i128::from(self.clock.wall) + since).unwrap_or(0)
     }
 
     /// The family of an aggregation that is new.
@@ -290,13 +378,21 @@ impl Model {
     /// A name whose samples are not those of another family, whatever suffixes formats add.
     fn unlike_others(&self, base: &str) -> String {
         const SUFFIXES: [&str; 6] = ["", "_total", "_created", "_bucket", "_count", "_sum"];
+        // A gauge of the exporter, which is no family.
+        let own = ["exporter_time_seconds"].into_iter();
         let is_like = |a: &str, b: &str| {
             let rest = a.strip_prefix(b).or_else(|| b.strip_prefix(a));
             rest.is_some_and(|rest| SUFFIXES.contains(&rest))
         };
         let mut name = base.to_string();
         let mut more = 2;
-        while self.families.iter().any(|family| is_like(&family.name, &name)) {
+        while self
+            .families
+            .iter()
+            .map(|family| &*family.name)
+            .chain(own.clone())
+            .any(|other| is_like(other, &name))
+        {
             name = format!("{base}_{more}");
             more += 1;
         }
@@ -317,24 +413,27 @@ impl Model {
             return Err(Reason::Negative);
         }
         let values: Vec<String> = row.key.iter().map(names::value).collect();
-        let labels = (self.labels)(&family.labels, &values).into_boxed_slice();
-        if let Some(series) = family.series.get_mut(&labels) {
-            series.add(family.function, words);
-        } else {
-            let bytes = labels.len() + 8 * words.len() + SERIES_BYTES;
-            if self.series >= MOST_SERIES || self.bytes + bytes > MOST_BYTES {
-                return Err(Reason::Limit);
-            }
-            (self.series, self.bytes) = (self.series + 1, self.bytes + bytes);
-            let (total, increment) = (words.to_vec().into_boxed_slice(), words.to_vec());
-            family.series.insert(labels, Series { total, increment });
+        let labels = (self.labels)(family.kind, &family.labels, &values).into_boxed_slice();
+        let is_new = !family.series.contains_key(&labels);
+        let buckets = family.buckets_with(words);
+        let more = if is_new { labels.len() } else { 0 };
+        let (n, host) = (family.series.len(), self.host.len());
+        let before = family.text(n, family.label_bytes, family.buckets, host);
+        let text = family.text(n + usize::from(is_new), family.label_bytes + more, buckets, host);
+        // The words are there twice.
+        let bytes = if is_new { more + 16 * words.len() + SERIES_BYTES } else { 0 };
+        let text = self.text + text.saturating_sub(before);
+        if text > MOST_TEXT || self.bytes + bytes > MOST_BYTES || is_new && self.series >= MOST_SERIES {
+            return Err(Reason::Limit);
         }
-        if family.kind == Kind::Histogram {
-            let first = words.iter().position(|word| *word != 0);
-            let last = words.iter().rposition(|word| *word != 0);
-            if let (Some(first), Some(last)) = (first, last) {
-                let (a, b) = family.buckets.unwrap_or((first, last));
-                family.buckets = Some((a.min(first), b.max(last)));
+        (self.series, self.bytes, self.text) = (self.series + usize::from(is_new), self.bytes + bytes, text);
+        (family.label_bytes, family.buckets) = (family.label_bytes + more, buckets);
+        self.grown = true;
+        match family.series.get_mut(&labels) {
+            Some(series) => series.add(family.function, words),
+            None => {
+                let (total, increment) = (words.to_vec().into_boxed_slice(), words.to_vec());
+                family.series.insert(labels, Series { total, increment });
             }
         }
         Ok(())

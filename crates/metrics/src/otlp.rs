@@ -13,11 +13,15 @@
 //!  NumberDataPoint               2 start, 3 time, 6 as_int, 7 attributes
 //!  HistogramDataPoint            2 start, 3 time, 4 count, 6 bucket_counts, 7 explicit_bounds, 9 attributes
 //!  KeyValue                      1 key, 2 value (1 string_value)
+//!
+//!  ExportMetricsServiceResponse  1 partial_success (1 rejected_data_points, 2 error_message)
 //! ```
 
 use std::io::{self, Write};
 
+use diagnostics::control;
 use events::{Event, Sink, SinkError};
+use protobuf::{Message, Value, fields};
 
 use crate::model::{Family, Kind, Model, Series, cumulative};
 
@@ -25,108 +29,68 @@ use crate::model::{Family, Kind, Model, Series, cumulative};
 #[derive(Debug)]
 pub struct Otlp<W> {
     model: Model,
-    /// Something was added since the last request.
-    changed: bool,
     out: W,
 }
 
 const CUMULATIVE: u64 = 2;
-/// The fields of attributes of a number and of a distribution.
-const OF_NUMBER: u8 = 7;
-const OF_HISTOGRAM: u8 = 9;
+/// The most characters that are shown of a server's message.
+const LONGEST_MESSAGE: usize = 300;
 
-fn varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
+fn attribute(out: &mut Message, field: u64, name: &str, value: &str) {
+    let (mut all, mut of) = (Message::default(), Message::default());
+    of.bytes(1, value.as_bytes());
+    all.bytes(1, name.as_bytes());
+    all.message(2, &of);
+    out.message(field, &all);
 }
 
-fn number(out: &mut Vec<u8>, field: u8, value: u64) {
-    out.push(field << 3);
-    varint(out, value);
+/// The attributes of a point.
+fn labels(kind: Kind, names: &[String], values: &[String]) -> Vec<u8> {
+    let field = if kind == Kind::Histogram { 9 } else { 7 };
+    let mut out = Message::default();
+    names.iter().zip(values).for_each(|(name, value)| attribute(&mut out, field, name, value));
+    out.encoded().to_vec()
 }
 
-fn fixed(out: &mut Vec<u8>, field: u8, value: u64) {
-    out.push(field << 3 | 1);
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-fn bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    out.push(field << 3 | 2);
-    varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-fn message(out: &mut Vec<u8>, field: u8, fill: impl FnOnce(&mut Vec<u8>)) {
-    let mut inner = Vec::new();
-    fill(&mut inner);
-    bytes(out, field, &inner);
-}
-
-fn attribute(out: &mut Vec<u8>, field: u8, name: &str, value: &str) {
-    message(out, field, |out| {
-        bytes(out, 1, name.as_bytes());
-        message(out, 2, |out| bytes(out, 1, value.as_bytes()));
-    });
-}
-
-/// The attributes of a number, which those of a distribution are made of by [`attributes`].
-fn labels(names: &[String], values: &[String]) -> Vec<u8> {
-    let mut out = Vec::new();
-    names.iter().zip(values).for_each(|(name, value)| attribute(&mut out, OF_NUMBER, name, value));
-    out
-}
-
-/// Appends the attributes of a series as another field.
-fn attributes(out: &mut Vec<u8>, field: u8, mut labels: &[u8]) {
-    while let Some((_, rest)) = labels.split_first() {
-        let (mut length, mut shift, mut used) = (0usize, 0, 0);
-        for byte in rest.iter().take(5) {
-            length |= usize::from(byte & 0x7f) << shift;
-            (shift, used) = (shift + 7, used + 1);
-            if *byte < 0x80 {
-                break;
-            }
-        }
-        let Some((one, others)) = rest.get(used..).and_then(|rest| rest.split_at_checked(length)) else {
-            return;
-        };
-        bytes(out, field, one);
-        labels = others;
-    }
+/// What a server says in its answer to a request that it has not taken all of: how many points it
+/// has rejected, and why.
+pub fn rejected(answer: &[u8]) -> Option<(u64, String)> {
+    let part = |bytes, field| fields(bytes).find_map(|(n, value)| (n == field).then_some(value));
+    let Some(Value::Bytes(partial)) = part(answer, 1) else { return None };
+    let Some(Value::Number(points @ 1..)) = part(partial, 1) else { return None };
+    let why = match part(partial, 2) {
+        Some(Value::Bytes(text)) => control::name(text).chars().take(LONGEST_MESSAGE).collect(),
+        _ => String::new(),
+    };
+    Some((points, why))
 }
 
 impl<W: Write + Send> Otlp<W> {
     /// Writes requests, each with one write and a flush.
     pub fn new(out: W) -> Otlp<W> {
-        Otlp { model: Model::new(labels), changed: false, out }
+        Otlp { model: Model::new(labels), out }
     }
 
     /// A request with what has changed.
-    fn request(&self) -> Vec<u8> {
+    fn request(&self) -> Message {
         let Model { families, host, .. } = &self.model;
-        let is_new = |family: &&Family| family.series.values().any(|series| !series.increment.is_empty());
-        let mut out = Vec::new();
-        message(&mut out, 1, |out| {
-            message(out, 1, |out| {
-                attribute(out, 1, "service.name", "dtrace");
-                attribute(out, 1, "host.name", host);
-            });
-            message(out, 2, |out| {
-                message(out, 1, |out| bytes(out, 1, b"dtrace"));
-                for family in families.iter().filter(is_new) {
-                    message(out, 2, |out| self.metric(out, family));
-                }
-            });
-        });
+        let (mut resource, mut scope, mut metrics) =
+            (Message::default(), Message::default(), Message::default());
+        attribute(&mut resource, 1, "service.name", "dtrace");
+        attribute(&mut resource, 1, "host.name", host);
+        scope.bytes(1, b"dtrace");
+        metrics.message(1, &scope);
+        for family in families.iter().filter(|family| family.has_grown()) {
+            metrics.message(2, &self.metric(family));
+        }
+        let (mut all, mut out) = (Message::default(), Message::default());
+        all.message(1, &resource);
+        all.message(2, &metrics);
+        out.message(1, &all);
         out
     }
 
-    fn metric(&self, out: &mut Vec<u8>, family: &Family) {
-        bytes(out, 1, format!("dtrace.{}", family.name).as_bytes());
-        bytes(out, 2, family.title.as_bytes());
+    fn metric(&self, family: &Family) -> Message {
         let field = match family.kind {
             Kind::Gauge => 5,
             Kind::Counter => 7,
@@ -137,54 +101,44 @@ impl<W: Write + Send> Otlp<W> {
             .into_iter()
             .filter_map(|(n, (_, greatest))| Some((n, greatest?)))
             .collect();
-        message(out, field, |out| {
-            for (labels, series) in family.series.iter().filter(|(_, series)| !series.increment.is_empty()) {
-                message(out, 1, |out| self.point(out, family, labels, series, &bounds));
-            }
-            if family.kind != Kind::Gauge {
-                number(out, 2, CUMULATIVE);
-            }
-            if family.kind == Kind::Counter {
-                number(out, 3, 1);
-            }
-        });
+        let (mut data, mut out) = (Message::default(), Message::default());
+        for (labels, series) in family.grown() {
+            data.message(1, &self.point(family, labels, series, &bounds));
+        }
+        if family.kind != Kind::Gauge {
+            data.number(2, CUMULATIVE);
+        }
+        data.number(3, u64::from(family.kind == Kind::Counter));
+        out.bytes(1, format!("dtrace.{}", family.name).as_bytes());
+        out.bytes(2, family.title.as_bytes());
+        out.message(field, &data);
+        out
     }
 
-    fn point(
-        &self,
-        out: &mut Vec<u8>,
-        family: &Family,
-        labels: &[u8],
-        series: &Series,
-        bounds: &[(usize, i64)],
-    ) {
-        fixed(out, 2, self.model.start());
-        fixed(out, 3, self.model.time);
-        if family.kind != Kind::Histogram {
+    fn point(&self, family: &Family, labels: &[u8], series: &Series, bounds: &[(usize, i64)]) -> Message {
+        let mut out = Message::default();
+        let (start, time) = self.model.times();
+        out.fixed(2, start);
+        out.fixed(3, time);
+        match family.kind {
+            Kind::Histogram => {
+                let counts = cumulative(&series.total, bounds);
+                out.fixed(4, counts.last().copied().unwrap_or(0));
+                let before = std::iter::once(0).chain(counts.iter().copied());
+                out.packed_fixed(6, counts.iter().zip(before).map(|(count, before)| count - before));
+                out.packed_fixed(7, bounds.iter().map(|(_, end)| (*end as f64).to_bits()));
+            }
             // Its integers have a sign.
-            let value = family.number(&series.total).min(i128::from(i64::MAX));
-            fixed(out, 6, value as i64 as u64);
-            out.extend_from_slice(labels);
-            return;
+            _ => out.fixed(6, family.number(&series.total).min(i128::from(i64::MAX)) as i64 as u64),
         }
-        let counts = cumulative(&series.total, bounds);
-        fixed(out, 4, counts.last().copied().unwrap_or(0));
-        let mut before = 0;
-        let mut packed = Vec::new();
-        for count in counts {
-            packed.extend_from_slice(&(count - before).to_le_bytes());
-            before = count;
-        }
-        bytes(out, 6, &packed);
-        let packed: Vec<u8> = bounds.iter().flat_map(|(_, end)| (*end as f64).to_le_bytes()).collect();
-        bytes(out, 7, &packed);
-        attributes(out, OF_HISTOGRAM, labels);
+        out.encode(labels);
+        out
     }
 }
 
 impl<W: Write + Send> Sink for Otlp<W> {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
-        self.changed |= self.model.event(event).is_some();
+        self.model.event(event);
         self.model.complete()
     }
 
@@ -193,10 +147,11 @@ impl<W: Write + Send> Sink for Otlp<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.changed) {
+        // A row may be of an aggregation that is refused.
+        if std::mem::take(&mut self.model.grown) && self.model.families.iter().any(Family::has_grown) {
             let request = self.request();
             self.model.settle_all();
-            self.out.write_all(&request)?;
+            self.out.write_all(request.encoded())?;
         }
         self.out.flush()
     }

@@ -22,7 +22,7 @@ pub struct Prometheus {
     open: bool,
 }
 
-fn labels(names: &[String], values: &[String]) -> Vec<u8> {
+fn labels(_: Kind, names: &[String], values: &[String]) -> Vec<u8> {
     let mut out = String::new();
     for (name, value) in names.iter().zip(values) {
         out.push_str(if out.is_empty() { "" } else { "," });

@@ -37,22 +37,22 @@ fn written(protocol: Protocol, feed: impl FnOnce(&mut Fed<Lines<Shared>>)) -> St
 
 #[test]
 fn a_line_has_the_total_of_a_key_that_has_grown() {
-    let feed = |fed: &mut Fed<_>| {
+    let feed = |fed: &mut Fed<Lines<Shared>>| {
         fed.named(0, AggFunc::Count, &[(b"cat", vec![7]), (b"a.out", vec![1])]);
         fed.named(1, AggFunc::Count, &[(b"cat", vec![5])]);
         fed.named(2, AggFunc::Count, &[]);
     };
-    let graphite = "dtrace.my_host_example.lat.a_out 1 1767323046\n\
-                    dtrace.my_host_example.lat.cat 7 1767323046\n\
-                    dtrace.my_host_example.lat.cat 12 1767323047\n";
+    let graphite = "dtrace.my-host_example.lat.a_out 1 1767323046\n\
+                    dtrace.my-host_example.lat.cat 7 1767323046\n\
+                    dtrace.my-host_example.lat.cat 12 1767323047\n";
     assert_eq!(written(Protocol::Graphite, feed), graphite);
-    let influx = "dtrace_lat,host=my_host_example,execname=a.out value=1i 1767323046000000000\n\
-                  dtrace_lat,host=my_host_example,execname=cat value=7i 1767323046000000000\n\
-                  dtrace_lat,host=my_host_example,execname=cat value=12i 1767323047000000000\n";
+    let influx = "dtrace_lat,host=my-host.example,execname=a.out value=1i 1767323046000000000\n\
+                  dtrace_lat,host=my-host.example,execname=cat value=7i 1767323046000000000\n\
+                  dtrace_lat,host=my-host.example,execname=cat value=12i 1767323047000000000\n";
     assert_eq!(written(Protocol::Influx, feed), influx);
-    let statsd = "dtrace.my_host_example.lat.a_out:1|c\n\
-                  dtrace.my_host_example.lat.cat:7|c\n\
-                  dtrace.my_host_example.lat.cat:5|c\n";
+    let statsd = "dtrace.my-host_example.lat.a_out:1|c\n\
+                  dtrace.my-host_example.lat.cat:7|c\n\
+                  dtrace.my-host_example.lat.cat:5|c\n";
     assert_eq!(written(Protocol::StatsD, feed), statsd);
 }
 
@@ -65,7 +65,7 @@ fn gauges_have_the_intervals_own_value_and_sums_that_may_fall_the_whole() {
         }
     };
     let values = |text: String| -> Vec<String> {
-        text.lines().map(|line| line.trim_start_matches("dtrace.my_host_example.").into()).collect()
+        text.lines().map(|line| line.trim_start_matches("dtrace.my-host_example.").into()).collect()
     };
     let graphite = |function, all| values(written(Protocol::Graphite, feed(function, all)));
     assert_eq!(graphite(AggFunc::Max, [9, -4]), ["lat 9 1767323046", "lat -4 1767323047"]);
@@ -77,24 +77,24 @@ fn gauges_have_the_intervals_own_value_and_sums_that_may_fall_the_whole() {
 #[test]
 fn a_bucket_is_a_series() {
     let function = AggFunc::Lquantize { base: 0, limit: 20, step: 10 };
-    let feed = |fed: &mut Fed<_>| {
+    let feed = |fed: &mut Fed<Lines<Shared>>| {
         fed.named(0, function, &[(b"cat", spread(function, &[(0, 2), (1, 3), (3, 1)]))]);
         fed.named(1, function, &[(b"cat", spread(function, &[(1, 4)]))]);
     };
-    let graphite = "dtrace.my_host_example.lat.cat.lt_0 2 1767323046\n\
-                    dtrace.my_host_example.lat.cat.0 3 1767323046\n\
-                    dtrace.my_host_example.lat.cat.ge_20 1 1767323046\n\
-                    dtrace.my_host_example.lat.cat.0 7 1767323047\n";
+    let graphite = "dtrace.my-host_example.lat.cat.lt_0 2 1767323046\n\
+                    dtrace.my-host_example.lat.cat.0 3 1767323046\n\
+                    dtrace.my-host_example.lat.cat.ge_20 1 1767323046\n\
+                    dtrace.my-host_example.lat.cat.0 7 1767323047\n";
     assert_eq!(written(Protocol::Graphite, feed), graphite);
     let influx = written(Protocol::Influx, feed);
-    let last = "dtrace_lat,host=my_host_example,execname=cat,bucket=0 value=7i 1767323047000000000\n";
+    let last = "dtrace_lat,host=my-host.example,execname=cat,bucket=0 value=7i 1767323047000000000\n";
     assert!(influx.ends_with(last), "{influx}");
     assert!(written(Protocol::StatsD, feed).ends_with("lat.cat.0:4|c\n"));
 }
 
 #[test]
 fn any_name_is_a_part_of_its_line() {
-    let feed = |fed: &mut Fed<_>| {
+    let feed = |fed: &mut Fed<Lines<Shared>>| {
         let all: Vec<(&[u8], Vec<u64>)> = NASTY.iter().map(|name| (*name, vec![1])).collect();
         fed.named(0, AggFunc::Count, &all);
     };
@@ -118,4 +118,63 @@ fn any_name_is_a_part_of_its_line() {
         assert_eq!((tags.matches(',').count(), tags.matches('=').count()), (2, 2), "{line}");
         assert!(!bare.contains('\\') && !tags.ends_with('='), "{line}");
     }
+}
+
+#[test]
+fn the_name_of_the_host_is_as_it_is_where_the_format_can_write_it() {
+    let feed = |fed: &mut Fed<Lines<Shared>>| {
+        let host = Host::new("a b,c=d\\.e", "7.0", "x86_64", 2);
+        let clock = Clock { time: 5 * SECOND, wall: 1_767_323_045 * SECOND };
+        fed.sink.event(&Event::Start(Start::new("1", clock, host))).unwrap();
+        fed.named(0, AggFunc::Count, &[(b"cat", vec![7])]);
+    };
+    assert!(written(Protocol::Graphite, feed).starts_with("dtrace.a_b_c_d__e.lat.cat 7 "));
+    let influx = written(Protocol::Influx, feed);
+    assert!(influx.starts_with("dtrace_lat,host=a\\ b\\,c\\=d_.e,execname=cat value=7i "), "{influx}");
+}
+
+#[test]
+fn what_was_lost_is_written_without_an_interval_and_once() {
+    let out = Shared::default();
+    let mut fed = start(Lines::new(Protocol::Graphite, out.clone()));
+    let mut lost = Drop::new(DropKind::Principal, 0, 12);
+    lost.time = Some(7 * SECOND);
+    fed.sink.event(&Event::Drop(lost)).unwrap();
+    fed.sink.flush().unwrap();
+    let line = "dtrace.my-host_example.exporter_lost.principal 12 1767323047\n";
+    assert_eq!(out.text(), line);
+    // An aggregation that has nothing yet is no change either.
+    fed.named(0, AggFunc::Count, &[]);
+    fed.named(1, AggFunc::Count, &[]);
+    fed.sink.flush().unwrap();
+    assert_eq!(out.text(), line);
+}
+
+#[test]
+fn an_increment_of_zero_is_a_line_of_a_key_that_was_there_in_the_interval() {
+    let feed = |fed: &mut Fed<Lines<Shared>>| {
+        fed.named(0, AggFunc::Sum, &[(b"cat", vec![3])]);
+        fed.named(1, AggFunc::Sum, &[(b"cat", vec![0])]);
+        fed.named(2, AggFunc::Sum, &[]);
+    };
+    let graphite = written(Protocol::Graphite, feed);
+    let all: Vec<&str> = graphite.lines().map(|line| &line["dtrace.my-host_example.lat.".len()..]).collect();
+    assert_eq!(all, ["cat 3 1767323046", "cat 3 1767323047"]);
+}
+
+#[test]
+fn times_are_those_that_intervals_say_and_not_those_of_the_clock_of_the_start() {
+    let feed = |fed: &mut Fed<Lines<Shared>>| {
+        fed.named(0, AggFunc::Count, &[(b"cat", vec![1])]);
+        // The machine has slept for an hour.
+        fed.wall = 1_767_326_647 * SECOND;
+        fed.named(1, AggFunc::Count, &[(b"cat", vec![1])]);
+        let mut lost = Drop::new(DropKind::Principal, 0, 1);
+        lost.time = Some(9 * SECOND);
+        fed.sink.event(&Event::Drop(lost)).unwrap();
+        fed.sink.flush().unwrap();
+    };
+    let graphite = written(Protocol::Graphite, feed);
+    let times: Vec<&str> = graphite.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
+    assert_eq!(times, ["1767323046", "1767326647", "1767326649"]);
 }

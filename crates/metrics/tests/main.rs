@@ -3,6 +3,7 @@
 
 mod foreign;
 mod lines;
+mod memory;
 mod otlp;
 mod prometheus;
 
@@ -36,7 +37,7 @@ fn start<S: Sink>(mut sink: S) -> Fed<S> {
     let clock = Clock { time: 5 * SECOND, wall: 1_767_323_045 * SECOND };
     let host = Host::new("my-host.example", "7.0", "x86_64", 2);
     sink.event(&Event::Start(Start::new("1", clock, host))).unwrap();
-    Fed { sink, name: "lat", keys: &["execname"], unsigned: true, said: Vec::new() }
+    Fed { sink, name: "lat", keys: &["execname"], unsigned: true, wall: 0, said: Vec::new() }
 }
 
 /// A sink after the start, and what it is fed with.
@@ -45,6 +46,8 @@ struct Fed<S> {
     name: &'static str,
     keys: &'static [&'static str],
     unsigned: bool,
+    /// When intervals end, in nanoseconds since 1970.
+    wall: u64,
     said: Vec<String>,
 }
 
@@ -68,7 +71,7 @@ impl<S: Sink> Fed<S> {
         let column = Column { name: self.name.into(), function };
         let mut event = Interval::new(begin, begin + SECOND, column, all.iter().map(growth).collect());
         event.keys = self.keys.iter().map(|key| (*key).into()).collect();
-        event.unsigned = self.unsigned;
+        (event.unsigned, event.wall) = (self.unsigned, self.wall);
         if let Err(SinkError::Effect(e)) = self.sink.event(&Event::Interval(event)) {
             self.said.push(e.to_string());
         }

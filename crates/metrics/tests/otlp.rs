@@ -1,38 +1,16 @@
 //! Requests of OpenTelemetry, decoded.
 
-use metrics::Otlp;
+use metrics::{Otlp, rejected};
 
 use super::*;
 use crate::lines::Shared;
 
-/// The fields of a message: number, and value or bytes.
-fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
-    fn varint(bytes: &mut &[u8]) -> u64 {
-        let mut value = 0;
-        for shift in (0..).step_by(7) {
-            let (first, rest) = bytes.split_first().unwrap();
-            *bytes = rest;
-            value |= u64::from(first & 0x7f) << shift;
-            if *first < 0x80 {
-                break;
-            }
-        }
-        value
-    }
-    let mut all = Vec::new();
-    while !bytes.is_empty() {
-        let tag = varint(&mut bytes);
-        let (value, length) = match tag & 7 {
-            0 => (varint(&mut bytes), 0),
-            1 => (u64::from_le_bytes(bytes[..8].try_into().unwrap()), 8),
-            2 => (0, varint(&mut bytes) as usize),
-            other => panic!("{other}"),
-        };
-        let (inner, rest) = bytes.split_at(length);
-        bytes = rest;
-        all.push((tag >> 3, value, inner));
-    }
-    all
+fn fields(bytes: &[u8]) -> Vec<(u64, u64, &[u8])> {
+    let parts = |(field, value)| match value {
+        protobuf::Value::Number(number) => (field, number, &[][..]),
+        protobuf::Value::Bytes(bytes) => (field, 0, bytes),
+    };
+    protobuf::fields(bytes).map(parts).collect()
 }
 
 /// The messages at a path of fields.
@@ -53,12 +31,14 @@ fn a_request_has_what_has_grown_since_the_one_before() {
     fed.sink.flush().unwrap();
     let first = out.bytes();
     fed.sink.flush().unwrap();
+    fed.named(0, AggFunc::Count, &[]);
+    fed.sink.flush().unwrap();
     assert_eq!(out.bytes(), first, "nothing has changed");
     fed.named(1, AggFunc::Count, &[(b"cat", vec![5])]);
     fed.sink.flush().unwrap();
     let second = &out.bytes()[first.len()..];
     let host = at(second, &[1, 1, 1]);
-    assert_eq!(at(host[1], &[2, 1]), [b"my_host_example"]);
+    assert_eq!(at(host[1], &[2, 1]), [b"my-host.example"]);
     let metrics = at(second, &[1, 2, 2]);
     let [metric] = metrics[..] else { panic!("{metrics:?}") };
     assert_eq!(at(metric, &[1]), [b"dtrace.lat"]);
@@ -88,4 +68,52 @@ fn a_distribution_has_bounds_that_are_the_greatest_integers_of_buckets() {
     assert_eq!((field(point, 4), words(6)), (6, vec![2, 3, 0, 1]));
     assert_eq!(words(7).into_iter().map(f64::from_bits).collect::<Vec<_>>(), [-1.0, 9.0, 19.0]);
     assert_eq!((at(point, &[9, 1])[0], at(point, &[9, 2, 1])[0]), (&b"execname"[..], &b"cat"[..]));
+}
+
+#[test]
+fn what_was_lost_is_a_request_without_an_interval() {
+    let out = Shared::default();
+    let mut fed = start(Otlp::new(out.clone()));
+    fed.sink.event(&Event::Drop(Drop::new(DropKind::Principal, 0, 12))).unwrap();
+    fed.sink.batch_end().unwrap();
+    let request = out.bytes();
+    let metrics = at(&request, &[1, 2, 2]);
+    assert_eq!((metrics.len(), at(metrics[0], &[1])[0]), (1, &b"dtrace.exporter_lost"[..]));
+    let point = at(metrics[0], &[7, 1])[0];
+    assert_eq!((field(point, 6), field(point, 3)), (12, 1_767_323_045 * SECOND));
+}
+
+#[test]
+fn an_answer_says_what_a_server_has_rejected() {
+    let mut partial = protobuf::Message::default();
+    partial.number(1, 7);
+    partial.bytes(2, b"too\nold");
+    let mut answer = protobuf::Message::default();
+    answer.message(1, &partial);
+    assert_eq!(rejected(answer.encoded()), Some((7, "too\\nold".into())));
+    // A warning, nothing, and what is no message.
+    let mut warning = protobuf::Message::default();
+    warning.bytes(1, b"\x12\x01x");
+    for answer in [warning.encoded(), b"", b"\xff\xff", b"{}"] {
+        assert_eq!(rejected(answer), None, "{answer:?}");
+    }
+}
+
+#[test]
+fn no_point_ends_before_it_has_begun_where_the_clock_was_set_back() {
+    let out = Shared::default();
+    let mut fed = start(Otlp::new(out.clone()));
+    let mut times = Vec::new();
+    for (n, wall) in [(0, 1_767_323_046), (1, 1_767_319_447), (2, 1_767_319_448)] {
+        let before = out.bytes().len();
+        fed.wall = wall * SECOND;
+        fed.named(n, AggFunc::Count, &[(b"cat", vec![1])]);
+        fed.sink.flush().unwrap();
+        let request = &out.bytes()[before..];
+        let point = at(request, &[1, 2, 2, 7, 1])[0];
+        times.push((field(point, 2) / SECOND, field(point, 3) / SECOND));
+    }
+    let expected =
+        [(1_767_323_045, 1_767_323_046), (1_767_319_447, 1_767_319_447), (1_767_319_447, 1_767_319_448)];
+    assert_eq!(times, expected);
 }

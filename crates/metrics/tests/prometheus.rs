@@ -123,7 +123,7 @@ fn what_has_no_series_is_counted_and_said() {
 #[test]
 fn names_of_families_never_share_a_sample() {
     let mut fed = start(Prometheus::text());
-    for name in ["_", "count", "x", "x_total", "x_bucket", "exporter_lost", "1\n"] {
+    for name in ["_", "count", "x", "x_total", "x_bucket", "exporter_lost", "exporter_time_seconds", "1\n"] {
         fed.name = name;
         fed.named(0, AggFunc::Count, &[(b"", vec![1])]);
     }
@@ -136,6 +136,7 @@ fn names_of_families_never_share_a_sample() {
         ["dtrace_count", "dtrace_count", "dtrace_x_tot", "dtrace_x_2_t", "dtrace_x_buc", "dtrace_n_1_t"];
     assert_eq!(names, all);
     assert!(text(&fed).contains("dtrace_exporter_lost_2_total{execname=\"\"} 1\n"));
+    assert!(text(&fed).contains("dtrace_exporter_time_seconds_2_total{execname=\"\"} 1\n"));
 }
 
 #[test]
@@ -161,4 +162,29 @@ fn ten_thousand_series_are_written_in_fifty_milliseconds() {
     });
     let least = times.min().unwrap();
     assert!(least.as_millis() < 50, "{least:?}");
+}
+
+#[test]
+fn the_text_is_bounded_whatever_the_buckets_are() {
+    let mut fed = start(Prometheus::text());
+    let function = AggFunc::Lquantize { base: 0, limit: 2000, step: 1 };
+    let row = |key: u64, bucket| {
+        (vec![Value::Int(Int::new(key, 8, false))], spread(function, &[(1, 1), (bucket, 1)]))
+    };
+    // Each key has two buckets, until the range becomes that of all.
+    fed.second(0, function, &(0..1000).map(|key| row(key, 2)).collect::<Vec<_>>());
+    let before = fed.sink.bytes().len();
+    assert!(before < 1 << 20 && fed.said.is_empty());
+    fed.second(1, function, &(0..1000).map(|key| row(key, 2001)).collect::<Vec<_>>());
+    assert!(fed.sink.bytes().len() < 16 << 20);
+    assert!(
+        fed.said[0].starts_with("what is beyond 10000 series, or 16 MB of text, is left out"),
+        "{:?}",
+        fed.said
+    );
+    assert!(text(&fed).contains("dtrace_exporter_left_out_total{reason=\"limit\"} 1000\n"));
+    // Some keys with all buckets are fewer lines.
+    let mut fed = start(Prometheus::text());
+    fed.second(0, function, &(0..50).map(|key| row(key, 2001)).collect::<Vec<_>>());
+    assert_eq!(text(&fed).matches("dtrace_lat_bucket{").count(), 50 * 2001);
 }

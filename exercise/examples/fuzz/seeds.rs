@@ -185,6 +185,11 @@ pub(crate) fn of(target: &str, root: &Path, programs: &Programs) -> Vec<Case> {
             let chunked = [chunked.as_bytes(), &elf, b"\r\n0\r\n\r\n"].concat();
             vec![group(&[whole, elf.clone()]), group(&[chunked, elf])]
         }
+        "requests" => single([
+            b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9464\r\nAccept: text/plain;version=0.0.4\r\n\r\n"
+                .to_vec(),
+            b"HEAD /metrics?x HTTP/1.0\r\nHost: [::ffff:127.0.0.1]:1\r\n\r\n".to_vec(),
+        ]),
         "procfs" => {
             single(["maps", "stat", "status", "cgroup"].map(|n| file(&Path::new("/proc/self").join(n))))
         }

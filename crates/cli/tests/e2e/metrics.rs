@@ -16,6 +16,8 @@ tests! {
     what_cannot_be_a_metric_is_said
     a_script_may_print_the_lines_of_graphite_itself
     metrics_are_served_by_a_process_without_privileges
+    the_process_that_serves_is_started_again
+    who_serves_is_not_root_without_a_capability
     what_is_no_request_for_metrics_is_refused
     a_socket_of_metrics_is_for_its_user_and_goes_with_the_session
     lines_are_sent_to_a_server_of_graphite
@@ -220,18 +222,72 @@ fn serving(address: &str, script: &str) -> Child {
 
 const SEVEN: &str = "BEGIN { @n = sum(7); @spread = quantize(5); }";
 
+/// The process that serves for a session.
+fn server_of(session: &Child) -> Option<String> {
+    // Each thread has the children that it has started.
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", session.id())).unwrap().flatten();
+    let children: String =
+        tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok()).collect();
+    let is_server = |pid: &&str| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.windows(15).any(|part| part == b"--serve-metrics")
+    };
+    children.split_whitespace().find(is_server).map(String::from)
+}
+
+fn the_process_that_serves_is_started_again() -> Verdict {
+    let address = free_address();
+    let script = format!("{SEVEN} tick-50ms {{ @ticks = count(); }}");
+    let words = ["-xevery=50ms", &format!("-xlisten={address}"), "-n", &script];
+    let child = start(&words);
+    // A socket that listens is asked, whether or not somebody serves.
+    let answered =
+        || TcpStream::connect(&address).is_ok_and(|s| answer(s, REQUEST).contains("\ndtrace_n_total 7\n"));
+    for _ in 0..2 {
+        testing::eventually("metrics are served", testing::HANG_LIMIT, answered);
+        let server = server_of(&child).unwrap();
+        // SAFETY: a plain system call.
+        assert_eq!(unsafe { libc::kill(server.parse().unwrap(), libc::SIGKILL) }, 0);
+        testing::eventually("another process serves", testing::HANG_LIMIT, || {
+            server_of(&child).is_some_and(|next| next != server)
+        });
+    }
+    testing::eventually("metrics are served", testing::HANG_LIMIT, answered);
+    signal(&child, libc::SIGINT);
+    let o = finish(child).code(0);
+    let said = format!("-x listen={address}: the process that serves has ended (signal: 9");
+    assert_eq!(o.err.matches(&said).count(), 1, "{}", o.err);
+    assert!(o.err.contains(&format!("{address}: 2 restarts of the process that serves\n")), "{}", o.err);
+    Pass
+}
+
+fn who_serves_is_not_root_without_a_capability() -> Verdict {
+    use std::os::unix::process::CommandExt;
+    for capability in [6, 7] {
+        let mut command = Command::new(crate::tool::binary());
+        command.args(["-q", "-xlisten=127.0.0.1:0", "-n", SEVEN]);
+        // CAP_SETGID and CAP_SETUID: no program that it executes has them.
+        // SAFETY: the child makes one plain system call.
+        unsafe {
+            command.pre_exec(move || match libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            })
+        };
+        let o = finish(crate::tool::spawn(&mut command).unwrap()).code(1);
+        let said = "failed to write '127.0.0.1:0': who serves must not be root, and set";
+        assert!(o.err.contains(said) && o.err.contains("Operation not permitted"), "{}", o.err);
+    }
+    Pass
+}
+
 fn metrics_are_served_by_a_process_without_privileges() -> Verdict {
     let address = free_address();
     let child = serving(&address, SEVEN);
     let text = answer(TcpStream::connect(&address).unwrap(), REQUEST);
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("version=0.0.4"), "{text}");
     assert!(text.contains("dtrace_spread_bucket{le=\"7\"} 1\n"), "{text}");
-    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id())).unwrap();
-    let is_server = |pid: &&str| {
-        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words.windows(15).any(|part| part == b"--serve-metrics")
-    };
-    let server = children.split_whitespace().find(is_server).unwrap();
+    let server = server_of(&child).unwrap();
     let status = std::fs::read_to_string(format!("/proc/{server}/status")).unwrap();
     let field = |name: &str| -> Vec<&str> {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
@@ -262,7 +318,7 @@ fn what_is_no_request_for_metrics_is_refused() -> Verdict {
     let child = serving(&address, SEVEN);
     let connect = || TcpStream::connect(&address).unwrap();
     // Who says nothing is no obstacle to others.
-    let silent: Vec<TcpStream> = (0..8).map(|_| connect()).collect();
+    let silent: Vec<TcpStream> = (0..40).map(|_| connect()).collect();
     let status = |request: &[u8]| answer(connect(), request).get(9..12).unwrap_or_default().to_string();
     assert_eq!(status(REQUEST), "200");
     assert_eq!(status(b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n"), "403");
@@ -277,7 +333,7 @@ fn what_is_no_request_for_metrics_is_refused() -> Verdict {
     let o = dtrace(&["-xlisten=nowhere", "-n", SEVEN]).code(1);
     assert!(o.err.contains("it takes an address with a port, as in 127.0.0.1:9464"), "{}", o.err);
     let o = dtrace(&["-q", "-xlisten=127.0.0.1:0", "-n", "BEGIN { trace(1); exit(0); }"]).code(1);
-    assert!(o.err.contains("-x listen: metrics are of aggregations"), "{}", o.err);
+    assert!(o.err.contains("-x listen=127.0.0.1:0: metrics are of aggregations"), "{}", o.err);
     Pass
 }
 
@@ -391,12 +447,52 @@ fn the_command_of_the_service_is_ready_and_serves_what_the_dashboard_shows() -> 
     assert!(text.contains("\ndtrace_exporter_time_seconds "), "{text}");
     signal(&child, libc::SIGTERM);
     finish(child).code(0);
-    // A name in the dashboard is one of the script or the exporter.
-    let names = DASHBOARD.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    for name in names.filter_map(|word| word.strip_prefix("dtrace_")) {
-        let base = name.trim_end_matches("_total").trim_end_matches("_bucket");
-        let is_known = SCRIPT.contains(&format!("@{base}[")) || text.contains(&format!("\ndtrace_{name}"));
-        assert!(is_known, "{name}");
+    let mut samples = samples_of(SCRIPT);
+    // What the script has aggregated is exported by these names.
+    let exported = text.lines().filter_map(|line| line.strip_prefix("dtrace_")?.split_once(['{', ' ']));
+    let (own, of_script): (Vec<_>, Vec<_>) = exported.partition(|(name, _)| name.starts_with("exporter_"));
+    assert!(of_script.iter().all(|(name, _)| samples.contains_key(*name)), "{of_script:?}");
+    for (name, rest) in own {
+        let label = rest.split_once('=').map_or("", |(label, _)| label);
+        samples.insert(name.into(), vec![label.into()]);
     }
+    let mut asked = std::collections::BTreeSet::new();
+    for line in DASHBOARD.lines().filter(|line| line.contains("\"expr\"")) {
+        let names: Vec<&str> = line
+            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .filter_map(|word| word.strip_prefix("dtrace_"))
+            .collect();
+        let labels: Vec<&String> = names
+            .iter()
+            .flat_map(|name| samples.get(*name).unwrap_or_else(|| panic!("{name} is not exported: {line}")))
+            .collect();
+        for by in line.split(" by (").skip(1).filter_map(|rest| rest.split_once(')')) {
+            by.0.split(", ")
+                .for_each(|label| assert!(labels.iter().any(|of| *of == label), "{label}: {line}"));
+        }
+        asked.extend(names);
+    }
+    assert_eq!(asked, samples.keys().map(String::as_str).collect(), "everything is shown");
     Pass
+}
+
+/// The samples of a script's aggregations, `@name[KEY] = function(`, and their labels.
+fn samples_of(script: &str) -> BTreeMap<String, Vec<String>> {
+    let mut all = BTreeMap::new();
+    for (name, rest) in script.split('@').skip(1).filter_map(|text| text.split_once('[')) {
+        let (key, function) = rest.split_once("] = ").unwrap();
+        let mut label: String =
+            key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        while label.contains("__") {
+            label = label.replace("__", "_");
+        }
+        let (suffix, more) = match function.split('(').next().unwrap() {
+            "count" | "sum" => ("_total", None),
+            "quantize" => ("_bucket", Some("le".to_string())),
+            other => panic!("{other}"),
+        };
+        all.insert(format!("{name}{suffix}"), [label].into_iter().chain(more).collect());
+    }
+    assert_eq!(all.len(), 4, "{all:?}");
+    all
 }

@@ -1,18 +1,19 @@
-//! Answers to requests of HTTP: `GET /metrics`, and what is wrong with everything else.
+//! Requests for metrics by HTTP, and their answers: `GET /metrics`, and what is wrong with
+//! everything else.
 
 use std::net::{IpAddr, SocketAddr};
 
 /// The most bytes of a request.
-pub(super) const LONGEST: usize = 8 << 10;
+pub const LONGEST: usize = 8 << 10;
 /// The most lines of its head.
 const HEADERS: usize = 64;
 
 /// What a request gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) status: &'static str,
-    /// The metrics follow.
-    pub(super) metrics: bool,
+pub struct Answer {
+    status: &'static str,
+    /// It has the metrics.
+    metrics: bool,
     /// Only the head is wanted.
     head: bool,
 }
@@ -22,7 +23,7 @@ const fn wrong(status: &'static str) -> Answer {
 }
 
 /// The answer to what has come of a request; `None` if it is not complete.
-pub(super) fn answer(bytes: &[u8], loopback: bool) -> Option<Answer> {
+pub fn answer(bytes: &[u8], loopback: bool) -> Option<Answer> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(bytes) {
@@ -57,35 +58,39 @@ pub(super) fn answer(bytes: &[u8], loopback: bool) -> Option<Answer> {
 
 /// Whether a host, perhaps with a port, is this machine.
 fn is_loopback(host: &str) -> bool {
-    let is_own = |ip: IpAddr| ip.is_loopback();
+    let is_own = |text: &str| text.parse().is_ok_and(|ip: IpAddr| ip.to_canonical().is_loopback());
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
     };
     let name = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
-    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_own)
+    name.eq_ignore_ascii_case("localhost") || is_own(name) || is_own(host)
 }
 
 /// Whether who listens at an address is asked from this machine alone.
-pub(super) fn is_own_address(address: &str) -> bool {
-    address.parse().is_ok_and(|address: SocketAddr| address.ip().is_loopback())
+pub fn is_own_address(address: &str) -> bool {
+    address.parse().is_ok_and(|address: SocketAddr| address.ip().to_canonical().is_loopback())
 }
 
 impl Answer {
-    /// The bytes of an answer with these metrics.
-    pub(super) fn bytes(self, metrics: &[u8]) -> Vec<u8> {
+    /// Whether the metrics follow its bytes.
+    pub fn has_metrics(self) -> bool {
+        self.metrics && !self.head
+    }
+
+    /// The bytes of an answer, without the metrics, which have so many.
+    pub fn bytes(self, metrics: usize) -> Vec<u8> {
         let status = self.status.split('\r').next().unwrap_or_default();
-        let line = format!("{status}\n");
-        let body = if self.metrics { metrics } else { line.as_bytes() };
+        let line = if self.metrics { String::new() } else { format!("{status}\n") };
+        let length = if self.metrics { metrics } else { line.len() };
         let version = if self.metrics { "version=0.0.4; " } else { "" };
         let head = format!(
-            "HTTP/1.1 {}\r\nContent-Type: text/plain; {version}charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\
+            "HTTP/1.1 {}\r\nContent-Type: text/plain; {version}charset=utf-8\r\nContent-Length: {length}\r\nConnection: close\r\n\
              X-Content-Type-Options: nosniff\r\n\r\n",
-            self.status,
-            body.len()
+            self.status
         );
         let mut out = head.into_bytes();
-        out.extend_from_slice(if self.head { b"" } else { body });
+        out.extend_from_slice(if self.head { b"" } else { line.as_bytes() });
         out
     }
 }
@@ -103,12 +108,43 @@ mod tests {
         assert_eq!(status("GET /metrics HTTP/1.1\r\nHost: localhost:9464\r\n\r\n"), "200");
         assert_eq!(status("GET /metrics?x HTTP/1.1\r\nhost: [::1]:9464\r\n\r\n"), "200");
         assert_eq!(status("GET /metrics HTTP/1.0\r\n\r\n"), "200");
-        for host in ["evil.example", "evil.example:9464", "127.0.0.1.evil.example", "", "10.0.0.1"] {
+        for host in ["::1", "[::ffff:127.0.0.1]:9464", "::ffff:127.0.0.1", "127.9.9.9", "LOCALHOST"] {
+            assert_eq!(status(&format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n")), "200", "{host}");
+        }
+        for host in [
+            "[::ffff:10.0.0.1]:1",
+            "[::2]",
+            "1:2",
+            "evil.example",
+            "evil.example:9464",
+            "127.0.0.1.evil.example",
+            "",
+            "10.0.0.1",
+        ] {
             assert_eq!(status(&format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n")), "403", "{host}");
         }
         let elsewhere = "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n";
         assert_eq!(answer(elsewhere.as_bytes(), false).unwrap().status, "200 OK");
-        assert!(is_own_address("127.0.0.1:1") && is_own_address("[::1]:1") && !is_own_address("0.0.0.0:1"));
+        assert!(is_own_address("127.0.0.1:1") && is_own_address("[::1]:1"));
+        assert!(is_own_address("[::ffff:127.0.0.1]:1") && !is_own_address("0.0.0.0:1"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_have_an_answer_that_is_bounded_and_the_same_however_they_come(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300),
+            cut in 0..4usize,
+        ) {
+            let words: [&[u8]; 4] = [b"", b"GET ", b"GET /metrics HTTP/1.1\r\n", b"HEAD /metrics HTTP/1.1\r\nHost: "];
+            let bytes = [words[cut], &bytes].concat();
+            // What is answered once is answered so when more has come.
+            let first = (0..=bytes.len()).find_map(|n| Some((n, answer(&bytes[..n], true)?)));
+            proptest::prop_assert_eq!(answer(&bytes, true).is_some(), first.is_some());
+            if let Some((_, answer)) = first {
+                proptest::prop_assert!(answer.bytes(usize::MAX).len() < 400);
+                proptest::prop_assert!(!answer.metrics || bytes.windows(8).any(|part| part == b"/metrics"));
+            }
+        }
     }
 
     #[test]
@@ -129,11 +165,17 @@ mod tests {
 
     #[test]
     fn an_answer_has_its_length_and_a_head_no_more() {
-        let get = answer(b"GET /metrics HTTP/1.0\r\n\r\n", true).unwrap().bytes(b"a 1\n");
-        let text = String::from_utf8(get).unwrap();
-        assert!(text.contains("\r\nContent-Length: 4\r\n") && text.ends_with("\r\n\r\na 1\n"), "{text}");
+        let get = answer(b"GET /metrics HTTP/1.0\r\n\r\n", true).unwrap();
+        let text = String::from_utf8(get.bytes(4)).unwrap();
+        assert!(text.contains("\r\nContent-Length: 4\r\n") && text.ends_with("\r\n\r\n"), "{text}");
+        assert!(get.has_metrics());
         assert!(text.contains("text/plain; version=0.0.4; charset=utf-8"), "{text}");
-        let head = answer(b"HEAD /metrics HTTP/1.0\r\n\r\n", true).unwrap().bytes(b"a 1\n");
-        assert!(String::from_utf8(head).unwrap().ends_with("\r\n\r\n"));
+        let head = answer(b"HEAD /metrics HTTP/1.0\r\n\r\n", true).unwrap();
+        assert!(!head.has_metrics() && head.bytes(4) == text.into_bytes());
+        let other = answer(b"GET / HTTP/1.0\r\n\r\n", true).unwrap();
+        let text = String::from_utf8(other.bytes(4)).unwrap();
+        assert!(text.ends_with("\r\n\r\n404 Not Found\n") && text.contains("Content-Length: 14\r\n"));
+        let head = answer(b"HEAD / HTTP/1.0\r\n\r\n", true).unwrap();
+        assert!(text.ends_with(&format!("{}404 Not Found\n", String::from_utf8(head.bytes(4)).unwrap())));
     }
 }
