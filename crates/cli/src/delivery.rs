@@ -3,20 +3,29 @@
 //!
 //! A thread sends what a queue has, so the session never waits for a server or a network. What the
 //! queue has no space for is lost and counted. What was sent in part is sent again: the same number
-//! at the same time is no other number.
+//! at the same time is no other number. So is what was written to a connection that broke before
+//! the server's machine had it. (What that machine has, and the server has not read when it ends,
+//! nobody here knows.) Of a request, the server says how many points it has refused.
+
+mod http;
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use dtrace::diagnostics::system_text;
 
+use http::{REFUSED, post};
+
 /// The most bytes that wait, unless it is what was written at once.
 const QUEUE: usize = 8 << 20;
 /// How long a connection, a write, an answer and the end may take.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How often it is looked whether the server's machine has everything, at the end.
+const LOOK: Duration = Duration::from_millis(2);
 /// How long to wait before the connection is made again: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
 
@@ -46,12 +55,15 @@ struct State {
     queue: VecDeque<Vec<u8>>,
     /// Of the queue.
     bytes: usize,
-    /// The lines or requests that the thread has taken and not sent.
+    /// The lines or requests that the thread has taken, and that the server's machine has not.
     sending: usize,
     /// The lines or requests for which it had no space, that were refused, or were left at the end.
     lost: usize,
     /// Why the connection does not stand.
     error: Option<String>,
+    /// The points that the server has refused in requests that it has taken, and why.
+    refused: u64,
+    refusal: String,
     said: bool,
     closed: bool,
     done: bool,
@@ -93,54 +105,69 @@ impl Server {
         }
     }
 
-    /// Sends bytes over a connection, which is made if there is none.
-    fn send(&self, connection: &mut Option<TcpStream>, bytes: &[u8]) -> io::Result<()> {
+    /// Sends bytes over a connection, which is made if there is none. What the server has refused
+    /// of them: points, and why.
+    fn send(&self, link: &mut Link, bytes: &[u8]) -> io::Result<Option<(u64, String)>> {
         let (address, path) = self.parts();
-        let there = connection.take().filter(|stream| !is_closed(stream));
-        let mut there = there.map_or_else(|| connect(address), Ok)?;
         match self {
-            Server::Graphite(_) => {
-                there.write_all(bytes)?;
-                *connection = Some(there);
-                Ok(())
+            Server::Graphite(_) => link.write(address, bytes).map(|()| None),
+            Server::Otlp(_) => {
+                let there = link.stream.take().filter(|stream| !is_closed(stream));
+                post(&mut there.map_or_else(|| connect(address), Ok)?, LIMIT, address, path, bytes)
             }
-            Server::Otlp(_) => post(&mut there, address, path, bytes),
         }
+    }
+
+    /// Whether it confirms each of them.
+    fn confirms(&self) -> bool {
+        matches!(self, Server::Otlp(_))
     }
 }
 
-/// The error of what the server does not want, and would not want later.
-const REFUSED: io::ErrorKind = io::ErrorKind::InvalidData;
+/// A connection, and what was written to it that the server's machine may not have.
+#[derive(Default)]
+struct Link {
+    stream: Option<TcpStream>,
+    written: VecDeque<Vec<u8>>,
+    /// Of all of these.
+    bytes: usize,
+}
 
-/// Sends a request and waits for its answer.
-fn post(stream: &mut TcpStream, host: &str, path: &str, body: &[u8]) -> io::Result<()> {
-    let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/x-protobuf\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        body.len()
-    );
-    stream.set_read_timeout(Some(LIMIT))?;
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body)?;
-    let mut answer = Vec::new();
-    loop {
-        let mut bytes = [0; 1024];
-        match stream.read(&mut bytes)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            n => answer.extend_from_slice(bytes.get(..n).unwrap_or_default()),
+impl Link {
+    /// Forgets what the server's machine has.
+    fn settle(&mut self) {
+        let Some(stream) = &self.stream else { return };
+        let mut waiting: libc::c_int = 0;
+        // SAFETY: a plain system call, which writes the number.
+        let asked = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
+        let waiting = if asked == 0 { usize::try_from(waiting).unwrap_or(0) } else { self.bytes };
+        while let Some(first) = self.written.front()
+            && self.bytes - first.len() >= waiting
+        {
+            self.bytes -= first.len();
+            self.written.pop_front();
         }
-        let mut headers = [httparse::EMPTY_HEADER; 64];
-        let mut response = httparse::Response::new(&mut headers);
-        let parsed = response.parse(&answer).map_err(|e| io::Error::new(REFUSED, e.to_string()))?;
-        return match (parsed, response.code.unwrap_or(0)) {
-            (httparse::Status::Partial, _) if answer.len() < 64 << 10 => continue,
-            (_, 200..300) => Ok(()),
-            // They say that it may be taken later.
-            (_, code @ (429 | 502 | 503 | 504)) => {
-                Err(io::Error::other(format!("the server answers {code}")))
-            }
-            (_, code) => Err(io::Error::new(REFUSED, format!("the server answers {code}"))),
+    }
+
+    fn wrote(&mut self, bytes: Vec<u8>) {
+        self.bytes += bytes.len();
+        self.written.push_back(bytes);
+        self.settle();
+    }
+
+    /// Writes over a connection, after what the one before has not delivered.
+    fn write(&mut self, address: &str, bytes: &[u8]) -> io::Result<()> {
+        self.settle();
+        let (there, is_new) = match self.stream.take().filter(|stream| !is_closed(stream)) {
+            Some(there) => (there, false),
+            None => (connect(address)?, true),
         };
+        let before = self.written.iter().filter(|_| is_new);
+        let done =
+            before.map(|bytes| &**bytes).chain([bytes]).try_for_each(|bytes| (&there).write_all(bytes));
+        // A new one may have delivered none of them, which it does not tell from those before.
+        self.stream = done.is_ok().then_some(there);
+        done
     }
 }
 
@@ -158,14 +185,20 @@ fn connect(server: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Whether the server has closed it. It sends nothing else.
-fn is_closed(stream: &TcpStream) -> bool {
-    let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
-    let stands = match peeked {
-        Ok(n) => n > 0,
-        Err(e) => e.kind() == io::ErrorKind::WouldBlock,
+/// Whether the server has closed it. What it says is read, because its end is behind that, and
+/// forgotten.
+fn is_closed(mut stream: &TcpStream) -> bool {
+    if stream.set_nonblocking(true).is_err() {
+        return true;
+    }
+    // A server that says something for ever has not closed it.
+    let said = (0..256).map(|_| stream.read(&mut [0; 4096]));
+    let end = said.into_iter().find(|read| !matches!(read, Ok(1..)));
+    let closed = match end {
+        Some(Err(e)) => e.kind() != io::ErrorKind::WouldBlock,
+        end => end.is_some(),
     };
-    !stands || stream.set_nonblocking(false).is_err()
+    closed || stream.set_nonblocking(false).is_err()
 }
 
 /// Connects to a server, which is there at the start.
@@ -182,14 +215,20 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The lines or requests that may not be there.
+    fn pending(&self, link: &Link) -> usize {
+        link.written.iter().map(|bytes| self.server.units(bytes)).sum()
+    }
+
     /// What is next, after what was taken before is sent; `None` at the end.
-    fn next(&self) -> Option<Vec<u8>> {
+    fn next(&self, link: &mut Link) -> Option<Vec<u8>> {
         let mut state = self.lock();
-        state.sending = 0;
+        link.settle();
+        state.sending = self.pending(link);
         loop {
             if let Some(bytes) = state.queue.pop_front() {
                 state.bytes -= bytes.len();
-                state.sending = self.server.units(&bytes);
+                state.sending += self.server.units(&bytes);
                 return Some(bytes);
             }
             if state.closed {
@@ -200,29 +239,58 @@ impl Shared {
     }
 
     fn deliver(&self, stream: TcpStream) {
-        let mut stream = Some(stream);
+        let mut link = Link { stream: Some(stream), ..Link::default() };
         let [first, longest] = PAUSES;
-        while let Some(bytes) = self.next() {
+        while let Some(bytes) = self.next(&mut link) {
             let mut pause = first;
             loop {
-                match self.server.send(&mut stream, &bytes) {
-                    Ok(()) => break,
-                    Err(e) => {
-                        let mut state = self.lock();
-                        state.error = Some(system_text(&e));
-                        if state.closed || e.kind() == REFUSED {
-                            state.lost += std::mem::take(&mut state.sending);
-                            break;
+                let e = match self.server.send(&mut link, &bytes) {
+                    Ok(refused) => {
+                        if let Some((points, why)) = refused {
+                            let mut state = self.lock();
+                            (state.refused, state.refusal) = (state.refused.saturating_add(points), why);
                         }
-                        let waited = self.changed.wait_timeout_while(state, pause, |state| !state.closed);
-                        drop(waited);
-                        pause = (pause * 2).min(longest);
+                        if !self.server.confirms() {
+                            link.wrote(bytes);
+                        }
+                        break;
                     }
+                    Err(e) => e,
+                };
+                let mut state = self.lock();
+                state.error = Some(system_text(&e));
+                if state.closed || e.kind() == REFUSED {
+                    state.lost += self.server.units(&bytes);
+                    break;
                 }
+                let waited = self.changed.wait_timeout_while(state, pause, |state| !state.closed);
+                drop(waited);
+                pause = (pause * 2).min(longest);
             }
         }
-        self.lock().done = true;
+        self.end(link);
         self.changed.notify_all();
+    }
+
+    /// Waits until the server's machine has what was written.
+    fn end(&self, mut link: Link) {
+        let end = Instant::now() + LIMIT;
+        let mut state = self.lock();
+        loop {
+            link.settle();
+            state.sending = self.pending(&link);
+            let is_broken = link.stream.as_ref().is_none_or(is_closed);
+            if state.sending == 0 || is_broken || Instant::now() >= end {
+                break;
+            }
+            let waited = self.changed.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if state.sending > 0 {
+            state.error.get_or_insert("the connection has ended".into());
+        }
+        state.lost += std::mem::take(&mut state.sending);
+        state.done = true;
     }
 }
 
@@ -248,11 +316,15 @@ impl Delivery {
     /// A message, once, if something is lost.
     pub(crate) fn said(&self) -> Option<String> {
         let mut state = self.0.lock();
-        if state.lost == 0 || std::mem::replace(&mut state.said, true) {
+        if state.lost == 0 && state.refused == 0 || std::mem::replace(&mut state.said, true) {
             return None;
         }
+        let option = self.0.server.option();
+        if state.lost == 0 {
+            return Some(format!("{option}: points are refused: {}", state.refusal));
+        }
         let why = state.error.as_deref().unwrap_or("it takes too few").to_string();
-        Some(format!("{}: {} are lost: {why}", self.0.server.option(), self.0.server.unit()))
+        Some(format!("{option}: {} are lost: {why}", self.0.server.unit()))
     }
 
     /// Sends what is in the queue. An error is what was lost.
@@ -269,11 +341,17 @@ impl Delivery {
         let left: usize = state.queue.iter().map(|bytes| self.0.server.units(bytes)).sum();
         let lost = state.lost + left + state.sending;
         let unit = self.0.server.unit();
-        match (lost, &state.error) {
-            (0, _) => Ok(()),
-            (n, Some(why)) => Err(io::Error::other(format!("{n} {unit} were lost: {why}"))),
-            (n, None) => Err(io::Error::other(format!("{n} {unit} were lost"))),
-        }
+        let lost = match (lost, &state.error) {
+            (0, _) => None,
+            (n, Some(why)) => Some(format!("{n} {unit} were lost: {why}")),
+            (n, None) => Some(format!("{n} {unit} were lost")),
+        };
+        let refused = match state.refused {
+            0 => None,
+            n => Some(format!("{n} points were refused: {}", state.refusal)),
+        };
+        let all: Vec<String> = lost.into_iter().chain(refused).collect();
+        if all.is_empty() { Ok(()) } else { Err(io::Error::other(all.join("; "))) }
     }
 }
 
@@ -350,6 +428,99 @@ mod tests {
             delivery.finish().unwrap_err().to_string(),
             "1 requests were lost: the server answers 400"
         );
+    }
+
+    /// The next request to a listener; it is answered with these bytes.
+    fn answered(listener: &TcpListener, body: &[u8], answer: &[u8]) {
+        let mut stream = listener.accept().unwrap().0;
+        let mut request = Vec::new();
+        while !request.ends_with(body) {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            request.push(byte[0]);
+        }
+        stream.write_all(answer).unwrap();
+    }
+
+    #[test]
+    fn points_that_a_server_refuses_are_counted_however_it_answers() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (mut out, delivery) = start(Server::Otlp(format!("http://{address}"))).unwrap();
+        // rejected_data_points: 5, error_message: "old"
+        let refusal = b"\x0a\x07\x08\x05\x12\x03old";
+        let whole = [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", &refusal[..]].concat();
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n\x0a\x07\x08\x05\r\n5\r\n\x12\x03old\r\n0\r\n\r\n";
+        let endless = [b"HTTP/1.1 200 OK\r\n\r\n", &refusal[..]].concat();
+        for (n, answer) in [&whole[..], chunked, &endless].into_iter().enumerate() {
+            let body = format!("request {n}");
+            out.write_all(body.as_bytes()).unwrap();
+            answered(&listener, body.as_bytes(), answer);
+        }
+        out.write_all(b"last").unwrap();
+        answered(&listener, b"last", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        testing::eventually("the last answer is read", testing::HANG_LIMIT, || {
+            let state = delivery.0.lock();
+            state.sending == 0 && state.refused == 15
+        });
+        let said = delivery.said().unwrap();
+        assert!(said.ends_with(": points are refused: old") && delivery.said().is_none(), "{said}");
+        assert_eq!(delivery.finish().unwrap_err().to_string(), "15 points were refused: old");
+    }
+
+    #[test]
+    fn lines_that_a_broken_connection_has_not_delivered_are_sent_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut out, delivery) = start(graphite(&listener)).unwrap();
+        let first = listener.accept().unwrap().0;
+        // The server reads nothing, until its machine takes no more.
+        let chunk = "x 1 1\n".repeat(1 << 14);
+        let mut sent = 0;
+        testing::eventually("the connection is full", testing::HANG_LIMIT, || {
+            out.write_all(chunk.as_bytes()).unwrap();
+            sent += chunk.len();
+            delivery.0.lock().queue.len() > 2
+        });
+        // It ends without having read them, and another one begins.
+        drop(first);
+        let reader = BufReader::new(listener.accept().unwrap().0);
+        let read =
+            std::thread::spawn(move || reader.lines().map(|line| line.unwrap().len() + 1).sum::<usize>());
+        delivery.finish().unwrap();
+        drop(out);
+        let read = read.join().unwrap();
+        // What the machine of the server had taken is not known to be lost.
+        assert!(read > 3 * chunk.len() && read <= sent, "{read} of {sent}");
+    }
+
+    #[test]
+    fn lines_that_the_servers_machine_has_not_taken_at_the_end_are_lost() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut out, delivery) = start(graphite(&listener)).unwrap();
+        let there = listener.accept().unwrap().0;
+        let chunk = "x 1 1\n".repeat(1 << 14);
+        testing::eventually("the connection is full", testing::HANG_LIMIT, || {
+            out.write_all(chunk.as_bytes()).unwrap();
+            delivery.0.lock().queue.len() > 2
+        });
+        drop((listener, there));
+        let e = delivery.finish().unwrap_err().to_string();
+        let n: usize = e.split(' ').next().unwrap().parse().unwrap();
+        assert!(n >= 3 << 14 && e.contains(" lines were lost: "), "{e}");
+    }
+
+    #[test]
+    fn what_a_server_says_is_no_end_of_the_connection_and_hides_none() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut other = listener.accept().unwrap().0;
+        assert!(!is_closed(&own));
+        other.write_all(b"welcome").unwrap();
+        own.peek(&mut [0]).unwrap();
+        assert!(!is_closed(&own));
+        other.write_all(b"bye").unwrap();
+        drop(other);
+        testing::eventually("the end is behind what it said", testing::HANG_LIMIT, || is_closed(&own));
     }
 
     #[test]

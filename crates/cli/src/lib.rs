@@ -33,8 +33,8 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! arch/x86_64 bin/dtrace delivery flags interrupt memory notify panic progress secure status
-//! about arch completions formats manual scrape/server
+//! arch/x86_64 bin/dtrace delivery/http flags interrupt memory notify panic progress secure status
+//! about arch completions delivery formats manual scrape/server
 //! command scrape
 //! drawing output
 //! definitions exports live
