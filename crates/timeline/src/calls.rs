@@ -68,9 +68,17 @@ impl Calls {
             Some(at) => {
                 let closed = self.open.len() - at;
                 self.open.truncate(at);
+                self.shrink();
                 Step::Ends(closed)
             }
             None => Step::Unmatched,
+        }
+    }
+
+    /// Gives memory back that deeper calls have needed: a million threads may have been deep once.
+    fn shrink(&mut self) {
+        if self.open.capacity() > 32 && self.open.len() < self.open.capacity() / 4 {
+            self.open.shrink_to(2 * self.open.len());
         }
     }
 
@@ -99,6 +107,17 @@ mod tests {
         assert_eq!(calls.leave(1, 15), Step::Ends(2), "the outer call ends the inner one");
         assert_eq!(calls.leave(1, 16), Step::Unmatched);
         assert_eq!(calls.end(), 0);
+    }
+
+    #[test]
+    fn memory_of_deep_calls_is_given_back() {
+        let mut calls = Calls::default();
+        (0..1000).for_each(|n| assert_eq!(calls.enter(n, n, false), Step::Begins(0)));
+        assert!(calls.open.capacity() >= 1000);
+        (20..1000).rev().for_each(|n| assert_eq!(calls.leave(n, 2000 - n), Step::Ends(1)));
+        assert!(calls.depth() == 20 && calls.open.capacity() < 100, "{}", calls.open.capacity());
+        assert_eq!(calls.end(), 20);
+        assert_eq!(calls.open.capacity(), 0);
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //!  stacks       call stacks
 //!  annotations  what a record has
 //!  counters     aggregations by interval
+//!  threads      tracks, names and open calls of threads
 //!  tracks       what events are on their tracks
 //!  timeline     the sink
 //! ```
@@ -32,9 +33,10 @@
 //! differences, and tracks have small numbers.
 //!
 //! **Memory**: at most 65,536 threads, a million open calls, 65,536 open slices of pairs, 4 MB of
-//! texts of each of four kinds, a million numbers of frames, 4,096 counters. Beyond, threads
-//! without open calls are forgotten and described again, calls are ended, texts are written where
-//! they occur, and counters are missing, which [`losses`](events::Sink::losses) says.
+//! texts of each of four kinds, a million numbers of frames, 4,096 counters. Beyond, the
+//! threads and slices are forgotten whose last record is the oldest, threads without open calls
+//! first; texts are written where they occur, and counters are missing.
+//! [`losses`](events::Sink::losses) says what has ended so.
 //!
 //! **Names are hostile**: a process chooses its own, and they are escaped and bounded. The strings
 //! that a script records are data: they are written as they are where they are UTF-8.
@@ -45,7 +47,7 @@
 //! calls field
 //! names
 //! packets stacks
-//! annotations counters pairs
+//! annotations counters pairs threads
 //! tracks
 //! timeline
 //! ```
@@ -60,6 +62,7 @@ mod names;
 mod packets;
 mod pairs;
 mod stacks;
+mod threads;
 mod timeline;
 mod tracks;
 

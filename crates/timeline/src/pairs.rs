@@ -131,8 +131,8 @@ pub(crate) struct Pairs {
     all: Vec<Pair>,
     /// The track above those of a pair, and those without a slice.
     tracks: Vec<Option<(u64, Vec<u64>)>>,
-    /// The tracks of open slices by pair and key.
-    open: HashMap<(usize, String), u64>,
+    /// The tracks of open slices by pair and key, and when they have begun.
+    open: HashMap<(usize, String), (u64, u64)>,
     pub(crate) unmatched: u64,
     pub(crate) unfinished: u64,
 }
@@ -180,12 +180,12 @@ impl Pairs {
     }
 
     fn begin(&mut self, pair: usize, key: String, time: u64, more: &Message, packets: &mut Packets) {
-        if let Some(track) = self.open.remove(&(pair, key.clone())) {
+        if let Some((track, _)) = self.open.remove(&(pair, key.clone())) {
             self.unfinished += 1;
             self.close(pair, track, time, None, packets);
         }
         if self.open.len() >= MOST {
-            self.end_all(packets);
+            self.end_oldest(time, packets);
         }
         let text = self.all.get(pair).map_or("", |pair| &pair.text);
         let Some(tracks) = self.tracks.get_mut(pair) else { return };
@@ -202,12 +202,12 @@ impl Pairs {
         let name = Name::Text(key.as_str().into());
         let begin = Happening::new(Kind::Begin, track, Some(&name));
         packets.event(time, Happening { more: Some(more), ..begin });
-        self.open.insert((pair, key), track);
+        self.open.insert((pair, key), (track, time));
     }
 
     fn end(&mut self, pair: usize, key: String, time: u64, more: &Message, packets: &mut Packets) {
         match self.open.remove(&(pair, key)) {
-            Some(track) => self.close(pair, track, time, Some(more), packets),
+            Some((track, _)) => self.close(pair, track, time, Some(more), packets),
             None => self.unmatched += 1,
         }
     }
@@ -219,12 +219,31 @@ impl Pairs {
         }
     }
 
+    /// Ends the half of the slices that are open for longest.
+    fn end_oldest(&mut self, time: u64, packets: &mut Packets) {
+        let mut times: Vec<(u64, u64)> = self.open.values().map(|(track, begun)| (*begun, *track)).collect();
+        times.sort_unstable();
+        let Some(first) = times.get(times.len() / 2).copied() else { return };
+        let mut open: Vec<(usize, u64)> = Vec::new();
+        self.open.retain(|(pair, _), (track, begun)| {
+            let stays = (*begun, *track) >= first;
+            if !stays {
+                open.push((*pair, *track));
+            }
+            stays
+        });
+        self.give_up(open, time, packets);
+    }
+
     /// Ends all slices, at the time of the last event.
     pub(crate) fn end_all(&mut self, packets: &mut Packets) {
-        let mut open: Vec<(usize, u64)> = self.open.drain().map(|((pair, _), track)| (pair, track)).collect();
+        let open = self.open.drain().map(|((pair, _), (track, _))| (pair, track)).collect();
+        self.give_up(open, packets.latest, packets);
+    }
+
+    fn give_up(&mut self, mut open: Vec<(usize, u64)>, time: u64, packets: &mut Packets) {
         open.sort_unstable();
         self.unfinished += open.len() as u64;
-        let time = packets.latest;
         open.into_iter().for_each(|(pair, track)| self.close(pair, track, time, None, packets));
     }
 }

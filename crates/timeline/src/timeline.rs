@@ -72,7 +72,7 @@ impl<W: Write + Send> Sink for Timeline<W> {
     }
 
     fn set_thread_name(&mut self, ask: ThreadName) {
-        self.tracks.thread_name = Some(ask);
+        self.tracks.threads.ask = Some(ask);
     }
 
     fn losses(&self) -> Vec<String> {

@@ -4,53 +4,23 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use events::{Action, Calls as CallsOf, Event, Field, Firing, NoticeKind, Probe, Record, ThreadName, Value};
+use events::{Action, Calls as CallsOf, Event, Field, Firing, NoticeKind, Probe, Record, Value};
 use flame::escape;
 use protobuf::Message;
 
 use crate::annotations::Annotations;
-use crate::calls::{Calls, Step};
+use crate::calls::Step;
 use crate::counters::Counters;
 use crate::field::track;
 use crate::packets::{Happening, Kind, Name, Packets};
 use crate::pairs::{Pair, Pairs, Parts};
+use crate::threads::{Place, Threads};
 
-/// The most threads and processes that are remembered. They are described again if they are seen
-/// again.
-const MOST_THREADS: usize = 1 << 16;
-/// The most open calls of all threads.
-const MOST_OPEN: usize = 1 << 20;
 /// The most probes that are remembered.
 const MOST_PROBES: usize = 1 << 16;
 
 /// The most CPUs that a kernel has.
 const MOST_CPUS: usize = 1 << 13;
-
-/// What a record happened on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place {
-    /// A thread of a process.
-    Thread(u32, u32),
-    /// The idle thread of a CPU.
-    Idle(u32),
-    /// A CPU, where the thread is not known.
-    Unknown(u32),
-}
-
-#[derive(Debug)]
-struct Thread {
-    track: u64,
-    calls: Calls,
-    /// Its name is that of a record.
-    named: bool,
-    name: Option<Box<str>>,
-}
-
-#[derive(Debug)]
-struct Process {
-    track: u64,
-    named: bool,
-}
 
 /// What a probe is in a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +39,10 @@ struct Known {
     function: u64,
     name: Name,
     parts: Parts,
+    /// Its thread ends there.
+    exits: bool,
+    /// Its thread may have executed another program.
+    executes: bool,
     /// Its address is the key of the table.
     _probe: Arc<Probe>,
 }
@@ -88,21 +62,16 @@ pub(crate) struct Tracks {
     annotations: Annotations,
     counters: Counters,
     pairs: Pairs,
-    threads: HashMap<Place, Thread>,
-    processes: HashMap<u32, Process>,
+    pub(crate) threads: Threads,
     probes: HashMap<usize, Known>,
     cpus: HashMap<u32, Cpu>,
     /// The track of messages, and that above those of CPUs.
     messages: Option<u64>,
     above_cpus: Option<u64>,
     hasher: RandomState,
-    pub(crate) thread_name: Option<ThreadName>,
     /// What an event has beside its name and its track.
     more: Message,
-    /// Open calls of all threads.
-    open: usize,
     unmatched: u64,
-    unfinished: u64,
     ended: bool,
 }
 
@@ -113,18 +82,14 @@ impl Tracks {
             annotations: Annotations::new(),
             counters: Counters::default(),
             pairs: Pairs::new(pairs),
-            threads: HashMap::new(),
-            processes: HashMap::new(),
+            threads: Threads::default(),
             probes: HashMap::new(),
             cpus: HashMap::new(),
             messages: None,
             above_cpus: None,
             hasher: RandomState::new(),
-            thread_name: None,
             more: Message::default(),
-            open: 0,
             unmatched: 0,
-            unfinished: 0,
             ended: false,
         }
     }
@@ -136,7 +101,7 @@ impl Tracks {
         };
         [
             line(self.unmatched, "return without an entry", "returns without an entry"),
-            line(self.unfinished, "call without a return", "calls without a return"),
+            line(self.threads.unfinished, "call without a return", "calls without a return"),
             line(self.pairs.unmatched, "end of a slice without a begin", "ends of slices without a begin"),
             line(self.pairs.unfinished, "begin of a slice without an end", "begins of slices without an end"),
             line(self.counters.lost, "value of a key without a counter", "values of keys without a counter"),
@@ -176,16 +141,20 @@ impl Tracks {
         }
         let execname = record.fields.iter().find_map(execname);
         let place = place(&record.firing);
-        self.know(place, execname);
+        self.threads.know(place, record.firing.time, execname, known.executes, &mut self.packets);
         self.show(record, place, &known, &more);
+        if known.exits {
+            self.threads.exit(place, record.firing.time, &mut self.packets);
+        }
+        self.threads.bound(&mut self.packets);
         self.more = more;
     }
 
     /// What a record is on its tracks.
     fn show(&mut self, record: &Record<'_>, place: Place, known: &Known, more: &Message) {
         let firing = &record.firing;
-        let Tracks { packets, threads, open, unfinished, unmatched, .. } = self;
-        let Some(thread) = threads.get_mut(&place) else { return };
+        let Tracks { packets, threads, unmatched, .. } = self;
+        let Some(thread) = threads.get_mut(place) else { return };
         let with = |kind| Happening { more: Some(more), ..Happening::new(kind, thread.track, None) };
         let named = |kind| Happening { name: Some(&known.name), ..with(kind) };
         // The parts of a record behind its first have what the record still says.
@@ -208,19 +177,16 @@ impl Tracks {
             Step::Begins(closed) => {
                 (0..closed).for_each(|_| packets.event(firing.time, end));
                 packets.event(firing.time, named(Kind::Begin));
-                *unfinished += closed as u64;
-                *open = (*open + 1).saturating_sub(closed);
+                threads.unfinished += closed as u64;
+                threads.open = (threads.open + 1).saturating_sub(closed);
             }
             Step::Ends(closed) => {
                 (1..closed).for_each(|_| packets.event(firing.time, end));
                 packets.event(firing.time, with(Kind::End));
-                *unfinished += closed as u64 - 1;
-                *open = open.saturating_sub(closed);
+                threads.unfinished += closed as u64 - 1;
+                threads.open = threads.open.saturating_sub(closed);
             }
             Step::Unmatched => *unmatched += 1,
-        }
-        if self.open > MOST_OPEN {
-            self.end_calls();
         }
     }
 
@@ -294,89 +260,17 @@ impl Tracks {
             _ if function.is_empty() => format!("{provider}:::{name}"),
             _ => format!("{provider}::{function}:{name}"),
         };
+        let is_call = |names: [&str; 2]| sole && names.contains(&&**function);
+        let exits = is_call(["exit", "exit_group"]) && role != Role::Return
+            || matches!(&**name, "lwp-exit" | "sched_process_exit");
+        let executes = is_call(["execve", "execveat"]) && role == Role::Return || &**name == "exec-success";
         let of = (provider, module, called.unwrap_or(function), called.is_some());
         let function = self.hasher.hash_one(of);
         let name = self.packets.name(&escape::name(text.as_bytes()));
         let parts = self.pairs.parts(probe);
-        let known = Known { role, function, name, parts, _probe: probe.clone() };
+        let known = Known { role, function, name, parts, exits, executes, _probe: probe.clone() };
         self.probes.insert(at, known.clone());
         known
-    }
-
-    /// Describes the tracks of a thread and of its process, if they are new or get a name.
-    fn know(&mut self, place: Place, execname: Option<&[u8]>) {
-        let is_known = self.threads.get(&place).map(|thread| thread.named || execname.is_none());
-        if is_known == Some(true) {
-            return;
-        }
-        if self.threads.len() >= MOST_THREADS {
-            self.forget();
-        }
-        let Tracks { packets, threads, processes, thread_name, .. } = self;
-        let ask = |pid, tid| thread_name.and_then(|ask| ask(pid, tid)).map(|name| escape::name(&name));
-        let name = execname.map(escape::name);
-        let thread = threads.entry(place).or_insert_with(|| Thread {
-            track: packets.new_track(),
-            calls: Calls::default(),
-            named: false,
-            name: None,
-        });
-        let of_record = name.is_some();
-        thread.named |= of_record;
-        let (pid, tid) = match place {
-            Place::Thread(pid, tid) => (pid, tid),
-            Place::Idle(cpu) | Place::Unknown(cpu) => {
-                let of = if matches!(place, Place::Idle(_)) { "idle" } else { "records" };
-                let text = format!("{of}, CPU {cpu}");
-                return packets.describe(thread.track, |out| out.bytes(track::NAME, text.as_bytes()));
-            }
-        };
-        let name = name.or_else(|| ask(pid, tid));
-        thread.name = name.as_deref().map(Into::into);
-        packets.describe(thread.track, |out| {
-            let mut of = Message::default();
-            of.present(track::PID, u64::from(pid));
-            of.present(track::TID, u64::from(tid));
-            name.iter().for_each(|name| of.bytes(track::THREAD_NAME, name.as_bytes()));
-            out.message(track::THREAD, &of);
-        });
-        let process = processes.get(&pid);
-        if process.is_some_and(|process| process.named || !of_record) {
-            return;
-        }
-        let track = process.map_or_else(|| packets.new_track(), |process| process.track);
-        let name = if of_record || pid == tid { name } else { ask(pid, pid) };
-        packets.describe(track, |out| {
-            let mut of = Message::default();
-            of.present(track::PID, u64::from(pid));
-            name.iter().for_each(|name| of.bytes(track::PROCESS_NAME, name.as_bytes()));
-            out.message(track::PROCESS, &of);
-        });
-        processes.insert(pid, Process { track, named: of_record });
-    }
-
-    /// Forgets the threads without open calls, or all if nearly all have some.
-    fn forget(&mut self) {
-        self.processes.clear();
-        self.threads.retain(|_, thread| thread.calls.depth() > 0);
-        if self.threads.len() > MOST_THREADS / 2 {
-            self.end_calls();
-            self.threads.clear();
-        }
-    }
-
-    /// Ends all open calls, at the time of the last event.
-    fn end_calls(&mut self) {
-        let mut open: Vec<&mut Thread> = self.threads.values_mut().collect();
-        open.sort_unstable_by_key(|thread| thread.track);
-        let time = self.packets.latest;
-        for thread in open {
-            for _ in 0..thread.calls.end() {
-                self.unfinished += 1;
-                self.packets.event(time, Happening::new(Kind::End, thread.track, None));
-            }
-        }
-        self.open = 0;
     }
 
     /// A message, on a track of its own.
@@ -393,9 +287,9 @@ impl Tracks {
         if std::mem::replace(&mut self.ended, true) {
             return;
         }
-        self.end_calls();
-        self.pairs.end_all(&mut self.packets);
         let time = self.packets.latest;
+        self.threads.end(time, &mut self.packets);
+        self.pairs.end_all(&mut self.packets);
         let mut running: Vec<u64> = self.cpus.values().filter(|cpu| cpu.runs).map(|cpu| cpu.track).collect();
         running.sort_unstable();
         for track in running {

@@ -150,7 +150,7 @@ fn threads_that_records_do_not_name_are_asked_for() {
     };
     let expected = [
         named(Some("bash"), 7, Some(8)),
-        named(Some("bash"), 7, None),
+        named(Some("7\\n7"), 7, None),
         named(None, 9, Some(9)),
         named(None, 9, None),
         named(Some("7\\n7"), 7, Some(7)),

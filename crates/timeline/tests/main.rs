@@ -7,6 +7,8 @@ mod cost;
 mod generate;
 mod names;
 mod read;
+mod threads;
+mod trees;
 
 use std::borrow::Cow;
 use std::sync::Arc;
