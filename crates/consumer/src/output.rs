@@ -170,6 +170,11 @@ impl<W: Output> Effects<W> {
         }
     }
 
+    /// Whether the file of a `freopen()` has something.
+    pub(crate) fn has_text(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.file.metadata().is_ok_and(|m| m.is_file() && m.len() > 0))
+    }
+
     /// Packets are about to be printed. The output becomes a capture if it is a file that has no
     /// text.
     pub(crate) fn expect_packets(&mut self) {

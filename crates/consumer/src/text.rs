@@ -63,11 +63,7 @@ pub struct Text<W: Output> {
     /// Effects are performed, and the resolver is called.
     performs: bool,
     /// Aggregations in their default form are tables of comma-separated values.
-    csv: bool,
-    /// A table was written.
-    tables: bool,
-    /// The columns of the table of records that is being written.
-    columns: Option<csv::Columns>,
+    csv: Option<csv::Tables>,
     /// It was said that a traced width was too large.
     limited: bool,
 }
@@ -176,9 +172,7 @@ impl<W: Output> Text<W> {
             held: Vec::new(),
             form: None,
             performs: true,
-            csv: false,
-            tables: false,
-            columns: None,
+            csv: None,
             limited: false,
         }
     }
@@ -189,7 +183,7 @@ impl<W: Output> Text<W> {
     /// As [`Text::new`], with records and aggregations in their default form as tables of
     /// comma-separated values, and no empty lines besides those between the tables.
     pub fn csv(out: W) -> Self {
-        Text { csv: true, ..Text::new(out) }
+        Text { csv: Some(csv::Tables::default()), ..Text::new(out) }
     }
 
     /// Text of events that were stored. Effects are not performed: no command is run, no file is
@@ -224,8 +218,8 @@ impl<W: Output> Text<W> {
         if self.performs && record.fields.iter().any(is_packet) {
             self.out.expect_packets();
         }
-        if self.csv {
-            let Text { out, options, performs, columns, tables, .. } = self;
+        let Text { out, options, performs, csv, .. } = self;
+        if let Some(csv) = csv {
             for EventField { action, .. } in &record.fields {
                 if let Action::Packet(packet) = action
                     && out.add_packet(packet)?
@@ -234,7 +228,7 @@ impl<W: Output> Text<W> {
                 }
             }
             let view = View { options, terminal: out.terminal, resolves: *performs };
-            csv::record(&mut out.pending, record, columns, tables, view);
+            csv.record(&mut out.pending, record, view);
             return Ok(());
         }
         if record.part.first {
@@ -338,25 +332,17 @@ impl<W: Output> Text<W> {
     }
 
     fn aggregation(&mut self, all: &Aggregation<'_>) {
-        let Text { out, options, held, form, performs, csv, tables, columns, .. } = self;
+        let Text { out, options, held, form, performs, csv, .. } = self;
         let view = View { options, terminal: out.terminal, resolves: *performs };
         let out = &mut out.pending;
         if let Some(format) = &all.format {
             let limited =
                 all.rows.iter().fold(false, |limited, row| printf::printa(out, format, row, view) | limited);
-            *columns = None;
+            csv.iter_mut().for_each(csv::Tables::end_table);
             return self.say_limited(limited);
         }
-        if *csv {
-            if all.rows.is_empty() {
-                return;
-            }
-            if all.part.first && std::mem::replace(tables, true) {
-                out.push(b'\n');
-            }
-            *columns = None;
-            csv::rows(out, all, view);
-            return;
+        if let Some(csv) = csv {
+            return csv.aggregation(out, all, view);
         }
         if all.part.first {
             held.clear();
@@ -380,7 +366,7 @@ impl<W: Output> Text<W> {
 
 impl<W: Output + Send> Sink for Text<W> {
     fn needs(&self) -> Needs {
-        if self.csv { Self::CSV_NEEDS } else { Needs::default() }
+        if self.csv.is_some() { Self::CSV_NEEDS } else { Needs::default() }
     }
 
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
@@ -390,9 +376,10 @@ impl<W: Output + Send> Sink for Text<W> {
             Event::Record(record) => self.record(record)?,
             Event::Aggregation(rows) => self.aggregation(rows),
             Event::Effect(effect) if self.performs => {
-                // It may be another file that follows.
-                self.columns = None;
+                self.csv.iter_mut().for_each(|csv| csv.before(&mut self.out.pending, effect));
                 self.out.perform(effect)?;
+                let has_text = self.out.has_text();
+                self.csv.iter_mut().for_each(|csv| csv.after(effect, has_text));
             }
             Event::Fault(fault) => self.out.note(fault.into()),
             Event::Drop(drop) => self.out.note(Message::dropped(drop, self.options.droptags)),
@@ -406,7 +393,7 @@ impl<W: Output + Send> Sink for Text<W> {
                 if let Event::Stop = event {
                     self.out.sum_up();
                 }
-                if !self.csv {
+                if self.csv.is_none() {
                     self.out.pending.push(b'\n');
                 }
             }

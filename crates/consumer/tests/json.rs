@@ -390,6 +390,86 @@ fn csv_has_a_line_for_each_record_with_a_column_for_each_value() {
 }
 
 #[test]
+fn csv_has_one_line_for_a_record_that_comes_in_parts() {
+    let probe = Arc::new(Probe::new(1, ["p", "m", "f", "a"].map(Into::into), Calls::None));
+    let part = |time, first, last, names: &[&str]| {
+        let firing = Firing::new(time, 3, 1, Cow::Owned(probe.clone()));
+        let field = |name: &&str| Field {
+            name: Cow::Owned((*name).into()),
+            action: Action::Trace(Value::Int(Int::new(time, 8, true))),
+        };
+        Event::Record(Record {
+            firing,
+            part: Part { first, last },
+            fields: names.iter().map(field).collect(),
+        })
+    };
+    let table = || {
+        let value = AggValue {
+            function: AggFunc::Count,
+            words: vec![7].into(),
+            normal: 1,
+            cpus: Vec::new(),
+            absent: false,
+        };
+        let columns = vec![Column { name: "n".into(), function: AggFunc::Count }];
+        Event::Aggregation(Aggregation::new(
+            Occasion::Printa,
+            columns,
+            vec![Row { key: vec![], values: vec![value] }],
+        ))
+    };
+    let mut events = Vec::new();
+    for time in [1, 2] {
+        events.extend([
+            part(time, true, false, &["x"]),
+            part(time, false, false, &[]),
+            part(time, false, true, &["y"]),
+        ]);
+    }
+    let expected = "time,cpu,probe,x,y\n1,3,p:m:f:a,1,1\n2,3,p:m:f:a,2,2\n";
+    assert_eq!(csv(&events), expected);
+    // An aggregation that its clause prints between them is before its line.
+    events.extend([part(3, true, false, &["x"]), table(), part(3, false, true, &["y"])]);
+    // A record with fewer values, one with none, and one whose end is missing.
+    events.extend([part(4, true, true, &["x"]), part(5, true, true, &[]), part(6, true, false, &["x"])]);
+    events.push(part(7, true, true, &["x"]));
+    let more = "\n@n\n7\n\ntime,cpu,probe,x,y\n3,3,p:m:f:a,3,3\n\n\
+                time,cpu,probe,x\n4,3,p:m:f:a,4\n6,3,p:m:f:a,6\n7,3,p:m:f:a,7\n";
+    assert_eq!(csv(&events), format!("{expected}{more}"));
+}
+
+#[test]
+fn a_file_of_csv_begins_with_its_first_table() {
+    let dir = testing::dir::Dir::new("csv-freopen");
+    let name = |name: &str| dir.join(name).into_os_string().into_encoded_bytes();
+    let probe = Arc::new(Probe::new(1, ["p", "m", "f", "a"].map(Into::into), Calls::None));
+    let record = |time| {
+        let firing = Firing::new(time, 3, 1, Cow::Owned(probe.clone()));
+        let action = Action::Trace(Value::Int(Int::new(time, 8, true)));
+        let fields = vec![Field { name: "x".into(), action }];
+        Event::Record(Record { firing, part: Part::WHOLE, fields })
+    };
+    let reopen = |path: &str| Event::Effect(Effect::Freopen(Some(name(path).into())));
+    let events = [
+        record(1),
+        reopen("a"),
+        record(2),
+        reopen("b"),
+        record(3),
+        reopen("a"),
+        record(4),
+        Event::Effect(Effect::Freopen(None)),
+        record(5),
+    ];
+    let line = |n: u64| format!("time,cpu,probe,x\n{n},3,p:m:f:a,{n}\n");
+    assert_eq!(csv(&events), format!("{}\n{}", line(1), line(5)));
+    let file = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    assert_eq!(file("a"), format!("{}\n{}", line(2), line(4)));
+    assert_eq!(file("b"), line(3));
+}
+
+#[test]
 fn csv_has_a_stack_in_a_cell_with_functions_of_an_interpreter_as_frames() {
     let frame = |module: Option<&str>, symbol: &str| {
         let mut name = SymbolName::new(module.map(Into::into), Some(symbol.into()), 0);

@@ -14,7 +14,8 @@
 //!
 //! A record has the values of `trace()`, `print()`, `tracemem()` and the arguments of `printf()`,
 //! named by their expressions. Those that have the same columns are one table, until one comes
-//! that has others. What has no value (a `printf()` of a text, `exit()`, `clear()`) is no line.
+//! that has others. A record whose statements print an aggregation or run a command has its line
+//! behind those. What has no value (a `printf()` of a text, `exit()`, `clear()`) is no line.
 //!
 //! The columns of the key are named by their expressions. A stack is its frames with `;` between
 //! them. A value that an aggregation does not have is an empty cell, or no line.
@@ -23,14 +24,14 @@
 //! is between quotes, as one with control characters. Quotes change no byte of it, and a
 //! spreadsheet may compute `"=1+1"` too: who must prevent that imports the column as text.
 
-use events::{Action, AggValue, Aggregation, Field, Record, Row, Value, normalized};
+use events::{Action, AggValue, Aggregation, Effect, Field, Firing, Record, Row, Value, normalized};
 
 use super::view::{View, symbol};
 use super::{datum, pretty};
 use crate::raw::printable;
 
-/// Writes the rows of an event, after the names of the columns if it is the first one of a table.
-pub(super) fn rows(out: &mut Vec<u8>, all: &Aggregation<'_>, view: View<'_>) {
+/// The rows of an event, after the names of the columns if it is the first one of a table.
+fn rows(out: &mut Vec<u8>, all: &Aggregation<'_>, view: View<'_>) {
     let long = is_long(all, view);
     if all.part.first {
         heading(out, all, long, view);
@@ -39,7 +40,7 @@ pub(super) fn rows(out: &mut Vec<u8>, all: &Aggregation<'_>, view: View<'_>) {
         match long {
             true => {
                 let present = all.columns.iter().zip(&row.values).filter(|(_, value)| !value.absent);
-                present.for_each(|(column, value)| each_value(out, row, &column.name, value, view));
+                present.for_each(|(column, value)| each_value(out, row, &column.title(), value, view));
             }
             false => {
                 let mut line = Line::begin(out);
@@ -73,28 +74,23 @@ fn heading(out: &mut Vec<u8>, all: &Aggregation<'_>, long: bool, view: View<'_>)
         [b"min", b"max"].iter().for_each(|name| line.cell(*name));
         line.cell(b"value");
     } else {
-        all.columns.iter().for_each(|column| line.cell(title(&column.name).as_bytes()));
+        all.columns.iter().for_each(|column| line.cell(column.title().as_bytes()));
     }
     line.end();
 }
 
-/// The name of an aggregation in the program.
-fn title(name: &str) -> String {
-    if name == "_" { "@".into() } else { format!("@{name}") }
-}
-
 /// The lines of a value: of all CPUs, and with `aggpercpu` of each.
-fn each_value(out: &mut Vec<u8>, row: &Row<'_>, name: &str, value: &AggValue<'_>, view: View<'_>) {
-    buckets(out, row, name, None, value, view);
+fn each_value(out: &mut Vec<u8>, row: &Row<'_>, title: &str, value: &AggValue<'_>, view: View<'_>) {
+    buckets(out, row, title, None, value, view);
     for (cpu, of_cpu) in value.each_cpu() {
-        buckets(out, row, name, Some(cpu), &of_cpu, view);
+        buckets(out, row, title, Some(cpu), &of_cpu, view);
     }
 }
 
 fn buckets(
     out: &mut Vec<u8>,
     row: &Row<'_>,
-    name: &str,
+    title: &str,
     cpu: Option<u32>,
     value: &AggValue<'_>,
     view: View<'_>,
@@ -102,7 +98,7 @@ fn buckets(
     let mut write = |least, greatest, number| {
         let mut line = Line::begin(out);
         keys(&mut line, row, view);
-        line.cell(title(name).as_bytes());
+        line.cell(title.as_bytes());
         if view.options.aggpercpu {
             line.number(cpu.map(i64::from));
         }
@@ -124,11 +120,37 @@ fn keys(line: &mut Line<'_>, row: &Row<'_>, view: View<'_>) {
     row.key.iter().for_each(|key| line.value(key, view));
 }
 
+/// The tables of an output.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    /// There is one in the file.
+    any: bool,
+    /// The same of the first output, while another one is written.
+    any_in_first: Option<bool>,
+    /// The columns of the table of records that is being written.
+    columns: Option<Columns>,
+    row: RecordLine,
+}
+
 /// The names of the columns of records.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Columns {
+#[derive(Debug)]
+struct Columns {
     with_process: bool,
     names: Vec<Box<str>>,
+}
+
+/// The line of a record, whose parts come one by one.
+#[derive(Debug, Default)]
+struct RecordLine {
+    is_open: bool,
+    with_process: bool,
+    cells: Vec<u8>,
+    /// How many values it has.
+    count: usize,
+    /// Their names, if they are not those of the table.
+    others: Option<Vec<Box<str>>>,
+    /// It has a value, or it is of an empty clause.
+    is_shown: bool,
 }
 
 /// A value of a record.
@@ -159,58 +181,134 @@ fn cells<'a>(fields: &'a [Field<'a>]) -> Vec<(&'a str, Cell<'a>)> {
     all
 }
 
-/// Writes the line of a record, after the names of the columns if it has others than the table that
-/// is `open`. An empty clause has a line without values.
-pub(super) fn record(
-    out: &mut Vec<u8>,
-    record: &Record<'_>,
-    open: &mut Option<Columns>,
-    tables: &mut bool,
-    view: View<'_>,
-) {
-    let cells = cells(&record.fields);
-    if cells.is_empty() && !record.fields.iter().any(|field| field.action == Action::Nothing) {
-        return;
-    }
-    let firing = &record.firing;
-    let with_process = firing.pid.is_some();
-    let same = |columns: &Columns| {
-        columns.with_process == with_process
-            && columns.names.iter().map(|name| &**name).eq(cells.iter().map(|(name, _)| *name))
-    };
-    if !open.as_ref().is_some_and(same) {
-        if std::mem::replace(tables, true) {
-            out.push(b'\n');
+impl Tables {
+    /// Writes the line of a record, once all its parts are there, after the names of the columns if
+    /// it has others than the table before. An empty clause has a line without values.
+    pub(super) fn record(&mut self, out: &mut Vec<u8>, record: &Record<'_>, view: View<'_>) {
+        if record.part.first {
+            self.end_line(out);
+            self.begin_line(&record.firing);
         }
-        let mut line = Line::begin(out);
-        let of_process: &[&str] = if with_process { &["pid", "tid"] } else { &[] };
-        ["time", "cpu", "probe"].iter().chain(of_process).for_each(|name| line.cell(name.as_bytes()));
-        for (n, (name, _)) in cells.iter().enumerate() {
-            match name.is_empty() {
-                true => line.cell(format!("value{}", n + 1).as_bytes()),
-                false => line.data(name.as_bytes()),
+        let Tables { columns, row, .. } = self;
+        let cells = cells(&record.fields);
+        row.is_shown |=
+            !cells.is_empty() || record.fields.iter().any(|field| field.action == Action::Nothing);
+        let mut line = Line { out: &mut row.cells, first: false };
+        for (name, cell) in &cells {
+            let known = columns.as_ref().map_or(&[][..], |columns| &columns.names);
+            match &mut row.others {
+                Some(names) => names.push((*name).into()),
+                None if known.get(row.count).is_some_and(|known| **known == **name) => {}
+                None => {
+                    let before = known.iter().take(row.count).cloned();
+                    row.others = Some(before.chain([(*name).into()]).collect());
+                }
+            }
+            row.count += 1;
+            match cell {
+                Cell::Value(value) => line.value(value, view),
+                Cell::Print(text) => line.data(text.trim_ascii_end()),
+                Cell::Memory(bytes) => line.memory(bytes),
             }
         }
-        line.end();
-        let names = cells.iter().map(|(name, _)| (*name).into()).collect();
-        *open = Some(Columns { with_process, names });
-    }
-    let mut line = Line::begin(out);
-    line.cell(firing.time.to_string().as_bytes());
-    line.cell(firing.cpu.to_string().as_bytes());
-    line.data(firing.probe.described().as_bytes());
-    if with_process {
-        line.number(firing.pid.map(i64::from));
-        line.number(firing.tid.map(i64::from));
-    }
-    for (_, cell) in &cells {
-        match cell {
-            Cell::Value(value) => line.value(value, view),
-            Cell::Print(text) => line.data(text.trim_ascii_end()),
-            Cell::Memory(bytes) => line.memory(bytes),
+        if record.part.last {
+            self.end_line(out);
         }
     }
-    line.end();
+
+    fn begin_line(&mut self, firing: &Firing<'_>) {
+        let Tables { columns, row, .. } = self;
+        row.with_process = firing.pid.is_some();
+        let fits = columns.as_ref().is_some_and(|columns| columns.with_process == row.with_process);
+        (row.is_open, row.is_shown, row.count) = (true, false, 0);
+        row.others = if fits { None } else { Some(Vec::new()) };
+        row.cells.clear();
+        let mut line = Line::begin(&mut row.cells);
+        line.cell(firing.time.to_string().as_bytes());
+        line.cell(firing.cpu.to_string().as_bytes());
+        line.data(firing.probe.described().as_bytes());
+        if row.with_process {
+            line.number(firing.pid.map(i64::from));
+            line.number(firing.tid.map(i64::from));
+        }
+    }
+
+    fn end_line(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::take(&mut self.row.is_open) || !self.row.is_shown {
+            return;
+        }
+        if self.columns.as_ref().is_none_or(|columns| columns.names.len() != self.row.count) {
+            self.end_table();
+        }
+        if let Some(names) = self.row.others.take() {
+            self.begin_table(out);
+            let with_process = self.row.with_process;
+            let mut line = Line::begin(out);
+            let of_process: &[&str] = if with_process { &["pid", "tid"] } else { &[] };
+            ["time", "cpu", "probe"].iter().chain(of_process).for_each(|name| line.cell(name.as_bytes()));
+            for (n, name) in names.iter().enumerate() {
+                match name.is_empty() {
+                    true => line.cell(format!("value{}", n + 1).as_bytes()),
+                    false => line.data(name.as_bytes()),
+                }
+            }
+            line.end();
+            self.columns = Some(Columns { with_process, names });
+        }
+        out.extend_from_slice(&self.row.cells);
+        out.push(b'\n');
+    }
+
+    /// The next table is behind an empty line, unless it is the first one.
+    fn begin_table(&mut self, out: &mut Vec<u8>) {
+        if std::mem::replace(&mut self.any, true) {
+            out.push(b'\n');
+        }
+    }
+
+    /// Something else follows the table of records. The names of a line that has begun are kept.
+    pub(super) fn end_table(&mut self) {
+        let columns = self.columns.take();
+        if self.row.others.is_none() {
+            let names = columns.iter().flat_map(|columns| &columns.names).take(self.row.count);
+            self.row.others = Some(names.cloned().collect());
+        }
+    }
+
+    /// Writes the rows of an event, after the names of the columns if it is the first one of a
+    /// table.
+    pub(super) fn aggregation(&mut self, out: &mut Vec<u8>, all: &Aggregation<'_>, view: View<'_>) {
+        if all.rows.is_empty() {
+            return;
+        }
+        if all.part.first {
+            self.begin_table(out);
+        }
+        self.end_table();
+        rows(out, all, view);
+    }
+
+    /// Before something is done to the output, which may become another file. A command of
+    /// `system()` runs before the line of its record is there.
+    pub(super) fn before(&mut self, out: &mut Vec<u8>, effect: &Effect<'_>) {
+        if !matches!(effect, Effect::System(_)) {
+            self.end_line(out);
+        }
+        self.end_table();
+    }
+
+    /// Something was done to the output. A file of `freopen()` may have text.
+    pub(super) fn after(&mut self, effect: &Effect<'_>, has_text: bool) {
+        match effect {
+            Effect::Freopen(Some(_)) => {
+                self.any_in_first.get_or_insert(self.any);
+                self.any = has_text;
+            }
+            Effect::Freopen(None) => self.any = self.any_in_first.take().unwrap_or(self.any),
+            Effect::Ftruncate => self.any = false,
+            _ => {}
+        }
+    }
 }
 
 /// The cells of a line.
