@@ -30,6 +30,7 @@ mod run;
 mod second;
 mod sections;
 mod session;
+mod sinks;
 mod speculation;
 mod stable;
 mod stacks;

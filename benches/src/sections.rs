@@ -21,7 +21,7 @@ pub(crate) enum Place {
 
 /// Name, place and code of each section. Sections that require that no probe was enabled before
 /// come first.
-pub(crate) const ALL: [(&str, Place, Section); 23] = [
+pub(crate) const ALL: [(&str, Place, Section); 24] = [
     ("off", Place::Machine, crate::all::off),
     ("all", Place::Machine, crate::all::all),
     ("start", Place::Machine, start),
@@ -33,6 +33,7 @@ pub(crate) const ALL: [(&str, Place, Section); 23] = [
     ("second", Place::Machine, crate::second::second),
     ("long", Place::Machine, crate::long::long),
     ("flame", Place::Machine, crate::flame::flame),
+    ("sinks", Place::Machine, crate::sinks::sinks),
     ("disabled", Place::Machine, crate::disabled::disabled),
     ("arrivals", Place::Machine, crate::arrivals::arrivals),
     ("speculation", Place::Machine, crate::speculation::speculation),
