@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use dtrace::events::{Event, Sink, SinkError};
-use dtrace::formats::Format;
+use dtrace::formats::{self, Format};
 use dtrace::live::{Action, Narrowing};
 use dtrace::options::{Options, OutputFormat};
 use dtrace::{
@@ -399,7 +399,7 @@ fn session(
     let format = if command.compile_only { OutputFormat::Text } else { options.oformat };
     let drawing = match command.compile_only {
         true => Ok((None, Exports::none())),
-        false => fit_formats(command, &program, &mut options)
+        false => fit_formats(command, &program, target, &mut options)
             .and_then(|()| Ok((Drawing::of(command)?, Exports::of(command, &options)?))),
     };
     let printed = command.formats.printed.filter(|_| !command.compile_only);
@@ -476,7 +476,18 @@ fn session(
 }
 
 /// An error for a format that has nothing of what the programs deliver. Metrics need intervals.
-fn fit_formats(command: &Command, program: &Program, options: &mut Options) -> Result<(), String> {
+fn fit_formats(
+    command: &Command,
+    program: &Program,
+    target: u64,
+    options: &mut Options,
+) -> Result<(), String> {
+    if let Some(text) = options.slices.first()
+        && !command.formats.all().any(|format| format.name == "perfetto")
+    {
+        return Err(format!("-x slices={text}: it is of a timeline: name a file, as in --to FILE.pftrace"));
+    }
+    formats::fit_slices(options, program, target)?;
     for format in command.formats.all() {
         format.check(program).map_err(|why| format!("--format {}: {why}", format.name))?;
     }

@@ -234,6 +234,22 @@ pub fn unnamed(options: &Options) -> Unnamed {
     }
 }
 
+/// Completes `-x slices` for a program: `$target` in it is the id of a process, and each
+/// description must match a probe, unless probes may come later (`-Z`). An error is a message.
+pub fn fit_slices(options: &mut Options, program: &Program, target: u64) -> Result<(), String> {
+    for text in &mut options.slices {
+        *text = text.replace("$target", &target.to_string());
+        let Ok(pair) = Pair::parse(text) else { continue };
+        let probes = program.checked.clauses.iter().flat_map(|clause| clause.described());
+        let missing = pair.missing(probes.map(|probe| &*probe.desc));
+        if let Some(probe) = missing.filter(|_| !options.zdefs) {
+            let why = "does not match any probes of the programs";
+            return Err(format!("-x slices={text}: probe description {probe} {why}"));
+        }
+    }
+    Ok(())
+}
+
 /// Metrics are aggregations whose keys can be labels.
 pub(crate) fn check_metrics(program: &Program) -> Result<(), String> {
     let aggregations = &program.checked.aggs;

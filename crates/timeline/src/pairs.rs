@@ -73,6 +73,14 @@ impl Pair {
     }
 }
 
+impl Pair {
+    /// The description of a probe that is none of these.
+    pub fn missing<'a>(&self, probes: impl Iterator<Item = &'a ProbeDesc> + Clone) -> Option<String> {
+        let missing = |end: &&End| !probes.clone().any(|probe| end.probe.matches(probe));
+        [&self.begin, &self.end].into_iter().find(missing).map(|end| end.probe.to_string())
+    }
+}
+
 impl End {
     fn parse(text: &str) -> Result<End, NoPair> {
         let (probe, key) = text.split_once('(').ok_or(NoPair)?;
@@ -131,6 +139,8 @@ pub(crate) struct Pairs {
     all: Vec<Pair>,
     /// The track above those of a pair, and those without a slice.
     tracks: Vec<Option<(u64, Vec<u64>)>>,
+    /// Whether a record had the key at its end and at its begin.
+    seen: Vec<[bool; 2]>,
     /// The tracks of open slices by pair and key, and when they have begun.
     open: HashMap<(usize, String), (u64, u64)>,
     pub(crate) unmatched: u64,
@@ -140,7 +150,8 @@ pub(crate) struct Pairs {
 impl Pairs {
     pub(crate) fn new(all: Vec<Pair>) -> Pairs {
         let tracks = vec![None; all.len()];
-        Pairs { all, tracks, open: HashMap::new(), unmatched: 0, unfinished: 0 }
+        let seen = vec![[false; 2]; all.len()];
+        Pairs { all, tracks, seen, open: HashMap::new(), unmatched: 0, unfinished: 0 }
     }
 
     /// The pairs that a probe is of.
@@ -171,12 +182,25 @@ impl Pairs {
             let end = if *begins { &pair.begin } else { &pair.end };
             let Some(key) = end.key(fields) else { continue };
             any = true;
+            if let Some(seen) = self.seen.get_mut(*n).and_then(|seen| seen.get_mut(usize::from(*begins))) {
+                *seen = true;
+            }
             match begins {
                 true => self.begin(*n, key, time, more, packets),
                 false => self.end(*n, key, time, more, packets),
             }
         }
         any
+    }
+
+    /// What no record was a part of.
+    pub(crate) fn never(&self) -> impl Iterator<Item = String> {
+        let lines = |(pair, seen): (&Pair, &[bool; 2])| {
+            let line = |what| format!("{}: no record with its key {what} a slice", pair.text);
+            let [ends, begins] = seen.map(|seen| !seen);
+            [begins.then(|| line("begins")), ends.then(|| line("ends"))]
+        };
+        self.all.iter().zip(&self.seen).flat_map(lines).flatten()
     }
 
     fn begin(&mut self, pair: usize, key: String, time: u64, more: &Message, packets: &mut Packets) {

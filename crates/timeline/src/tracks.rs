@@ -108,6 +108,7 @@ impl Tracks {
         ]
         .into_iter()
         .flatten()
+        .chain(self.pairs.never())
         .collect()
     }
 

@@ -212,6 +212,22 @@ fn pairs_of_probes_are_slices_by_their_key() {
     assert_eq!(fed.0.losses(), ["1 end of a slice without a begin", "2 begins of slices without an end"]);
 }
 
+#[test]
+fn a_pair_of_which_no_record_has_the_key_is_said() {
+    let pair = Pair::parse("io:::start(arg0)..io:::done(arg9)").unwrap();
+    let mut fed = Fed::of(Timeline::with_pairs(Vec::new(), vec![pair]));
+    let (start, done) = (probe("io:::start", Calls::None), probe("io:::done", Calls::None));
+    let key = || vec![traced("arg0", int(1))];
+    fed.fire(1, (7, 7), &start, key());
+    fed.fire(2, (7, 7), &done, key());
+    let expected = [
+        "1 begin of a slice without an end",
+        "io:::start(arg0)..io:::done(arg9): no record with its key ends a slice",
+    ];
+    fed.end();
+    assert_eq!(fed.0.losses(), expected);
+}
+
 fn interval(begin: u64, name: &str, function: AggFunc, rows: &[(&str, i64)]) -> Event<'static> {
     let value = |number: i64| {
         let mut words = vec![0; function.value_size() as usize / 8];

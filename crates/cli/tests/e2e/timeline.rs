@@ -11,6 +11,7 @@ tests! {
     a_timeline_has_a_slice_for_each_call
     a_timeline_has_records_counters_stacks_and_cpus
     pairs_of_probes_are_slices_by_a_value
+    slices_that_can_be_none_are_refused
     the_descriptors_of_perfetto_read_a_timeline
 }
 
@@ -99,6 +100,32 @@ fn pairs_of_probes_are_slices_by_a_value() -> Verdict {
     assert_eq!(track.name.as_deref(), pair.strip_prefix("slices="));
     let o = dtrace(&["-q", "-x", "slices=io:::start..io:::done", "-n", "BEGIN { exit(0); }"]).code(1);
     assert!(o.err.contains("as in io:::start(arg0)..io:::done(arg0)"), "{}", o.err);
+    Pass
+}
+
+fn slices_that_can_be_none_are_refused() -> Verdict {
+    let dir = testing::dir::Dir::new("timeline-none");
+    let file = dir.join("x.pftrace").into_os_string().into_string().unwrap();
+    let words = workload("getppid", 1);
+    let script = "syscall::getppid:entry, syscall::getppid:return /pid == $target/ { trace(tid); }";
+    let refused = |pair: &str, more: &[&str]| {
+        let option = format!("slices={pair}");
+        dtrace(&[&["-q", "-x", &option, "-c", &words, "-n", script], more].concat()).code(1).err
+    };
+    let pair = "syscall::getppid:entry(tid)..syscall::getppid:return(tid)";
+    let err = refused(pair, &[]);
+    assert!(err.contains(&format!("-x slices={pair}: it is of a timeline: name a file")), "{err}");
+    let err = refused("syscall::getppid:entry(tid)..syscall::getpid:return(tid)", &["--to", &file]);
+    assert!(err.contains("probe description syscall::getpid:return does not match any probes"), "{err}");
+    // The option has the same macro as the program.
+    let err = refused("pid$target::none:entry(1)..syscall::getppid:return(1)", &["--to", &file]);
+    let pid = err.split("probe description pid").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
+    assert!(pid.parse::<u32>().is_ok() && err.contains("::none:entry does not match"), "{err}");
+    assert!(!std::path::Path::new(&file).exists());
+    // What never had its key is said at the end.
+    let option = "slices=syscall::getppid:entry(tid)..syscall::getppid:return(pid)";
+    let o = dtrace(&["-x", option, "--to", &file, "-c", &words, "-n", script]).code(0);
+    assert!(o.err.contains("(pid): no record with its key ends a slice"), "{}", o.err);
     Pass
 }
 
