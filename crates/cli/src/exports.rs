@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use dtrace::diagnostics::control;
 use dtrace::events::{Event, Sink, SinkError, ThreadName};
 use dtrace::formats::{Format, Kind, Snapshot};
+use dtrace::metrics::delivery::{self, Delivery};
+use dtrace::metrics::scrape::Server;
 use dtrace::metrics::{Lines, Otlp, Prometheus, Protocol};
 use dtrace::options::Options;
 
 use crate::command::{Command, file_of};
-use crate::delivery::{self, Delivery};
 use crate::drawing::{Replacement, failed, is_of_system, replace, try_file};
 use crate::interrupt::Writer;
-use crate::scrape::Server;
 
 /// How often a file is written before the end.
 const WRITTEN_EVERY: Duration = Duration::from_secs(1);

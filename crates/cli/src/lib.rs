@@ -11,8 +11,6 @@
 //!  definitions  the header and the object of provider definitions (-h, -G)
 //!  drawing    the files of --flame
 //!  exports    the other files of results (--to, --format NAME=FILE), and where metrics go
-//!  delivery   metrics for a server, from a queue (-x graphite, -x otlp)
-//!  scrape     metrics for Prometheus, from a process without privileges (-x listen)
 //!  live       the terminal of --live
 //!  postmortem  the records in a core file (--postmortem)
 //!  secure     a command with more privileges than who started it
@@ -33,9 +31,9 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! arch/x86_64 bin/dtrace delivery/http flags interrupt memory notify panic progress secure status
-//! about arch completions delivery formats manual scrape/server
-//! command scrape
+//! arch/x86_64 bin/dtrace flags interrupt memory notify panic progress secure status
+//! about arch completions formats manual
+//! command
 //! drawing output
 //! definitions exports live
 //! results
@@ -50,7 +48,6 @@ mod arch;
 mod command;
 mod completions;
 mod definitions;
-mod delivery;
 mod drawing;
 mod exports;
 mod flags;
@@ -66,7 +63,6 @@ mod postmortem;
 mod progress;
 mod results;
 mod run;
-mod scrape;
 mod secure;
 mod status;
 
@@ -75,6 +71,7 @@ use std::io::Write;
 
 use dtrace::Provider;
 use dtrace::interpreter::Interpreter;
+use dtrace::metrics::scrape;
 
 pub use memory::Memory;
 pub(crate) use output::to_stderr;
@@ -114,7 +111,7 @@ pub fn command(words: &[String], engine: Engine) -> u8 {
     interrupt::outlive_file_size_limit();
     match words.split_first() {
         Some((first, _)) if first == "--manual-page" => return to_stdout(manual::page()),
-        Some((first, [address])) if first == scrape::WORD => return scrape::server::run(address),
+        Some((first, [address])) if first == scrape::WORD => return scrape::run(address),
         Some((first, rest)) if first == "--complete" => return to_stdout(completions::candidates(rest)),
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! Aggregations as metrics, for sessions that run for days.
+//! Aggregations as metrics, for sessions that run for days, and how servers get them.
 //!
 //! ```text
 //!  Event::Interval ──> model: series by aggregation and labels ─┬─ prometheus: what is there now
@@ -10,6 +10,8 @@
 //!  lines       Graphite, StatsD, InfluxDB
 //!  otlp        requests of OpenTelemetry
 //!  request     what who scrapes is answered
+//!  scrape      the process that answers (-x listen)
+//!  delivery    lines and requests to servers (-x graphite, -x otlp)
 //! ```
 //!
 //! The decision that shapes the crate: *a series is what its labels say, as the format writes
@@ -33,16 +35,20 @@
 //! names
 //! model
 //! lines otlp prometheus request
+//! delivery/http scrape/server
+//! delivery scrape
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod delivery;
 mod lines;
 mod model;
 mod names;
 mod otlp;
 mod prometheus;
 pub mod request;
+pub mod scrape;
 
 pub use lines::{Lines, Protocol};
 pub use otlp::{Otlp, rejected};

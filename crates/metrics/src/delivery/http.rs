@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use dtrace::metrics::rejected;
+use crate::otlp::rejected;
 
 /// The most bytes of an answer.
 const LONGEST_ANSWER: usize = 64 << 10;

@@ -13,10 +13,10 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use dtrace::metrics::request::{self, LONGEST};
+use crate::request::{self, LONGEST};
 
 /// What it says when it has no privileges any more. Anything else is why it has.
-pub(crate) const READY: &[u8] = b"ready";
+pub(super) const READY: &[u8] = b"ready";
 /// The longest state. The text of metrics has a lower limit.
 const LONGEST_STATE: usize = 32 << 20;
 /// The most connections at a time.
@@ -61,7 +61,7 @@ struct States {
 
 /// Serves at an address until the session ends; the exit status. It says first that it serves, or
 /// why it does not.
-pub(crate) fn run(address: &str) -> u8 {
+pub fn run(address: &str) -> u8 {
     let left = leave_privileges();
     // SAFETY: who executes this process with its word passes two sockets as these descriptors, and
     // nothing else here has them.
@@ -124,7 +124,7 @@ fn is_unmapped() -> bool {
 }
 
 fn refused(call: &str) -> String {
-    let why = dtrace::diagnostics::system_text(&io::Error::last_os_error());
+    let why = diagnostics::system_text(&io::Error::last_os_error());
     format!("who serves must not be root, and {call}() fails: {why} (it needs CAP_SETUID and CAP_SETGID)")
 }
 

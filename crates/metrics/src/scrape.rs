@@ -12,7 +12,7 @@
 //! meanwhile waits. It does so at once, then after pauses that grow, and both the first time and
 //! the number are said.
 
-pub(crate) mod server;
+mod server;
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
@@ -26,9 +26,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use server::READY;
+pub use server::run;
 
 /// The word by which the executable is the process that serves.
-pub(crate) const WORD: &str = "--serve-metrics";
+pub const WORD: &str = "--serve-metrics";
 /// How long it may take to begin, and to end.
 const LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether it has ended.
@@ -38,7 +39,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const PAUSES: [Duration; 2] = [Duration::ZERO, Duration::from_secs(60)];
 
 /// The process that serves, and the thread that gives it states.
-pub(crate) struct Server(Arc<Shared>);
+pub struct Server(Arc<Shared>);
 
 struct Shared {
     address: String,
@@ -189,7 +190,7 @@ impl Running {
 
 impl Server {
     /// Listens at an address of the option, and serves this state.
-    pub(crate) fn start(address: &str, first: Vec<u8>) -> io::Result<Server> {
+    pub fn start(address: &str, first: Vec<u8>) -> io::Result<Server> {
         let (listener, path) = match address.strip_prefix("unix:") {
             Some(path) => listen_at(Path::new(path)).map(|(listener, place)| (listener, Some(place)))?,
             None => {
@@ -209,14 +210,14 @@ impl Server {
     }
 
     /// Has this state served from now on.
-    pub(crate) fn publish(&self, bytes: Vec<u8>) {
+    pub fn publish(&self, bytes: Vec<u8>) {
         let mut state = self.0.lock();
         (state.latest, state.given) = (Arc::new(bytes), false);
         self.0.changed.notify_one();
     }
 
     /// A message, once, if the process has ended.
-    pub(crate) fn said(&self) -> Option<String> {
+    pub fn said(&self) -> Option<String> {
         let mut state = self.0.lock();
         let why = state.why.take_if(|why| !why.is_empty())?;
         // It is said once.
@@ -225,7 +226,7 @@ impl Server {
     }
 
     /// How often it was started again.
-    pub(crate) fn again(&self) -> u64 {
+    pub fn again(&self) -> u64 {
         self.0.lock().again
     }
 }

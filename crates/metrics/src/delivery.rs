@@ -16,7 +16,7 @@ use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dtrace::diagnostics::system_text;
+use diagnostics::system_text;
 
 use http::{REFUSED, post};
 
@@ -31,7 +31,7 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3
 
 /// A server.
 #[derive(Clone, Debug)]
-pub(crate) enum Server {
+pub enum Server {
     /// Of Graphite: a host and a port.
     Graphite(String),
     /// Of OpenTelemetry: `http://HOST:PORT`, perhaps with a path.
@@ -39,10 +39,10 @@ pub(crate) enum Server {
 }
 
 /// Where it is written; each write is of whole lines, or of one request.
-pub(crate) struct Queue(Arc<Shared>);
+pub struct Queue(Arc<Shared>);
 
 /// The thread that sends it.
-pub(crate) struct Delivery(Arc<Shared>);
+pub struct Delivery(Arc<Shared>);
 
 struct Shared {
     server: Server,
@@ -202,7 +202,7 @@ fn is_closed(mut stream: &TcpStream) -> bool {
 }
 
 /// Connects to a server, which is there at the start.
-pub(crate) fn start(server: Server) -> io::Result<(Queue, Delivery)> {
+pub fn start(server: Server) -> io::Result<(Queue, Delivery)> {
     let stream = connect(server.parts().0)?;
     let shared = Arc::new(Shared { server, state: Mutex::default(), changed: Condvar::default() });
     let of_thread = shared.clone();
@@ -314,7 +314,7 @@ impl Write for Queue {
 
 impl Delivery {
     /// A message, once, if something is lost.
-    pub(crate) fn said(&self) -> Option<String> {
+    pub fn said(&self) -> Option<String> {
         let mut state = self.0.lock();
         if state.lost == 0 && state.refused == 0 || std::mem::replace(&mut state.said, true) {
             return None;
@@ -328,7 +328,7 @@ impl Delivery {
     }
 
     /// Sends what is in the queue. An error is what was lost.
-    pub(crate) fn finish(self) -> io::Result<()> {
+    pub fn finish(self) -> io::Result<()> {
         let mut state = self.0.lock();
         state.closed = true;
         self.0.changed.notify_all();
