@@ -245,30 +245,26 @@ impl Pairs {
 
     /// Ends the half of the slices that are open for longest.
     fn end_oldest(&mut self, time: u64, packets: &mut Packets) {
-        let mut times: Vec<(u64, u64)> = self.open.values().map(|(track, begun)| (*begun, *track)).collect();
-        times.sort_unstable();
-        let Some(first) = times.get(times.len() / 2).copied() else { return };
-        let mut open: Vec<(usize, u64)> = Vec::new();
-        self.open.retain(|(pair, _), (track, begun)| {
-            let stays = (*begun, *track) >= first;
-            if !stays {
-                open.push((*pair, *track));
-            }
-            stays
-        });
-        self.give_up(open, time, packets);
+        let begun = self.open.iter().map(|((pair, _), (track, begun))| (*begun, *track, *pair));
+        let mut all: Vec<(u64, u64, usize)> = begun.collect();
+        all.sort_unstable();
+        let Some((from, of, _)) = all.get(all.len() / 2).copied() else { return };
+        self.open.retain(|_, (track, begun)| (*begun, *track) >= (from, of));
+        all.truncate(all.len() / 2);
+        self.give_up(all, time, packets);
     }
 
     /// Ends all slices, at the time of the last event.
     pub(crate) fn end_all(&mut self, packets: &mut Packets) {
-        let open = self.open.drain().map(|((pair, _), (track, _))| (pair, track)).collect();
-        self.give_up(open, packets.latest, packets);
+        let open = self.open.drain().map(|((pair, _), (track, _))| (pair as u64, track, pair));
+        let mut all: Vec<(u64, u64, usize)> = open.collect();
+        all.sort_unstable();
+        self.give_up(all, packets.latest, packets);
     }
 
-    fn give_up(&mut self, mut open: Vec<(usize, u64)>, time: u64, packets: &mut Packets) {
-        open.sort_unstable();
-        self.unfinished += open.len() as u64;
-        open.into_iter().for_each(|(pair, track)| self.close(pair, track, time, None, packets));
+    fn give_up(&mut self, all: Vec<(u64, u64, usize)>, time: u64, packets: &mut Packets) {
+        self.unfinished += all.len() as u64;
+        all.into_iter().for_each(|(_, track, pair)| self.close(pair, track, time, None, packets));
     }
 }
 

@@ -155,13 +155,18 @@ impl Threads {
         }
     }
 
+    /// The threads in an order of two numbers. It is one function because sorting is a lot of code.
+    fn sorted(&self, by: fn(&Thread) -> [u64; 2]) -> Vec<([u64; 2], Place)> {
+        let mut all: Vec<_> = self.all.iter().map(|(place, thread)| (by(thread), *place)).collect();
+        all.sort_unstable();
+        all
+    }
+
     /// Forgets half of the threads.
     fn forget(&mut self, packets: &mut Packets) {
-        let order = |(place, thread): (&Place, &Thread)| (thread.calls.depth() > 0, thread.last, *place);
-        let mut all: Vec<(bool, u64, Place)> = self.all.iter().map(order).collect();
-        all.sort_unstable();
+        let mut all = self.sorted(|thread| [u64::from(thread.calls.depth() > 0), thread.last]);
         all.truncate(all.len() / 2);
-        for (_, last, place) in all {
+        for ([_, last], place) in all {
             self.give_up(place, last, packets);
             self.all.remove(&place);
         }
@@ -178,10 +183,7 @@ impl Threads {
         if self.open <= MOST_OPEN {
             return;
         }
-        let open = self.all.iter().filter(|(_, thread)| thread.calls.depth() > 0);
-        let mut all: Vec<(u64, Place)> = open.map(|(place, thread)| (thread.last, *place)).collect();
-        all.sort_unstable();
-        for (last, place) in all {
+        for ([last, _], place) in self.sorted(|thread| [thread.last, thread.track]) {
             if self.open <= MOST_OPEN / 2 {
                 break;
             }
@@ -191,10 +193,9 @@ impl Threads {
 
     /// Ends all open calls, at the end of everything.
     pub(crate) fn end(&mut self, time: u64, packets: &mut Packets) {
-        let mut all: Vec<(u64, Place)> =
-            self.all.iter().map(|(place, thread)| (thread.track, *place)).collect();
-        all.sort_unstable();
-        all.into_iter().for_each(|(_, place)| self.give_up(place, time, packets));
+        for (_, place) in self.sorted(|thread| [thread.track, 0]) {
+            self.give_up(place, time, packets);
+        }
     }
 
     /// Ends the calls of a thread, which were not seen to end.

@@ -6,7 +6,6 @@
 //! its bytes, and where old states that are still being read have too many, their readers are
 //! ended.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -188,15 +187,20 @@ fn accept(listener: &OwnedFd) -> Option<UnixStream> {
 }
 
 /// Ends the connections that read the oldest states, while all that are kept have too many bytes.
-fn end_old_readers(clients: &mut Vec<Client>, latest: &State) {
-    let read = |client: &Client| client.answer.as_ref().and_then(|sent| sent.body.clone());
-    let mut kept: BTreeMap<u64, usize> =
-        clients.iter().filter_map(read).map(|state| (state.number, state.bytes.len())).collect();
-    kept.insert(latest.number, latest.bytes.len());
-    while kept.values().sum::<usize>() > KEPT
-        && let Some((oldest, _)) = kept.pop_first()
-    {
-        clients.retain(|client| read(client).is_none_or(|state| state.number != oldest));
+fn end_old_readers(clients: &mut Vec<Client>, latest: &Rc<State>) {
+    loop {
+        let mut kept = vec![latest.clone()];
+        for state in clients.iter().filter_map(Client::state) {
+            if kept.iter().all(|other| other.number != state.number) {
+                kept.push(state.clone());
+            }
+        }
+        let bytes: usize = kept.iter().map(|state| state.bytes.len()).sum();
+        let oldest = kept.iter().map(|state| state.number).min().unwrap_or(latest.number);
+        if bytes <= KEPT || oldest == latest.number {
+            return;
+        }
+        clients.retain(|client| client.state().is_none_or(|state| state.number != oldest));
     }
 }
 
@@ -230,6 +234,11 @@ impl States {
 }
 
 impl Client {
+    /// The state that is being read.
+    fn state(&self) -> Option<&Rc<State>> {
+        self.answer.as_ref()?.body.as_ref()
+    }
+
     /// Reads and writes what can be. False: it is done with, or gone.
     fn go_on(&mut self, states: &States, loopback: bool) -> bool {
         if self.answer.is_none() {
