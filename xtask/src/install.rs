@@ -15,6 +15,16 @@
 //!                                        what completes words at a prompt: the binary prints it
 //! ```
 //!
+//! `--library` adds the library for C, which is built with the profile `library`:
+//!
+//! ```text
+//! PREFIX/lib/libdtrace_rs.so.0           the library
+//! PREFIX/lib/libdtrace_rs.so             a link to it
+//! PREFIX/lib/pkgconfig/dtrace-rs.pc
+//! PREFIX/include/dtrace-rs/dtrace.h
+//! PREFIX/share/man/man3/libdtrace-rs.3
+//! ```
+//!
 //! Everything is checked before anything is written: a file of another program is not replaced. The
 //! binary is written last, because a library that is newer than the binary replaces the built-in
 //! one.
@@ -59,11 +69,16 @@ pub(crate) struct Entry {
     pub(crate) mode: u32,
 }
 
-/// `cargo xtask install [--prefix DIR] [--destdir DIR]`
+/// `cargo xtask install [--prefix DIR] [--destdir DIR] [--library]`
 pub(crate) fn command(args: &[String]) -> Result<u8, String> {
     let (mut prefix, mut destdir) = (PathBuf::from(DEFAULT_PREFIX), PathBuf::new());
+    let mut has_library = false;
     let mut words = args.iter();
     while let Some(word) = words.next() {
+        if word == "--library" {
+            has_library = true;
+            continue;
+        }
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => (name, Some(value.to_string())),
             None => (word.as_str(), words.next().cloned()),
@@ -71,25 +86,56 @@ pub(crate) fn command(args: &[String]) -> Result<u8, String> {
         let place = match name {
             "--prefix" => &mut prefix,
             "--destdir" => &mut destdir,
-            _ => return Err(format!("install: no option {word}; there are --prefix DIR and --destdir DIR")),
+            _ => {
+                return Err(format!(
+                    "install: no option {word}; there are --prefix DIR, --destdir DIR and --library"
+                ));
+            }
         };
         *place = PathBuf::from(value.ok_or_else(|| format!("install: {name} needs a directory"))?);
     }
     if !prefix.is_absolute() {
         return Err(format!("install: the prefix must be an absolute path: {}", prefix.display()));
     }
-    let status = std::process::Command::new("cargo")
-        .args(["build", "--release", "-q", "-p", "cli"])
-        .current_dir(crate::root())
-        .status();
+    build(&["--release", "-p", "cli"])?;
+    let (tree, target) = (crate::root(), crate::test::target_dir());
+    let binary = target.join("release/dtrace");
+    let top = below(&destdir, &prefix);
+    let mut files = Vec::new();
+    if has_library {
+        build(&["--profile", "library", "-p", "dtrace-c"])?;
+        files = library(&tree, &target.join("library/libdtrace_rs.so"), &prefix)?;
+    }
+    files.extend(plan(&tree, &binary, &|shell| completions(&binary, shell))?);
+    install(&files, &top)?;
+    println!("installed below {}", top.display());
+    Ok(0)
+}
+
+fn build(what: &[&str]) -> Result<(), String> {
+    let mut cargo = std::process::Command::new("cargo");
+    let status = cargo.args(["build", "-q"]).args(what).current_dir(crate::root()).status();
     if !status.map_err(|e| format!("cargo: {e}"))?.success() {
         return Err("install: the build failed".into());
     }
-    let binary = crate::test::target_dir().join("release/dtrace");
-    let top = below(&destdir, &prefix);
-    install(&crate::root(), &binary, &top, &|shell| completions(&binary, shell))?;
-    println!("installed below {}", top.display());
-    Ok(0)
+    Ok(())
+}
+
+/// The library for C, and what compilers and people need of it.
+fn library(tree: &Path, built: &Path, prefix: &Path) -> Result<Vec<Entry>, String> {
+    const NAME: &str = "libdtrace_rs.so.0";
+    let source = tree.join("bindings/c");
+    let config = fs::read_to_string(source.join("dtrace-rs.pc.in")).map_err(|e| format!("install: {e}"))?;
+    let config = config.replace("@PREFIX@", &prefix.display().to_string());
+    let config = config.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    let file = |to: &str, from: PathBuf| Entry { to: to.into(), from: Source::File(from), mode: 0o644 };
+    Ok(vec![
+        file("include/dtrace-rs/dtrace.h", source.join("dtrace.h")),
+        Entry { to: "lib/pkgconfig/dtrace-rs.pc".into(), from: Source::Text(config), mode: 0o644 },
+        file("share/man/man3/libdtrace-rs.3", tree.join("docs/libdtrace-rs.3")),
+        Entry { to: "lib/libdtrace_rs.so".into(), from: Source::Link(NAME.into()), mode: 0 },
+        Entry { to: Path::new("lib").join(NAME), from: Source::File(built.into()), mode: 0o755 },
+    ])
 }
 
 /// The prefix inside the staging directory.
@@ -143,15 +189,14 @@ pub(crate) fn plan(tree: &Path, binary: &Path, completions: Completions<'_>) -> 
     Ok(all)
 }
 
-/// Installs the files of the tree and the binary below a directory.
-fn install(tree: &Path, binary: &Path, top: &Path, completions: Completions<'_>) -> Result<(), String> {
-    let plan = plan(tree, binary, completions)?;
-    for entry in &plan {
+/// Installs files below a directory.
+fn install(plan: &[Entry], top: &Path) -> Result<(), String> {
+    for entry in plan {
         let to = top.join(&entry.to);
         let Ok(there) = fs::symlink_metadata(&to) else { continue };
         let is_ours = match &entry.from {
             Source::File(_) => there.is_file() && (entry.to != Path::new(BINARY) || is_program(&to)),
-            Source::Text(text) => there.is_file() && is_completions(&to, text),
+            Source::Text(text) => there.is_file() && is_text_of_ours(&to, text),
             Source::Link(text) => fs::read_link(&to).is_ok_and(|t| t == *text),
         };
         if !is_ours {
@@ -161,17 +206,18 @@ fn install(tree: &Path, binary: &Path, top: &Path, completions: Completions<'_>)
             ));
         }
     }
-    for entry in &plan {
+    for entry in plan {
         let to = top.join(&entry.to);
         write(entry, &to).map_err(|e| format!("install: {}: {e}", to.display()))?;
     }
     Ok(())
 }
 
-/// Completions of ours, of this version or another: the first lines are alike.
-fn is_completions(file: &Path, ours: &str) -> bool {
-    let named =
-        |text: &str| text.lines().take(2).any(|line| line.starts_with("# Completions of dtrace for "));
+/// A text of ours, of this version or another: the first lines are alike.
+fn is_text_of_ours(file: &Path, ours: &str) -> bool {
+    const BEGINS: [&str; 2] = ["# Completions of dtrace for ", "# For pkg-config, of libdtrace-rs."];
+    let begins = |line: &str| BEGINS.iter().any(|begin| line.starts_with(begin));
+    let named = |text: &str| text.lines().take(2).any(begins);
     fs::read_to_string(file).is_ok_and(|there| there == ours || named(&there) && named(ours))
 }
 
@@ -292,7 +338,7 @@ mod tests {
         ];
         // A second installation replaces the first.
         for _ in 0..2 {
-            install(&from.0, &binary, &top, &printed).unwrap();
+            install(&plan(&from.0, &binary, &printed).unwrap(), &top).unwrap();
             assert_eq!(list(&to.0), expected);
         }
         assert_eq!(fs::read(top.join("bin/tool")).unwrap(), b"#!/bin/sh");
@@ -308,11 +354,33 @@ mod tests {
         fs::create_dir_all(to.0.join("share/zsh/site-functions")).unwrap();
         for name in ["bin/tool", "bin/dtrace", "share/zsh/site-functions/_dtrace"] {
             fs::write(to.0.join(name), "another").unwrap();
-            let error = install(&from.0, &binary, &to.0, &printed).unwrap_err();
+            let plan = plan(&from.0, &binary, &printed).unwrap();
+            let error = install(&plan, &to.0).unwrap_err();
             assert!(error.contains(&format!("{name} exists")), "{error}");
             assert_eq!(list(&to.0), [format!("{name} 644")]);
             fs::remove_file(to.0.join(name)).unwrap();
         }
+    }
+
+    /// Over one of another prefix, too.
+    #[test]
+    fn the_library_for_c_is_installed_with_what_compilers_need() {
+        let (from, to) = (Directory::new("library-from"), Directory::new("library-to"));
+        let built = from.0.join("libdtrace_rs.so");
+        fs::write(&built, "ELF").unwrap();
+        for prefix in ["/opt/x", "/usr/local"] {
+            install(&library(&crate::root(), &built, Path::new(prefix)).unwrap(), &to.0).unwrap();
+        }
+        let expected = [
+            "include/dtrace-rs/dtrace.h 644",
+            "lib/libdtrace_rs.so -> libdtrace_rs.so.0",
+            "lib/libdtrace_rs.so.0 755",
+            "lib/pkgconfig/dtrace-rs.pc 644",
+            "share/man/man3/libdtrace-rs.3 644",
+        ];
+        assert_eq!(list(&to.0), expected);
+        let config = fs::read_to_string(to.0.join("lib/pkgconfig/dtrace-rs.pc")).unwrap();
+        assert!(config.contains("prefix=/usr/local\n") && !config.contains('@'), "{config}");
     }
 
     #[test]

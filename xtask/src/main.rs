@@ -99,8 +99,9 @@ cargo xtask TASK
   coverage      print the rows of D that no test names
   tidy          check the house rules that a program can check
   layers CRATE  print the layers that the files of a crate have by their imports, and its loops
-  install [--prefix DIR] [--destdir DIR]
-                build for release and install the binary, the D libraries, the toolkit and the manual pages
+  install [--prefix DIR] [--destdir DIR] [--library]
+                build for release and install the binary, the D libraries, the toolkit and the manual pages;
+                the library for C
                 (/usr/local); nothing else is changed
 @DIST@@WHEEL@  kernels       download and unpack the kernels and QEMU, and replace those of which there is a newer release
 ";

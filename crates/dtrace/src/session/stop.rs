@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use bpf_sys::Mmap;
+use bpf_sys::{Mmap, OfProcess};
 use plane::control::{Activity, Control};
 
 /// A handle that stops the probes of a session at once, also from a signal handler. It writes one
@@ -15,13 +15,13 @@ pub struct Stopper(ControlPage);
 /// The control page of a session.
 #[derive(Debug)]
 enum ControlPage {
-    Kernel(Mmap),
+    Kernel(OfProcess<Mmap>),
     Interpreter(Arc<[AtomicU64]>),
 }
 
 impl Stopper {
     pub(crate) fn of_kernel(control: Mmap) -> Stopper {
-        Stopper(ControlPage::Kernel(control))
+        Stopper(ControlPage::Kernel(OfProcess::new(control)))
     }
 
     pub(crate) fn of_memory(control: Arc<[AtomicU64]>) -> Stopper {
@@ -31,6 +31,8 @@ impl Stopper {
     /// Stops all probes but END. Has no effect on a session that is over.
     pub fn stop(&self) {
         let words = match &self.0 {
+            // A forked child does not have the memory.
+            ControlPage::Kernel(memory) if !memory.is_here() => return,
             ControlPage::Kernel(memory) => memory.words(),
             ControlPage::Interpreter(words) => words,
         };
