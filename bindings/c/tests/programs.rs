@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("programs::a_sanitizer_finds_nothing", sanitized),
     ("programs::the_example_counts_exactly", counts),
     ("programs::the_example_streams_every_record", streams),
+    ("programs::a_program_with_the_library_never_becomes_a_reader", inherits),
     ("programs::ruby_counts_exactly", ruby),
     ("programs::node_counts_exactly", node),
     ("programs::go_counts_exactly", go),
@@ -144,6 +145,15 @@ fn counts() -> Verdict {
     })
 }
 
+/// It may have the variable of a reader from whoever has started it.
+fn inherits() -> Verdict {
+    with("c-inherits", |built| {
+        built.compile(&["examples/count.c"], "count", &[]);
+        let mut command = built.command(&built.path("count"));
+        built.has_counted(command.env("DTRACE_SYMBOL_READER", "?").arg(built.testee()))
+    })
+}
+
 fn streams() -> Verdict {
     with("c-streams", |built| {
         built.compile(&["examples/stream.c"], "stream", &[]);
@@ -190,8 +200,11 @@ fn go() -> Verdict {
         return Verdict::Skip("no go".into());
     }
     with("c-go", |built| {
-        let done = built
-            .command("go")
+        let mut command = built.command("go");
+        if std::env::var_os("HOME").is_none() {
+            command.env("GOCACHE", built.path("cache"));
+        }
+        let done = command
             .current_dir(source("examples/go"))
             .env("CGO_CFLAGS", format!("-I{}", source("").display()))
             .env("CGO_LDFLAGS", format!("-L{}", built.path("")))

@@ -46,20 +46,37 @@ fn status_of(child: i32) -> i32 {
     libc::WEXITSTATUS(status) + 256 * libc::WTERMSIG(status)
 }
 
-/// The ids of the programs that this process has open. Other processes make others.
-fn programs() -> BTreeSet<u32> {
+/// What the kernel numbers, and how `/proc` names the number of an open one.
+const KINDS: [(ObjectKind, &str); 2] = [(ObjectKind::Prog, "prog_id:"), (ObjectKind::Map, "map_id:")];
+
+/// The programs and maps that this process has open, by their place in [`KINDS`] and their id. Other
+/// processes make others.
+fn open() -> BTreeSet<(usize, u32)> {
     let files = std::fs::read_dir("/proc/self/fdinfo").unwrap();
     let texts = files.filter_map(|file| std::fs::read_to_string(file.unwrap().path()).ok());
-    let id = |text: String| text.lines().find_map(|l| l.strip_prefix("prog_id:")?.trim().parse().ok());
+    let id = |text: String| {
+        let number = |word| text.lines().find_map(|l| l.strip_prefix(word)?.trim().parse().ok());
+        KINDS.iter().enumerate().find_map(|(kind, (_, word))| Some((kind, number(word)?)))
+    };
     texts.filter_map(id).collect()
+}
+
+/// Those of the whole machine.
+fn there() -> BTreeSet<(usize, u32)> {
+    let ids = |(number, (kind, _)): (usize, &(ObjectKind, &str))| {
+        ids(*kind).unwrap().into_iter().map(move |id| (number, id))
+    };
+    KINDS.iter().enumerate().flat_map(ids).collect()
 }
 
 fn closed() -> Verdict {
     // What this process has open beside, as the trial of facilities.
-    let before = programs();
+    let before = open();
     let traced = session("syscall::getppid:entry { @ = count(); } profile-97 { @p = count(); }", None);
-    let own: BTreeSet<u32> = programs().difference(&before).copied().collect();
-    assert!(own.len() >= 2, "{own:?}");
+    let own: BTreeSet<_> = open().difference(&before).copied().collect();
+    for kind in [0, 1] {
+        assert!(own.iter().any(|(of, _)| *of == kind), "{own:?}");
+    }
     let (mut wait, release) = std::io::pipe().unwrap();
     let other_end = release.as_raw_fd();
     let child = fork(|| {
@@ -68,15 +85,15 @@ fn closed() -> Verdict {
         hold(&mut wait)
     });
     drop(traced);
-    // The kernel frees programs a while after the last descriptor was closed.
+    // The kernel frees them a while after the last descriptor was closed.
     let start = Instant::now();
     loop {
-        let there: BTreeSet<u32> = ids(ObjectKind::Prog).unwrap().into_iter().collect();
-        let kept: Vec<&u32> = own.intersection(&there).collect();
+        let there = there();
+        let kept: Vec<_> = own.intersection(&there).collect();
         if kept.is_empty() {
             break;
         }
-        assert!(start.elapsed() < testing::HANG_LIMIT, "programs {kept:?} are still there");
+        assert!(start.elapsed() < testing::HANG_LIMIT, "{kept:?} are still there");
         std::thread::sleep(Duration::from_millis(5));
     }
     // It lived meanwhile: it waits for this.
