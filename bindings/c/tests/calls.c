@@ -260,7 +260,15 @@ static void forked(void)
 
         dt_stop(s);
         dt_close(s);
-        _exit(refused ? 0 : 1);
+        CHECK(refused);
+        /* It can trace by itself. */
+        s = started("syscall::getppid:entry /pid == $target/ { @[execname] = count(); @s[ustack()] = count(); }", 20);
+        CHECK(run(s) == 0);
+        dt_close(s);
+        s = started(COUNT, 30);
+        CHECK(run(s) == 0 && rows(s) == 30);
+        dt_close(s);
+        _exit(0);
     }
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     CHECK(run(s) == 0 && rows(s) == 400);

@@ -33,6 +33,8 @@ pub struct Caller {
     thread: Option<Sender<Job>>,
     /// Each thread has a clone.
     threads: Arc<()>,
+    /// The process that has the threads: [`bpf_sys::forks`].
+    forks: u32,
 }
 
 /// A result of any type: channels of one type for all calls, because those of each type are 12 KB
@@ -81,6 +83,11 @@ impl Caller {
 
     /// Lets the thread make a call, or a new one.
     fn run(&mut self, mut job: Job) -> Option<()> {
+        // A forked child has no thread of its parent.
+        let forks = bpf_sys::forks();
+        if self.forks != forks {
+            *self = Caller { forks, ..Caller::default() };
+        }
         if let Some(thread) = &self.thread {
             match thread.send(job) {
                 Ok(()) => return Some(()),
