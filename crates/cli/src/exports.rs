@@ -26,7 +26,7 @@ use crate::drawing::{Replacement, failed, is_of_system, replace, try_file};
 use crate::interrupt::Writer;
 
 /// How often a file is written before the end.
-const WRITTEN_EVERY: Duration = Duration::from_secs(1);
+const WRITTEN_EVERY: Duration = Duration::from_millis(900);
 /// Writing takes this part of the time at most.
 const SHARE: u32 = 50;
 
@@ -205,7 +205,7 @@ impl Exports {
                     // What is empty may have something at the end.
                     let bytes = sink.bytes().ok();
                     let done = bytes.map_or(Ok(()), |bytes| place.write(&export.file, bytes));
-                    *next = Instant::now() + WRITTEN_EVERY.max(begun.elapsed() * SHARE);
+                    *next = begun + WRITTEN_EVERY.max(begun.elapsed() * SHARE);
                     match (done, place) {
                         // It is written as a whole the next time.
                         (Err(e), Place::File) => {
@@ -254,7 +254,12 @@ impl Exports {
             };
             let restarts = if again == 1 { "restart" } else { "restarts" };
             let again = (again > 0).then(|| format!("{again} {restarts} of the process that serves"));
-            let losses = export.content.sink().losses().into_iter().chain(again);
+            let unserved = match &export.content {
+                Content::Snapshot { place: Place::Server(server), .. } => server.failed(),
+                _ => None,
+            };
+            let unserved = unserved.map(|why| format!("nothing serves at the end: {why}"));
+            let losses = export.content.sink().losses().into_iter().chain(again).chain(unserved);
             losses.map(move |lost| format!("{file}: {lost}"))
         };
         self.written().flat_map(of).collect()

@@ -18,10 +18,11 @@ use std::time::{Duration, Instant};
 
 use diagnostics::system_text;
 
+use crate::model::MOST_TEXT;
 use http::{REFUSED, post};
 
-/// The most bytes that wait, unless it is what was written at once.
-const QUEUE: usize = 8 << 20;
+/// The most bytes that wait, unless it is what was written at once: twice what an interval can have.
+const QUEUE: usize = 2 * MOST_TEXT;
 /// How long a connection, a write, an answer and the end may take.
 const LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether the server's machine has everything, at the end.
@@ -64,7 +65,8 @@ struct State {
     /// The points that the server has refused in requests that it has taken, and why.
     refused: u64,
     refusal: String,
-    said: bool,
+    /// What was said: that something is lost, that something is refused.
+    said: [bool; 2],
     closed: bool,
     done: bool,
 }
@@ -246,10 +248,15 @@ impl Shared {
             loop {
                 let e = match self.server.send(&mut link, &bytes) {
                     Ok(refused) => {
+                        let mut state = self.lock();
                         if let Some((points, why)) = refused {
-                            let mut state = self.lock();
                             (state.refused, state.refusal) = (state.refused.saturating_add(points), why);
                         }
+                        // What is lost later is so for another reason.
+                        if state.lost == 0 {
+                            state.error = None;
+                        }
+                        drop(state);
                         if !self.server.confirms() {
                             link.wrote(bytes);
                         }
@@ -313,14 +320,16 @@ impl Write for Queue {
 }
 
 impl Delivery {
-    /// A message, once, if something is lost.
+    /// A message, once if something is lost and once if something is refused.
     pub fn said(&self) -> Option<String> {
         let mut state = self.0.lock();
-        if state.lost == 0 && state.refused == 0 || std::mem::replace(&mut state.said, true) {
+        let State { lost, refused, said: [said_lost, said_refused], .. } = &mut *state;
+        let is_lost = *lost > 0 && !std::mem::replace(said_lost, true);
+        if !is_lost && (*refused == 0 || std::mem::replace(said_refused, true)) {
             return None;
         }
         let option = self.0.server.option();
-        if state.lost == 0 {
+        if !is_lost {
             return Some(format!("{option}: points are refused: {}", state.refusal));
         }
         let why = state.error.as_deref().unwrap_or("it takes too few").to_string();
@@ -397,12 +406,12 @@ mod tests {
         let (mut out, delivery) = start(graphite(&listener)).unwrap();
         drop(listener);
         let chunk = "x 1 1\n".repeat(1 << 16);
-        (0..40).for_each(|_| out.write_all(chunk.as_bytes()).unwrap());
+        (0..160).for_each(|_| out.write_all(chunk.as_bytes()).unwrap());
         assert!(delivery.0.lock().bytes <= QUEUE);
         assert!(delivery.said().unwrap().contains("lines are lost") && delivery.said().is_none());
         let e = delivery.finish().unwrap_err().to_string();
         let n: usize = e.split(' ').next().unwrap().parse().unwrap();
-        assert!(n > 10 << 16 && n <= 40 << 16, "{e}");
+        assert!(n > 40 << 16 && n <= 160 << 16, "{e}");
     }
 
     #[test]

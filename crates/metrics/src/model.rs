@@ -15,7 +15,7 @@ pub(crate) const MOST_SERIES: usize = 10_000;
 /// The most memory of all series, in bytes.
 const MOST_BYTES: usize = 32 << 20;
 /// The most text, in bytes: a distribution has a line for each of its buckets.
-const MOST_TEXT: usize = 16 << 20;
+pub(crate) const MOST_TEXT: usize = 16 << 20;
 /// What a line of text has besides the name, the labels and the host.
 const LINE_BYTES: usize = 64;
 /// What a series takes besides its labels and words.

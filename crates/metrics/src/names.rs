@@ -33,7 +33,7 @@ pub(crate) fn identifier(text: &str) -> String {
 /// Names of labels for the columns of a key: its expressions. They differ from one another and
 /// from those that formats have of their own.
 pub(crate) fn labels(expressions: &[impl AsRef<str>]) -> Vec<String> {
-    const TAKEN: [&str; 3] = ["le", "bucket", "host"];
+    const TAKEN: [&str; 4] = ["le", "bucket", "host", "time"];
     let mut out: Vec<String> = Vec::new();
     for (n, expression) in expressions.iter().enumerate() {
         let mut name = identifier(expression.as_ref());

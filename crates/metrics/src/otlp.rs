@@ -57,7 +57,8 @@ fn labels(kind: Kind, names: &[String], values: &[String]) -> Vec<u8> {
 pub fn rejected(answer: &[u8]) -> Option<(u64, String)> {
     let part = |bytes, field| fields(bytes).find_map(|(n, value)| (n == field).then_some(value));
     let Some(Value::Bytes(partial)) = part(answer, 1) else { return None };
-    let Some(Value::Number(points @ 1..)) = part(partial, 1) else { return None };
+    // The number has a sign.
+    let Some(Value::Number(points @ 1..0x8000_0000_0000_0000)) = part(partial, 1) else { return None };
     let why = match part(partial, 2) {
         Some(Value::Bytes(text)) => control::name(text).chars().take(LONGEST_MESSAGE).collect(),
         _ => String::new(),

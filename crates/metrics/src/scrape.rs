@@ -17,7 +17,7 @@ mod server;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -56,9 +56,14 @@ struct State {
     /// What is served, and whether the process has it.
     latest: Arc<Vec<u8>>,
     given: bool,
-    /// How often it was started again, and why the first time.
+    /// How often it was started again.
     again: u64,
-    why: Option<String>,
+    /// That it has ended, until another one serves, and why none can.
+    ended: Option<String>,
+    failed: Option<String>,
+    /// What is to be said. It is said once that it was started again, and once that it cannot be.
+    messages: Vec<String>,
+    told: [bool; 2],
     closed: bool,
 }
 
@@ -94,6 +99,7 @@ impl Shared {
             .spawn()?;
         let mut said = Vec::new();
         socket.set_read_timeout(Some(LIMIT))?;
+        socket.set_write_timeout(Some(LIMIT))?;
         let mut bytes = [0; 256];
         while said != READY {
             match socket.read(&mut bytes) {
@@ -124,7 +130,7 @@ impl Shared {
             if let Some(status) = ended {
                 let ran = state.running.take().map(|running| running.begun.elapsed());
                 pause = if ran > Some(PAUSES[1]) { PAUSES[0] } else { pause };
-                state.why.get_or_insert(format!("the process that serves has ended ({status})"));
+                state.ended = Some(format!("the process that serves has ended ({status})"));
             }
             if state.running.is_none() {
                 let waited = self.changed.wait_timeout_while(state, pause, |state| !state.closed);
@@ -143,13 +149,14 @@ impl Shared {
             drop(state);
             let length = (bytes.len() as u64).to_le_bytes();
             if socket.write_all(&length).and_then(|()| socket.write_all(&bytes)).is_err() {
-                // It has ended, or is about to.
+                // It has ended, or takes nothing: it is ended, and another one has the state.
                 let mut state = self.lock();
-                state.given = false;
-                drop(self.changed.wait_timeout_while(state, LOOK, |state| {
-                    let ended = |running: &mut Running| !matches!(running.child.try_wait(), Ok(None));
-                    !state.closed && !state.running.as_mut().is_none_or(ended)
-                }));
+                if let Some(running) = state.running.take().filter(|_| !state.closed) {
+                    drop(state);
+                    let status = running.end();
+                    let how = status.map_or_else(|| "it does not end".into(), |status| status.to_string());
+                    self.lock().ended = Some(format!("the process that serves has ended ({how})"));
+                }
             }
         }
     }
@@ -161,29 +168,45 @@ impl Shared {
         let begun = self.begin();
         let mut state = self.lock();
         match begun {
-            Ok(running) if state.closed => running.end(),
+            Ok(running) if state.closed => _ = running.end(),
             Ok(running) => {
                 state.running = Some(running);
                 state.again += 1;
-                state.given = false;
+                (state.given, state.failed) = (false, None);
+                state.tell(0, "it was started again");
             }
             Err(e) => {
-                state.why.get_or_insert(e.to_string());
+                state.failed = Some(e.to_string());
+                state.tell(1, &format!("it cannot be started again: {e} (it is tried once a minute)"));
             }
         }
     }
 }
 
+impl State {
+    /// Says once what became of the process that has ended.
+    fn tell(&mut self, which: usize, what: &str) {
+        let ended = self.ended.as_deref().unwrap_or("the process that serves has ended");
+        let text = format!("{ended}; {what}");
+        if self.told.get_mut(which).is_some_and(|told| !std::mem::replace(told, true)) {
+            self.messages.push(text);
+        }
+    }
+}
+
 impl Running {
-    /// Ends the process.
-    fn end(mut self) {
+    /// Ends the process: its status, if it ends.
+    fn end(mut self) -> Option<std::process::ExitStatus> {
         // It ends at the end of its socket. A tracer that may not send signals to all users has no
         // other way.
         let _ = self.socket.shutdown(Shutdown::Both);
         let _ = self.child.kill();
         let end = Instant::now() + LIMIT;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
+        loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
+                done => return done.ok().flatten(),
+            }
         }
     }
 }
@@ -216,13 +239,15 @@ impl Server {
         self.0.changed.notify_one();
     }
 
-    /// A message, once, if the process has ended.
+    /// The next message.
     pub fn said(&self) -> Option<String> {
         let mut state = self.0.lock();
-        let why = state.why.take_if(|why| !why.is_empty())?;
-        // It is said once.
-        state.why = Some(String::new());
-        Some(format!("{why}; it is started again"))
+        (!state.messages.is_empty()).then(|| state.messages.remove(0))
+    }
+
+    /// Why nothing serves now, if nothing does.
+    pub fn failed(&self) -> Option<String> {
+        self.0.lock().failed.clone()
     }
 
     /// How often it was started again.
@@ -238,7 +263,9 @@ impl Drop for Server {
         let running = state.running.take();
         drop(state);
         self.0.changed.notify_one();
-        running.into_iter().for_each(Running::end);
+        if let Some(running) = running {
+            running.end();
+        }
         self.0.path.iter().for_each(Place::remove);
     }
 }
@@ -264,8 +291,14 @@ fn listen_at(path: &Path) -> io::Result<(OwnedFd, Place)> {
     if is_socket && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
         std::fs::remove_file(path)?;
     }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    // Between a call that makes it and one that changes it, others could connect, or put a link in
+    // its place.
+    // SAFETY: plain system calls.
+    let before = unsafe { libc::umask(0o177) };
+    let listener = UnixListener::bind(path);
+    // SAFETY: as above.
+    unsafe { libc::umask(before) };
+    let listener = listener?;
     Ok((listener.into(), Place::of(path)?))
 }
 

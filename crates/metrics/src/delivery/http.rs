@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::otlp::rejected;
 
@@ -25,13 +25,28 @@ pub(super) fn post(
          Connection: close\r\n\r\n",
         body.len()
     );
-    stream.set_read_timeout(Some(limit))?;
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body)?;
+    // A server that reads or answers little by little has as long as any other.
+    let end = Instant::now() + limit;
+    let left = || {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::Error::from(io::ErrorKind::TimedOut)) } else { Ok(left) }
+    };
+    for mut bytes in [head.as_bytes(), body] {
+        while !bytes.is_empty() {
+            stream.set_write_timeout(Some(left()?))?;
+            match stream.write(bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
     let mut answer = Vec::new();
     let mut more = true;
     loop {
         let mut bytes = [0; 1024];
+        stream.set_read_timeout(Some(left()?))?;
         match stream.read(&mut bytes) {
             Ok(n) if n > 0 => answer.extend_from_slice(bytes.get(..n).unwrap_or_default()),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
