@@ -117,7 +117,7 @@ impl Sink for Queue {
     }
 
     fn needs(&self) -> Needs {
-        Needs { process_ids: true }
+        Needs { process_ids: true, printed: false }
     }
 }
 

@@ -123,7 +123,7 @@ fn split(all: Aggregation<'static>) -> impl Iterator<Item = Aggregation<'static>
 
 impl Sink for Receiver {
     fn needs(&self) -> Needs {
-        Needs { process_ids: true }
+        Needs { process_ids: true, printed: true }
     }
 
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {

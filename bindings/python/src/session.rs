@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -50,6 +50,9 @@ enum State {
 pub(crate) struct Session {
     /// The process that began it.
     owner: u32,
+    /// The thread that has the state; 0: none. The handlers of its signals run meanwhile, and may
+    /// use this package.
+    holder: AtomicU64,
     /// A child of `fork` does not drop its copy: see [`Session::drop`].
     state: ManuallyDrop<Mutex<State>>,
     stopper: ManuallyDrop<Mutex<Stopper>>,
@@ -128,6 +131,7 @@ impl Session {
         let (session, stopper) = started.map_err(|failure| failure.raise(py))?;
         Ok(Session {
             owner: std::process::id(),
+            holder: AtomicU64::new(0),
             state: ManuallyDrop::new(Mutex::new(State::Running(session))),
             stopper: ManuallyDrop::new(Mutex::new(stopper)),
             signals,
@@ -140,6 +144,7 @@ impl Session {
         let deadline = timeout.map(after).transpose()?;
         loop {
             self.signals.check(py)?;
+            self.check_holder(py)?;
             let popped = match self.try_lock(py)? {
                 Some(mut state) => pop(&mut state),
                 None => py.detach(|| pop(&mut self.lock())),
@@ -233,6 +238,9 @@ impl Session {
             return Ok(());
         }
         self.stop(py)?;
+        if self.is_held_here() {
+            return Ok(());
+        }
         py.detach(|| {
             let mut state = self.lock();
             let before = std::mem::replace(&mut *state, State::Closed);
@@ -276,7 +284,7 @@ fn check_threads() -> Result<(), Failure> {
 /// This machine. The files of processes are read by the executable that the package has, else by
 /// the command where there is one of this version; else addresses of processes are numbers.
 fn system(reader: Option<PathBuf>) -> Result<System, Failure> {
-    match reader.or_else(dtrace::reader_on_path) {
+    match reader {
         Some(reader) => System::live_with_reader(&reader).map_err(|e| Failure::new(e.to_string())),
         None => Ok(System::live()),
     }
@@ -347,15 +355,28 @@ fn work(state: &mut State, limit: Duration) -> Result<(), Failure> {
     let State::Running(session) = state else { return Ok(()) };
     let done = match session.work(None, limit) {
         Ok(Status::Working) => return Ok(()),
-        // Aggregations that a `printa()` has printed have grown since: they are delivered as they
-        // are at last.
-        Ok(Status::Done) => session.deliver_aggregations().and_then(|()| session.finish()),
+        Ok(Status::Done) => session.finish(),
         Err(failed) => Err(failed),
     };
     if let State::Running(session) = std::mem::replace(state, State::Closed) {
         *state = State::Over(Box::new(session.into_sink()), done.err().map(Failure::from));
     }
     Ok(())
+}
+
+/// No thread has the state any more.
+struct Free<'a>(&'a AtomicU64);
+
+impl Drop for Free<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A number that no other thread has at this time, and not 0.
+fn this_thread() -> u64 {
+    thread_local!(static OWN: u8 = const { 0 });
+    OWN.with(|own| std::ptr::from_ref(own) as u64)
 }
 
 impl State {
@@ -385,6 +406,20 @@ impl Session {
             .raise(py))
     }
 
+    fn is_held_here(&self) -> bool {
+        self.holder.load(Ordering::Relaxed) == this_thread()
+    }
+
+    /// An error in a handler of a signal that came while this thread has the state.
+    fn check_holder(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.is_held_here() {
+            return Ok(());
+        }
+        let why =
+            "the session is at work in this thread: a handler of a signal can only stop() or close() it";
+        Err(Failure::new(why).raise(py))
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -406,8 +441,12 @@ impl Session {
         done: impl FnOnce(&mut State) -> Result<T, Failure> + Send,
     ) -> PyResult<T> {
         self.check_process(py)?;
+        self.signals.check(py)?;
+        self.check_holder(py)?;
         let done = py.detach(|| {
             let mut state = self.lock();
+            self.holder.store(this_thread(), Ordering::Relaxed);
+            let _free = Free(&self.holder);
             if let State::Dead(failure) = &*state {
                 return Err(failure.clone());
             }
@@ -418,8 +457,11 @@ impl Session {
                 Err(panic)
             })
         });
-        self.signals.check(py)?;
-        done.map_err(|failure| failure.raise(py))
+        // What was taken is not to be lost: the next call raises what a handler has raised.
+        match done {
+            Ok(value) => Ok(value),
+            Err(failure) => self.signals.check(py).and_then(|()| Err(failure.raise(py))),
+        }
     }
 
     fn draw<'py>(

@@ -34,7 +34,9 @@ impl Signals {
 
     /// Raises what a handler has raised meanwhile, or raises now.
     pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
-        match self.0.lock().unwrap_or_else(PoisonError::into_inner).1.take() {
+        // Not within the match: the lock would be held while handlers run.
+        let raised = self.0.lock().unwrap_or_else(PoisonError::into_inner).1.take();
+        match raised {
             Some(raised) => Err(raised),
             None => py.check_signals(),
         }

@@ -89,6 +89,8 @@ in_python! {
         test_several_aggregations_of_a_printa_are_each_their_own
         test_what_a_printa_has_printed_grows_until_the_end
         test_options_are_those_of_the_command
+        test_what_end_adds_to_an_aggregation_that_was_printed_is_in_the_result
+        test_a_stream_has_each_aggregation_once
         test_errors_have_their_places
         test_what_cannot_be_traced_is_an_error
         test_several_programs_are_one_session
@@ -114,6 +116,7 @@ in_python! {
         test_two_threads_can_read_one_session
         test_an_interrupt_ends_a_wait
         test_handlers_of_signals_run_while_a_session_waits
+        test_a_handler_that_uses_a_session_at_work_is_an_error_and_no_deadlock
         test_a_panic_is_an_error_and_ends_its_session_alone;
 }
 

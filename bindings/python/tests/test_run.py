@@ -228,3 +228,17 @@ def test_the_result_of_a_run_can_be_sent_elsewhere(calls):
     assert stack.process == next(iter(result)).key[0].process
     with pytest.raises(ValueError, match="copy"):
         copy.flame_graph()
+
+
+def test_what_end_adds_to_an_aggregation_that_was_printed_is_in_the_result():
+    program = "BEGIN { @a = sum(5); printa(@a); exit(0); } END { @a = sum(1000); }"
+    assert dtrace.run(program)["a"][()] == 1005
+    program = "BEGIN { @a = sum(5000); printa(@a); exit(0); } END { normalize(@a, 1000); }"
+    assert dtrace.run(program)["a"][()] == 5
+
+
+def test_a_stream_has_each_aggregation_once():
+    with dtrace.session("BEGIN { @a = sum(7); @b = sum(8); printa(@b); exit(0); } END { trunc(@a); @c = sum(9); }") as s:
+        last = [e for e in s if isinstance(e, dtrace.Aggregation) and e.occasion != "printa"]
+    values = sorted(row.value for e in last for row in e)
+    assert values == [8, 9]

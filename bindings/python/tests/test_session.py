@@ -240,3 +240,23 @@ def test_a_panic_is_an_error_and_ends_its_session_alone(capfd):
                 session.aggregations()
         assert other.enable(OWN + "{ }") == [1]
     assert descriptors() == before
+
+
+def test_a_handler_that_uses_a_session_at_work_is_an_error_and_no_deadlock():
+    found = []
+
+    def handler(*_):
+        try:
+            found.append(s.is_over)
+        except dtrace.Error as e:
+            found.append(str(e))
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with dtrace.session("tick-10ms { @ = count(); n++; } tick-10ms /n == 100/ { exit(0); }") as s:
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+            assert len([e for e in s if isinstance(e, dtrace.Aggregation)]) == 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert found

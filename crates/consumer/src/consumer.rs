@@ -380,7 +380,7 @@ impl<S: Sink> Consumer<S> {
     }
 
     /// Delivers the end: takes a last snapshot, which ends the last interval, and delivers the
-    /// aggregations that no `printa()` has printed.
+    /// aggregations that no `printa()` has printed, and those that one has if the sink needs them.
     pub fn finish(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.snapshot(source)?;
         if let Some(end) = source.clock() {
@@ -401,17 +401,21 @@ impl<S: Sink> Consumer<S> {
     }
 
     /// Delivers the aggregations, each in an event of its own; at the end, those that were not
-    /// printed.
+    /// printed, or that the sink needs.
     fn deliver(&mut self, source: &mut dyn Source, occasion: Occasion) -> io::Result<()> {
         let time = source.clock().map(|now| now.time);
         let mut ids: Vec<AggId> = (0..self.state.store().aggs.len() as u32).map(AggId).collect();
         if self.state.options.aggsortrev {
             ids.reverse();
         }
+        let needs_printed = self.out.sink().needs().printed;
         for id in ids {
-            if self.state.store().get(id).is_none_or(|agg| agg.printed && occasion == Occasion::End) {
-                continue;
-            }
+            let Some(printed) = self.state.store().get(id).map(|agg| agg.printed) else { continue };
+            let occasion = match (occasion, printed) {
+                (Occasion::End, true) if needs_printed => Occasion::Demand,
+                (Occasion::End, true) => continue,
+                (occasion, _) => occasion,
+            };
             let rows = Delivered { aggs: &[id], format: None, occasion, time };
             self.state.deliver(&read(&self.tables), source, &rows, &mut self.out)?;
         }

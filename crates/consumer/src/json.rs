@@ -58,7 +58,7 @@ pub struct Json<W: Output> {
 
 impl<W: Output> Json<W> {
     /// A line has the process and the thread.
-    pub const NEEDS: Needs = Needs { process_ids: true };
+    pub const NEEDS: Needs = Needs { process_ids: true, printed: false };
 
     /// JSON for an output. Effects are performed: commands are run, and output is redirected.
     pub fn new(out: W) -> Self {

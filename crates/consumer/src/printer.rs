@@ -24,7 +24,7 @@ impl Printer {
     /// What it needs of records.
     pub const fn needs(self) -> Needs {
         match self {
-            Printer::Text => Needs { process_ids: false },
+            Printer::Text => Needs { process_ids: false, printed: false },
             Printer::Csv => Text::<AnyOutput>::CSV_NEEDS,
             Printer::Json => Json::<AnyOutput>::NEEDS,
         }

@@ -178,7 +178,7 @@ impl<W: Output> Text<W> {
     }
 
     /// What a table of comma-separated values has.
-    pub const CSV_NEEDS: Needs = Needs { process_ids: true };
+    pub const CSV_NEEDS: Needs = Needs { process_ids: true, printed: false };
 
     /// As [`Text::new`], with records and aggregations in their default form as tables of
     /// comma-separated values, and no empty lines besides those between the tables.

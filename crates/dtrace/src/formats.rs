@@ -65,7 +65,7 @@ pub struct Format {
     pub kind: Kind,
 }
 
-const NOTHING: Needs = Needs { process_ids: false };
+const NOTHING: Needs = Needs { process_ids: false, printed: false };
 
 /// All formats, in the order of the manual page.
 pub const TABLE: &[Format] = &[

@@ -10,6 +10,9 @@ use crate::event::Event;
 pub struct Needs {
     /// The ids of the process and of the thread ([`Firing::pid`](crate::Firing::pid) and `tid`).
     pub process_ids: bool,
+    /// At the end, the aggregations that were printed too, as they are then. They come as
+    /// [demanded](crate::Occasion::Demand), which text does not show.
+    pub printed: bool,
 }
 
 /// The name that a thread has now, by the ids of its process and of itself as records have them.
@@ -130,7 +133,11 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     }
 
     fn needs(&self) -> Needs {
-        Needs { process_ids: self.0.needs().process_ids || self.1.needs().process_ids }
+        let (first, second) = (self.0.needs(), self.1.needs());
+        Needs {
+            process_ids: first.process_ids || second.process_ids,
+            printed: first.printed || second.printed,
+        }
     }
 
     fn batch_end(&mut self) -> io::Result<()> {
@@ -184,7 +191,7 @@ mod tests {
         }
 
         fn needs(&self) -> Needs {
-            Needs { process_ids: true }
+            Needs { process_ids: true, printed: false }
         }
     }
 

@@ -175,8 +175,18 @@ pub fn reader_on_path() -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join("dtrace"));
-    let mut there = found.filter(|file| file.is_file());
+    let mut there = found.filter(|file| is_safe(file));
     there.find(|file| check(file).is_ok())
+}
+
+/// True for a file that nobody but root and this user can have written or put there.
+fn is_safe(file: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    // SAFETY: a plain system call.
+    let user = unsafe { libc::geteuid() };
+    let is_ours = |m: &std::fs::Metadata| (m.uid() == 0 || m.uid() == user) && m.mode() & 0o022 == 0;
+    let directory = file.parent().and_then(|dir| dir.metadata().ok());
+    file.metadata().is_ok_and(|m| m.is_file() && is_ours(&m)) && directory.is_some_and(|m| is_ours(&m))
 }
 
 /// True when this code is mapped from the same file as the program headers of the executable

@@ -19,7 +19,7 @@ pub struct Timeline<W> {
 
 impl<W: Write> Timeline<W> {
     /// Records have their threads.
-    pub const NEEDS: Needs = Needs { process_ids: true };
+    pub const NEEDS: Needs = Needs { process_ids: true, printed: false };
 
     /// A timeline that is written while the events come.
     pub fn new(out: W) -> Timeline<W> {

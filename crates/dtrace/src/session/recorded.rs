@@ -20,6 +20,10 @@ impl<S: Sink> Recorded<S> {
 }
 
 impl<S: Sink> Sink for Recorded<S> {
+    fn needs(&self) -> events::Needs {
+        self.sink.needs()
+    }
+
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
         // The snapshot for the totals may be the end of an interval.
         if let Some(totals) = self.totals.as_mut().filter(|_| !matches!(event, Event::Interval(_))) {
