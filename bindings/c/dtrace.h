@@ -138,7 +138,8 @@ void dt_close(dt_session *session);
 int dt_option(dt_session *session, const char *name, const char *value);
 
 /* The executable that reads symbols of processes: the dtrace command of this version. Without this,
-   the first dtrace of this version in PATH; with an empty path, none. */
+   the first dtrace of this version in PATH that others cannot have written; with an empty path,
+   none. */
 int dt_reader(dt_session *session, const char *path);
 
 /* Adds a program in D. With the name of a script, errors show that; name may be NULL. */

@@ -21,7 +21,8 @@ use diagnostics::system_text;
 use crate::model::MOST_TEXT;
 use http::{REFUSED, post};
 
-/// The most bytes that wait, unless it is what was written at once: twice what an interval can have.
+/// The most bytes that wait, unless it is what was written at once: twice what an interval can
+/// have.
 const QUEUE: usize = 2 * MOST_TEXT;
 /// How long a connection, a write, an answer and the end may take.
 const LIMIT: Duration = Duration::from_secs(5);

@@ -2,8 +2,8 @@
 //!
 //! At the end of an interval there is a line for each key that has grown in it, and for each bucket
 //! of a distribution that has. Counters and distributions have what was aggregated since the start
-//! (the next line of a key makes up for a lost one), of StatsD, which adds, what the interval has added. Gauges
-//! (`min()`, `max()`, `avg()`, `stddev()`) have the interval's own value: the greatest one of all
+//! (the next line of a key makes up for a lost one), of StatsD, which adds, what the interval has
+//! added. Gauges (`min()`, `max()`, `avg()`, `stddev()`) have the interval's own value: that of all
 //! days says nothing. A `sum()` that may fall is what it is since the start.
 
 use std::fmt::Write as _;

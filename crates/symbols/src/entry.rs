@@ -166,8 +166,8 @@ fn version_of(path: &Path) -> io::Result<String> {
 
 /// The first `dtrace` in the directories of `PATH` that can be a reader for this version. Each one
 /// that is there is executed to be asked, so this is for a program that would execute `dtrace` from
-/// its `PATH` too. Relative directories, and a process with more privileges than whoever has
-/// started it, are left out.
+/// its `PATH` too. Relative directories, what others than root and this user may have written, and
+/// a process with more privileges than whoever has started it, are left out.
 pub fn reader_on_path() -> Option<PathBuf> {
     // SAFETY: no memory is passed.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
@@ -179,12 +179,17 @@ pub fn reader_on_path() -> Option<PathBuf> {
     there.find(|file| check(file).is_ok())
 }
 
-/// True for a file that nobody but root and this user can have written or put there.
+/// True for a file that nobody but root and this user, and their groups, can have written or put
+/// there.
 fn is_safe(file: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    // SAFETY: a plain system call.
-    let user = unsafe { libc::geteuid() };
-    let is_ours = |m: &std::fs::Metadata| (m.uid() == 0 || m.uid() == user) && m.mode() & 0o022 == 0;
+    // SAFETY: plain system calls.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let is_ours = |m: &std::fs::Metadata| {
+        let is_of_group = m.gid() == 0 || m.gid() == group;
+        let others = if is_of_group { 0o002 } else { 0o022 };
+        (m.uid() == 0 || m.uid() == user) && m.mode() & others == 0
+    };
     let directory = file.parent().and_then(|dir| dir.metadata().ok());
     file.metadata().is_ok_and(|m| m.is_file() && is_ours(&m)) && directory.is_some_and(|m| is_ours(&m))
 }
@@ -203,6 +208,23 @@ fn is_in_executable() -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_others_may_have_written_is_not_executed() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("dtrace-entry-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let file = dir.join("dtrace");
+        std::fs::write(&file, "").unwrap();
+        let set = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
+        let safe = [(0o755, 0o755), (0o777, 0o755), (0o755, 0o757)].map(|(of_dir, of_file)| {
+            set(&dir, of_dir).and_then(|()| set(&file, of_file)).unwrap();
+            is_safe(&file)
+        });
+        assert_eq!(safe, [true, false, false]);
+        assert!(!is_safe(&dir) && !is_safe(&dir.join("none")));
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 
     fn has(command: &Command, value: &str) -> bool {
         command.get_envs().any(|(name, of)| name == VARIABLE && of.is_some_and(|of| of == value))
