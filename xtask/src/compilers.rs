@@ -39,7 +39,7 @@ pub(crate) fn dir() -> PathBuf {
 /// Makes the links.
 pub(crate) fn link() -> Result<(), String> {
     let dir = dir();
-    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let program = crate::own_program()?;
     let to_error = |e| format!("{}: {e}", dir.display());
     fs::create_dir_all(&dir).map_err(to_error)?;
     for name in NAMES {
@@ -66,7 +66,7 @@ pub(crate) fn compile(name: &str) -> Result<u8, String> {
         return Err(Command::new(&real).args(&words).exec().to_string());
     };
     // Where this program was built: a guest has no `CARGO_TARGET_DIR`.
-    let this = std::env::current_exe().map_err(|e| e.to_string())?;
+    let this = crate::own_program()?;
     let target = this.ancestors().nth(2).unwrap_or(Path::new("."));
     let kept = target.join("compiled").join(format!("{key:016x}"));
     if fs::copy(&kept, output).is_ok() {
@@ -92,7 +92,7 @@ fn keep(output: &Path, kept: &Path) {
 
 /// The compiler behind the link.
 fn real(name: &str) -> Option<PathBuf> {
-    let this = std::env::current_exe().ok()?;
+    let this = crate::own_program().ok()?;
     let path = std::env::var_os("PATH")?;
     let others = |file: &PathBuf| fs::canonicalize(file).is_ok_and(|real| real != this);
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(others)

@@ -209,7 +209,7 @@ fn in_guest(kernel: &str, only: &[String]) -> Result<Vec<Made>, String> {
     crate::kernels::fetch(&[kernel])?;
     let mut guest = crate::vm::Guest::new(kernel);
     guest.timeout = 900;
-    let this = std::env::current_exe().map_err(|e| e.to_string())?;
+    let this = crate::own_program()?;
     let mut words = vec![this.display().to_string(), "docs".into(), "--inside".into(), kernel.into()];
     words.extend_from_slice(only);
     let mut output = Vec::new();

@@ -31,6 +31,20 @@ pub(crate) fn root() -> PathBuf {
     here.parent().map(PathBuf::from).unwrap_or(here)
 }
 
+/// The file of this program. A build of the whole workspace may replace it while it runs, where the
+/// features of a dependency differ: then it is the new file, of the same source.
+pub(crate) fn own_program() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|e| format!("this program's file: {e}"))?;
+    Ok(replaced_by(&own).unwrap_or(own))
+}
+
+/// The file that has the place of one that is no longer there, as the kernel names that
+/// (`proc_pid_exe(5)`).
+fn replaced_by(own: &std::path::Path) -> Option<PathBuf> {
+    let path = own.to_str()?.strip_suffix(" (deleted)")?;
+    Some(path.into())
+}
+
 /// The directory of downloaded kernels and of QEMU: `DTRACE_VM_DIR`; or below `DTRACE_CACHE`, if
 /// that directory exists; or below `target`.
 pub(crate) fn vm_dir() -> PathBuf {
@@ -166,5 +180,12 @@ mod tests {
             (vm_dir_of(None, cache("/no such directory")), vm_dir_of(None, None)),
             (built.clone(), built)
         );
+    }
+
+    #[test]
+    fn a_replaced_program_is_the_file_that_took_its_place() {
+        let of = |own: &str| replaced_by(std::path::Path::new(own));
+        assert_eq!(of("/target/debug/xtask (deleted)"), Some(PathBuf::from("/target/debug/xtask")));
+        assert_eq!(of("/target/debug/xtask"), None);
     }
 }

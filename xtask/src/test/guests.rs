@@ -61,7 +61,7 @@ pub(crate) type Boot<'a> = dyn Fn(&[Unit], &mut Told<'_>) -> std::result::Result
 
 /// Runs a plan in guests of a stock kernel. `dtrace` is asked for what the kernel lacks.
 pub(crate) fn run(plan: &Plan, dtrace: &std::path::Path, board: &Board) -> std::result::Result<Ran, String> {
-    let this = std::env::current_exe().map_err(|e| e.to_string())?;
+    let this = crate::own_program()?;
     run_in(plan, board, &|units, told| {
         let mut guest = Guest::new(&plan.kernel);
         guest.append.clone_from(&plan.words);

@@ -34,7 +34,7 @@ pub(crate) fn supervise() -> Result<Option<u8>, String> {
     sys::adopt_orphans()?;
     // The run has them too, and ends in order.
     sys::note_interrupts();
-    let this = std::env::current_exe().map_err(|e| e.to_string())?;
+    let this = crate::own_program()?;
     let run = std::process::Command::new(this)
         .args(std::env::args_os().skip(1))
         .env(SUPERVISED, "1")

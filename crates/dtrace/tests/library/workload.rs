@@ -75,7 +75,8 @@ fn until(threads: u64, stop: &str, counts: &str) -> ExitCode {
         let mut seq = 0;
         let stop = std::path::Path::new(stop);
         let is_over = || stop.exists() || !stop.parent().is_some_and(std::path::Path::exists);
-        while seq % 16 != 0 || !is_over() {
+        // At least once round: who stops it early has calls to count nevertheless.
+        while seq == 0 || seq % 16 != 0 || !is_over() {
             // SAFETY: getppid takes no arguments and ignores the argument registers.
             unsafe { libc::syscall(libc::SYS_getppid, thread, seq) };
             seq += 1;
