@@ -74,9 +74,13 @@ fn limits(name: &str) -> Option<(u64, u64)> {
 impl Row {
     /// True for a value that is in the option's range.
     fn allows(&self, value: &impl Setting) -> bool {
-        let all = |wanted: fn(&str) -> bool| value.texts().iter().all(|text| wanted(text));
-        match (self.name, value.number()) {
-            _ if !value.has_text() => false,
+        value.has_text() && self.allows_text(value.number(), &|| value.texts())
+    }
+
+    /// The same for all types: once in the program.
+    fn allows_text(&self, number: Option<u64>, texts: &dyn Fn() -> Vec<String>) -> bool {
+        let all = |wanted: fn(&str) -> bool| texts().iter().all(|text| wanted(text));
+        match (self.name, number) {
             // The other value would have no effect.
             ("temporal", n) => n == Some(1),
             (name, Some(n)) => limits(name).is_none_or(|(least, most)| (least..=most).contains(&n)),
