@@ -78,7 +78,7 @@ impl Report {
         };
         if let Some(line) = rest.strip_prefix("repeated ") {
             self.repeated.push(line.into());
-        } else if let Some((test, reason)) = rest.strip_prefix("skipped ").and_then(|s| s.split_once(": ")) {
+        } else if let Some((test, reason)) = self.skip_in(rest) {
             if !self.skips.iter().any(|(t, _)| t == test) {
                 self.skips.push((test.into(), reason.trim().into()));
             }
@@ -88,6 +88,20 @@ impl Report {
             self.times.extend(seconds.map(|s| (name.clone(), s)));
             self.tests.push((name, said));
         }
+    }
+
+    /// The path of a test and its reason, in a line that tells of a skip. What something else printed
+    /// without an end of its line may be before it: the kernel on the console of a guest, or a thread
+    /// on standard error. Then it is the skip of the test that runs, or none.
+    fn skip_in<'a>(&self, rest: &'a str) -> Option<(&'a str, &'a str)> {
+        if let Some(skip) = rest.strip_prefix("skipped ") {
+            return skip.split_once(": ");
+        }
+        let running = self.running.as_deref()?;
+        rest.match_indices("skipped ").find_map(|(at, word)| {
+            let (path, reason) = rest.get(at + word.len()..)?.split_once(": ")?;
+            path.ends_with(running).then_some((path, reason))
+        })
     }
 
     /// The time of a test, 0 where it is not told.
@@ -193,6 +207,17 @@ time e2e::fbt::long 12.345s
         assert_eq!(times, [0.001, 0.002, 0.25, 12.345, 0.0]);
         let repeated = ["up to 5 firings; it failed: 4", "up to 3 firings; it failed: 2"];
         assert_eq!(r.repeated, repeated.map(|why| format!("e2e::fbt::long: {why}")));
+    }
+
+    #[test]
+    fn what_else_is_printed_in_the_line_of_a_skip_hides_it_not() {
+        let r = Report::read(
+            "test a::links ... [ 12.5] random: crng done skipped krate::a::links: no program: try\nok <0.1s>\n\
+             test a::says ... it has skipped krate::a::links: twice\nok <0.1s>\n",
+        );
+        assert_eq!(r.skip_of("a::links"), Some("no program: try"));
+        assert_eq!(r.skip_of("a::says"), None);
+        assert_eq!(r.tests.len(), 2);
     }
 
     #[test]
