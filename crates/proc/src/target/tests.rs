@@ -436,7 +436,7 @@ fn a_process_whose_threads_execute_programs_is_grabbed() {
     for turn in 0..60 {
         // At another moment each time.
         std::thread::sleep(Duration::from_micros(turn * 100));
-        let mut t = Target::grab(pid).unwrap();
+        let mut t = grab(pid, LONG).unwrap();
         assert_eq!(t.note(), None);
         let stopped = states(pid);
         assert!(stopped.iter().all(|state| *state == 't'), "{turn}: {stopped:?}");
