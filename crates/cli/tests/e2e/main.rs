@@ -119,6 +119,7 @@ mod threads;
 mod timeline;
 mod tool;
 mod toolkit;
+mod toolkit_calls;
 mod toolkit_cpu;
 mod toolkit_files;
 mod toolkit_io;
@@ -186,6 +187,7 @@ const GROUPS: &[&[Test]] = &[
     stable_tcp::TESTS,
     toolkit::TESTS,
     toolkit_cpu::TESTS,
+    toolkit_calls::TESTS,
     toolkit_files::TESTS,
     toolkit_io::TESTS,
     toolkit_memory::TESTS,

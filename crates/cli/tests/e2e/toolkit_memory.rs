@@ -84,7 +84,7 @@ fn oomsnoop_prints_each_process_that_is_killed() -> Verdict {
 }
 
 /// The count of each interrupt with a number, of all CPUs, and the names behind it.
-fn interrupts() -> HashMap<u32, (i64, String)> {
+pub(crate) fn interrupts() -> HashMap<u32, (i64, String)> {
     let text = std::fs::read_to_string("/proc/interrupts").unwrap();
     let cpus = text.lines().next().unwrap_or("").split_whitespace().count();
     let row = |line: &str| {

@@ -20,7 +20,7 @@ tests! {
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
 /// Number and name of this process as `pid` and `execname` give them.
-fn me() -> String {
+pub(crate) fn me() -> String {
     let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
     format!("{} {}", std::process::id(), name.trim())
 }
