@@ -125,6 +125,7 @@ mod toolkit_files;
 mod toolkit_io;
 mod toolkit_memory;
 mod toolkit_net;
+mod toolkit_processes;
 mod tracepoints;
 mod translators;
 mod unwinding;
@@ -187,6 +188,7 @@ const GROUPS: &[&[Test]] = &[
     stable_tcp::TESTS,
     toolkit::TESTS,
     toolkit_cpu::TESTS,
+    toolkit_processes::TESTS,
     toolkit_calls::TESTS,
     toolkit_files::TESTS,
     toolkit_io::TESTS,
