@@ -126,6 +126,7 @@ mod toolkit_io;
 mod toolkit_memory;
 mod toolkit_net;
 mod toolkit_processes;
+mod toolkit_sched;
 mod tracepoints;
 mod translators;
 mod unwinding;
@@ -188,6 +189,7 @@ const GROUPS: &[&[Test]] = &[
     stable_tcp::TESTS,
     toolkit::TESTS,
     toolkit_cpu::TESTS,
+    toolkit_sched::TESTS,
     toolkit_processes::TESTS,
     toolkit_calls::TESTS,
     toolkit_files::TESTS,
