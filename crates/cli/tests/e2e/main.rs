@@ -121,6 +121,7 @@ mod tool;
 mod toolkit;
 mod toolkit_calls;
 mod toolkit_cpu;
+mod toolkit_disks;
 mod toolkit_files;
 mod toolkit_io;
 mod toolkit_memory;
@@ -189,6 +190,7 @@ const GROUPS: &[&[Test]] = &[
     stable_tcp::TESTS,
     toolkit::TESTS,
     toolkit_cpu::TESTS,
+    toolkit_disks::TESTS,
     toolkit_sched::TESTS,
     toolkit_processes::TESTS,
     toolkit_calls::TESTS,
