@@ -124,6 +124,7 @@ mod toolkit_cpu;
 mod toolkit_disks;
 mod toolkit_files;
 mod toolkit_io;
+mod toolkit_kernel;
 mod toolkit_memory;
 mod toolkit_net;
 mod toolkit_processes;
@@ -190,6 +191,7 @@ const GROUPS: &[&[Test]] = &[
     stable_tcp::TESTS,
     toolkit::TESTS,
     toolkit_cpu::TESTS,
+    toolkit_kernel::TESTS,
     toolkit_disks::TESTS,
     toolkit_sched::TESTS,
     toolkit_processes::TESTS,

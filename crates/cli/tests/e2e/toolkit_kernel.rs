@@ -1,0 +1,178 @@
+//! Tools for memory and for locks of the kernel.
+
+use crate::Verdict::{self, Pass, Skip};
+use crate::machine::no_types;
+use crate::stable_cgroup::Memory;
+use crate::toolkit::{Program, rows_with, start};
+
+tests! {
+    faults_and_events_of_memory_are_counted
+    drsnoop_prints_who_has_to_free_memory
+    compactsnoop_prints_each_zone_that_is_compacted
+    slabratetop_counts_the_allocations_of_a_cache
+    locks_of_the_kernel_are_shown_by_program_and_stack
+    swapin_and_pages_from_devices_have_a_line_for_each_process
+}
+
+fn faults_and_events_of_memory_are_counted() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let program = Program::workload("tk");
+    let tracing =
+        [&["minfbypid"][..], &["minfbyproc"], &["vmstatevents", "3600"]].map(|w| start(w[0], &w[1..]));
+    let few = program.run(&["--workload", "touch", "0"]);
+    let many = program.run(&["--workload", "touch", "2000"]);
+    let [by_pid, by_program, events] = tracing.map(|t| t.end().code(0));
+    let number = |lines: Vec<String>, start: &str| -> i64 {
+        lines.iter().find_map(|l| l.strip_prefix(start)?.trim().parse().ok()).unwrap_or(0)
+    };
+    let of = |pid: u32| number(rows_with(&by_pid, &program.name), &format!("{pid} {} ", program.name));
+    // The program itself has as many faults each time, but for some that depend on its addresses.
+    assert!((1950..2050).contains(&(of(many) - of(few))), "{by_pid:?}");
+    let both = number(rows_with(&by_program, &program.name), &format!("{} ", program.name));
+    // A process has the name of the one that creates it until it executes its program.
+    assert!((0..100).contains(&(of(many) + of(few) - both).abs()), "{by_pid:?} {by_program:?}");
+    assert!(number(rows_with(&events, "as_fault"), "as_fault ") >= 2000, "{events:?}");
+    assert!(number(rows_with(&events, "zfod"), "zfod ") >= 2000, "{events:?}");
+    Pass
+}
+
+fn drsnoop_prints_who_has_to_free_memory() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let Some(group) = Memory::new() else { return Skip("no memory cgroup can be made here".into()) };
+    let program = Program::new("tkdd", Some("/bin/dd"));
+    let tracing = start("drsnoop", &["-n", &program.name]);
+    // 48 MB of a file's pages, in a group that may have 16.
+    let script = format!(
+        "echo $$ >{}/cgroup.procs; exec {} if=/dev/zero of={} bs=1M count=48 conv=fsync",
+        group.0.display(),
+        program.path().display(),
+        program.file("out")
+    );
+    let mut child = std::process::Command::new("sh").args(["-c", &script]).spawn().unwrap();
+    child.wait().unwrap();
+    let o = tracing.end().code(0);
+    let rows = rows_with(&o, &format!(" {} {} group ", child.id(), program.name));
+    let freed: u64 = rows.iter().filter_map(|l| l.rsplit(' ').next()?.parse::<u64>().ok()).sum();
+    assert!(!rows.is_empty() && freed > 0, "{o:?}");
+    Pass
+}
+
+fn compactsnoop_prints_each_zone_that_is_compacted() -> Verdict {
+    let file = "/proc/sys/vm/compact_memory";
+    if std::fs::OpenOptions::new().write(true).open(file).is_err() {
+        return Skip("this kernel does not compact memory on demand".into());
+    }
+    let own = std::process::id().to_string();
+    let tracing = start("compactsnoop", &["-p", &own]);
+    let done = std::fs::write(file, "1");
+    let o = tracing.end().code(0);
+    if let Err(e) = done {
+        return Skip(format!("{file}: {e}"));
+    }
+    let rows = rows_with(&o, &format!(" {} yes ", crate::toolkit_net::me()));
+    // Time and result are the last words.
+    let words = rows.iter().filter_map(|l| l.rsplit(' ').nth(1)?.parse::<u64>().ok()).count();
+    assert!(!rows.is_empty() && words == rows.len(), "{o:?}");
+    Pass
+}
+
+fn slabratetop_counts_the_allocations_of_a_cache() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let program = Program::workload("tk");
+    let tracing = start("slabratetop", &["-C", "3600"]);
+    // Each open file is an object of this cache.
+    program.run(&["--workload", "opens", "3000"]);
+    let o = tracing.end().code(0);
+    let rows = rows_with(&o, "filp ");
+    let words: Vec<&str> = rows.first().map(|l| l.split(' ').collect()).unwrap_or_default();
+    let ["filp", count, bytes] = words[..] else { panic!("{o:?}") };
+    let (count, bytes): (u64, u64) = (count.parse().unwrap(), bytes.parse().unwrap());
+    assert!(count >= 3000 && bytes >= 100 * count && bytes % count == 0, "{o:?}");
+    Pass
+}
+
+/// Threads that write to one file: its lock lets one of them in.
+fn contend() {
+    let place = Program::shell("tk");
+    let path = place.file("shared");
+    std::fs::write(&path, "").unwrap();
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                use std::io::Write;
+                let mut file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+                (0..300).for_each(|_| file.write_all(&[b'x'; 65536]).unwrap());
+            });
+        }
+    });
+}
+
+fn locks_of_the_kernel_are_shown_by_program_and_stack() -> Verdict {
+    let own = std::process::id().to_string();
+    let stacks = start("klockstat", &["-p", &own]);
+    let [sums, times] = ["lockbyproc", "lockbydist"].map(|tool| start(tool, &[]));
+    contend();
+    let (stacks, sums, times) = (stacks.end().code(0), sums.end().code(0), times.end().code(0));
+    // A kind, how often, how long.
+    let rows: Vec<Vec<&str>> = stacks
+        .out
+        .lines()
+        .filter(|l| l.contains(" times, "))
+        .map(|l| l.split_whitespace().collect())
+        .collect();
+    assert!(
+        rows.iter().any(|r| r[0] == "rw-block" || r[0] == "rw-spin" || r[0] == "spin-spin"),
+        "{stacks:?}"
+    );
+    for row in &rows {
+        assert!(row[1].parse::<u64>().is_ok_and(|n| n > 0) && row[3].parse::<u64>().is_ok(), "{stacks:?}");
+    }
+    assert!(stacks.out.contains("vmlinux`"), "{stacks:?}");
+    // Mutexes are as the machine has them: what one tool sums the other one has too.
+    assert_eq!(rows_with(&sums, "TIME(ns)").len(), 1, "{sums:?}");
+    let programs = sums.out.lines().skip_while(|l| !l.contains("TIME(ns)")).skip(1);
+    for line in programs.filter(|l| !l.trim().is_empty()) {
+        let (_, time) = line.trim_end().rsplit_once(' ').unwrap();
+        assert!(time.parse::<u64>().is_ok(), "{sums:?}");
+    }
+    assert!(!times.out.contains("Distribution") || times.out.contains(", nanoseconds"), "{times:?}");
+    Pass
+}
+
+fn swapin_and_pages_from_devices_have_a_line_for_each_process() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let (device, mount) = match crate::blocks::LoopDevice::with_files("tk-pgpgin") {
+        Ok(made) => made,
+        Err(skip) => return skip,
+    };
+    let file = format!("{mount}/file");
+    // 1 MB that is on the device and not in memory.
+    let made = crate::blocks::run(&format!("dd if=/dev/zero of={file} bs=64k count=16 conv=fsync"));
+    made.unwrap();
+    let fd = std::fs::File::open(&file).unwrap();
+    // SAFETY: a descriptor that is open.
+    unsafe { libc::posix_fadvise(std::os::fd::AsRawFd::as_raw_fd(&fd), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    let program = Program::new("tkdd", Some("/bin/dd"));
+    let tracing =
+        [&["pgpginbypid"][..], &["pgpginbyproc"], &["swapin", "3600"]].map(|w| start(w[0], &w[1..]));
+    let pid = program.run(&[&format!("if={file}"), "of=/dev/null", "bs=64k", "status=none"]);
+    let [by_pid, by_program, swap] = tracing.map(|t| t.end().code(0));
+    drop((fd, device));
+    let number = |lines: Vec<String>, start: &str| -> i64 {
+        lines.iter().find_map(|l| l.strip_prefix(start)?.trim().parse().ok()).unwrap_or(0)
+    };
+    let pages = number(rows_with(&by_pid, &program.name), &format!("{pid} {} ", program.name));
+    // The program itself and its libraries may be read too.
+    assert!((256..2000).contains(&pages), "{by_pid:?}");
+    assert_eq!(number(rows_with(&by_program, &program.name), &format!("{} ", program.name)), pages);
+    assert!(swap.out.contains("PAGES"), "{swap:?}");
+    Pass
+}
