@@ -129,6 +129,7 @@ mod toolkit_memory;
 mod toolkit_net;
 mod toolkit_processes;
 mod toolkit_sched;
+mod toolkit_sockets;
 mod tracepoints;
 mod translators;
 mod unwinding;
@@ -191,6 +192,7 @@ const GROUPS: &[&[Test]] = &[
     stable_tcp::TESTS,
     toolkit::TESTS,
     toolkit_cpu::TESTS,
+    toolkit_sockets::TESTS,
     toolkit_kernel::TESTS,
     toolkit_disks::TESTS,
     toolkit_sched::TESTS,
