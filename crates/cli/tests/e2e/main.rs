@@ -130,6 +130,7 @@ mod toolkit_net;
 mod toolkit_processes;
 mod toolkit_sched;
 mod toolkit_sockets;
+mod toolkit_user;
 mod tracepoints;
 mod translators;
 mod unwinding;
@@ -192,6 +193,7 @@ const GROUPS: &[&[Test]] = &[
     stable_tcp::TESTS,
     toolkit::TESTS,
     toolkit_cpu::TESTS,
+    toolkit_user::TESTS,
     toolkit_sockets::TESTS,
     toolkit_kernel::TESTS,
     toolkit_disks::TESTS,

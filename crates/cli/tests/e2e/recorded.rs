@@ -118,6 +118,10 @@ fn tools_compile_for_a_record_as_on_its_machine() -> Verdict {
     for tool in
         std::fs::read_dir(scripts).unwrap().map(|e| e.unwrap().path()).filter(|p| p.extension().is_none())
     {
+        // One traces nothing, and the processes of the other are not in a record.
+        if tool.ends_with("dtrace-toolkit") || tool.ends_with("bashreadline") {
+            continue;
+        }
         let _ = (std::fs::remove_file(dir.join("here")), std::fs::remove_file(dir.join("there")));
         let mut command = Command::new(&tool);
         command.env("PATH", format!("{}:/usr/bin:/bin", dir.display())).current_dir(&*dir);
@@ -131,7 +135,7 @@ fn tools_compile_for_a_record_as_on_its_machine() -> Verdict {
         assert_eq!(std::fs::read_to_string(dir.join("there")).unwrap(), here, "{}", tool.display());
         compared += 1;
     }
-    assert!(compared >= 30, "{compared}");
+    assert!(compared >= 110, "{compared}");
     Pass
 }
 

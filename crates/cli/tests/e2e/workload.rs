@@ -358,6 +358,8 @@ pub(crate) fn run(args: &[String]) -> ExitCode {
             call(libc::SYS_getppid, 0, 0, 0);
         }),
         Some("probes") => return crate::usdt_languages::probes(),
+        Some("queries") => return crate::toolkit_user::queries(),
+        Some("leaks") => crate::toolkit_user::leak(count),
         Some("made") => return crate::usdt_languages::made("tstheld", count.into()),
         // Sleeps for a millisecond so many times, between two calls.
         Some("sleeps") => {
