@@ -28,8 +28,9 @@ pub(crate) struct Release {
 const ZSH: &str = "share/zsh/site-functions";
 
 /// The tools whose names other programs have too, which Debian and Fedora package: in packages they
-/// have another name. `/usr/sbin/iotop` is that of the packages `iotop` and `iotop-c`.
-const TAKEN: [&str; 1] = ["iotop"];
+/// have another name: `iotop` is that of the packages `iotop` and `iotop-c`, `trace` that of perf,
+/// the others those of packages of their own names.
+const TAKEN: [&str; 4] = ["crash", "iotop", "sslsniff", "trace"];
 
 /// The name of a tool on PATH.
 fn command(tool: &str) -> String {
@@ -105,7 +106,8 @@ impl Release {
         }
         // One page is about all tools, and is found by the name of each.
         let page = |tool| format!("usr/share/man/man1/{}.1.gz", command(tool));
-        all.extend(self.tools().map(|tool| Entry::link(page(tool), "dtrace-toolkit.1.gz")));
+        let tools = self.tools().filter(|tool| *tool != "dtrace-toolkit");
+        all.extend(tools.map(|tool| Entry::link(page(tool), "dtrace-toolkit.1.gz")));
         all
     }
 }
@@ -215,6 +217,21 @@ pub(super) mod tests {
                 "usr/share/zsh/vendor-completions/_dtrace 644",
             ]
         );
+    }
+
+    #[test]
+    fn the_page_of_the_toolkit_is_a_file_and_tools_with_names_of_other_programs_have_another() {
+        let mut release = release();
+        for name in ["dtrace-toolkit", "trace", "crash", "sslsniff"] {
+            release.installed.push(Entry::file(format!("share/dtrace/toolkit/{name}"), 0o755, "#!/bin/sh\n"));
+        }
+        let all = listed(&release.packaged("usr/share/zsh/vendor-completions"));
+        let page = all.iter().filter(|l| l.starts_with("usr/share/man/man1/dtrace-toolkit.1.gz"));
+        assert_eq!(page.collect::<Vec<_>>(), ["usr/share/man/man1/dtrace-toolkit.1.gz 644"]);
+        for name in ["trace", "crash", "sslsniff"] {
+            let page = format!("usr/share/man/man1/{name}-dtrace.1.gz -> dtrace-toolkit.1.gz");
+            assert!(all.contains(&page), "{page}: {all:?}");
+        }
     }
 
     #[test]

@@ -123,6 +123,7 @@ mod toolkit_calls;
 mod toolkit_cpu;
 mod toolkit_disks;
 mod toolkit_files;
+mod toolkit_index;
 mod toolkit_io;
 mod toolkit_kernel;
 mod toolkit_memory;
@@ -201,6 +202,7 @@ const GROUPS: &[&[Test]] = &[
     toolkit_processes::TESTS,
     toolkit_calls::TESTS,
     toolkit_files::TESTS,
+    toolkit_index::TESTS,
     toolkit_io::TESTS,
     toolkit_memory::TESTS,
     toolkit_net::TESTS,
