@@ -1,5 +1,5 @@
-//! What leads to the tools: the command `dtrace-toolkit`, the chapter of questions, and the table of
-//! other tracers' tools.
+//! What leads to the tools: the command `dtrace-toolkit`, the chapter of questions, and the table
+//! of the tools of other tracers.
 
 use std::collections::BTreeSet;
 use std::path::Path;
