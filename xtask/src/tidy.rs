@@ -2,7 +2,7 @@
 //!
 //! Directions of dependencies between crates and, within a crate, between files; file length, width
 //! of comments, no `unwrap` outside tests, an essay at the head of every module; error numbers, providers and
-//! language runtimes by name, what assumes x86-64; files of tests that no program has, promises
+//! language runtimes by name, threads that could get signals, what assumes x86-64; files of tests that no program has, promises
 //! that no stock kernel is asked about, flakes that are over. Prints each breach as
 //! `file:line: what`; exit status 1 when there is one.
 
@@ -12,6 +12,7 @@ mod comments;
 mod promises;
 mod provider_names;
 mod runtime_names;
+mod threads;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ const CRATES: &[&str] = &[
     "unwind",
     "events",
     "protobuf",
+    "threads",
     "flame",
     "heat",
     "live",
@@ -55,7 +57,7 @@ const CRATES: &[&str] = &[
 ];
 
 /// The crates that depend on no other.
-const ALONE: &[&str] = &["protobuf", "runtimes", "text", "usdt"];
+const ALONE: &[&str] = &["protobuf", "runtimes", "text", "threads", "usdt"];
 
 /// Crates that a crate must not depend on although they are before it.
 const FORBIDDEN: &[(&str, &[&str])] = &[
@@ -256,6 +258,7 @@ fn source(file: &Path, breaches: &mut Vec<String>) -> Result<(), String> {
             breaches.extend(runtime_names::breaches(&name, &text));
         }
         breaches.extend(ambient::breaches(&name, &text));
+        breaches.extend(threads::breaches(&name, &text));
     }
     let code = text.split("#[cfg(test)]").next().unwrap_or("");
     for (number, line) in code.lines().enumerate().filter(|_| !is_test) {

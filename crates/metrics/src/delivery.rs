@@ -209,7 +209,7 @@ pub fn start(server: Server) -> io::Result<(Queue, Delivery)> {
     let stream = connect(server.parts().0)?;
     let shared = Arc::new(Shared { server, state: Mutex::default(), changed: Condvar::default() });
     let of_thread = shared.clone();
-    std::thread::Builder::new().name("delivery".into()).spawn(move || of_thread.deliver(stream))?;
+    threads::spawn("delivery", threads::LARGE_STACK, move || of_thread.deliver(stream))?;
     Ok((Queue(shared.clone()), Delivery(shared)))
 }
 

@@ -228,7 +228,7 @@ impl Server {
         let running = server.0.begin()?;
         server.0.lock().running = Some(running);
         let shared = server.0.clone();
-        std::thread::Builder::new().name("metrics".into()).spawn(move || shared.deliver())?;
+        threads::spawn("metrics", threads::LARGE_STACK, move || shared.deliver())?;
         Ok(server)
     }
 

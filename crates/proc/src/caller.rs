@@ -16,7 +16,6 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// Maximum number of threads of one [`Caller`] that are blocked.
@@ -104,7 +103,7 @@ impl Caller {
             jobs.into_iter().for_each(|job| job());
             drop(count);
         };
-        Builder::new().name("dtrace-calls".into()).stack_size(STACK).spawn(run).ok()?;
+        threads::spawn("dtrace-calls", STACK, run).ok()?;
         thread.send(job).ok()?;
         self.thread = Some(thread);
         Some(())

@@ -37,8 +37,8 @@
 //! share start watcher/changes
 //! grab
 //! inject
-//! tracer+tracer/children
-//! tracer/create tracer/fatal tracer/limits
+//! tracer+tracer/children+tracer/limits
+//! tracer/create tracer/fatal
 //! target
 //! watcher/table
 //! watcher/observe
@@ -78,7 +78,7 @@ pub use namespace::{
     Identities, PidNamespace, identities, in_initial_namespace, pid_namespace, proc_has_initial_ids,
     thread_name,
 };
-pub use phase::{ExitStatus, Hold, signal_name};
+pub use phase::{ExitStatus, Hold, signal_name, taken};
 pub use poll::poll_readable;
 pub use refusal::{field_in, may_trace_all};
 pub use selection::{Selection, is_in_cgroup, real_user};

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,8 @@ pub enum ExitStatus {
     Exited(i32),
     /// Killed by a signal.
     Signaled(i32),
+    /// Unknown: another part of this program has waited for it, as `waitpid(-1)` does.
+    Taken,
 }
 
 /// The name of a signal, as in `SIGTERM`.
@@ -29,6 +31,11 @@ pub fn signal_name(signal: i32) -> String {
         Some(name) => format!("SIG{name}"),
         None => format!("signal {signal}"),
     }
+}
+
+/// The words for [`ExitStatus::Taken`], of a process.
+pub fn taken() -> &'static str {
+    "another part of this program has waited for it, as waitpid(-1) does: a program that traces waits for its own children by their ids"
 }
 
 /// When a released target is held again, and for how long at most.
@@ -96,6 +103,8 @@ pub(crate) struct TargetState {
     lost: Mutex<Option<String>>,
     /// Its threads that are held with the signals that will end it.
     fatal: Mutex<Vec<(i32, i32)>>,
+    /// The tracing thread does not have it any more.
+    over: AtomicBool,
     /// Readable when the target has reached its moment, has changed, is at its exit or has ended.
     event: OwnedFd,
 }
@@ -112,7 +121,7 @@ impl TargetState {
         };
         let (phase, since) = (Mutex::new(Phase::Held), Mutex::new(Instant::now()));
         let (note, timed, children, times_children) = Default::default();
-        let (memory, lost, fatal) = Default::default();
+        let (memory, lost, fatal, over) = Default::default();
         Ok(Arc::new(TargetState {
             phase,
             note,
@@ -123,6 +132,7 @@ impl TargetState {
             memory,
             lost,
             fatal,
+            over,
             event,
         }))
     }
@@ -219,6 +229,11 @@ impl TargetState {
         lock(&self.fatal).first().copied()
     }
 
+    /// True while a thread is held with such a signal.
+    pub(crate) fn holds(&self, thread: i32) -> bool {
+        lock(&self.fatal).iter().any(|(held, _)| *held == thread)
+    }
+
     /// The threads that are held so, and are not any more.
     pub(crate) fn take_fatal(&self) -> Vec<(i32, i32)> {
         let all = std::mem::take(&mut *lock(&self.fatal));
@@ -226,6 +241,16 @@ impl TargetState {
             self.clear();
         }
         all
+    }
+
+    /// The tracing thread does not have it any more: no time limit matters.
+    pub(crate) fn leave(&self) {
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    /// False when the tracing thread does not have it any more.
+    pub(crate) fn is_traced(&self) -> bool {
+        !self.over.load(Ordering::SeqCst)
     }
 
     /// Makes the descriptor unreadable until the next event.

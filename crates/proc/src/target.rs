@@ -13,7 +13,7 @@ use diagnostics::system_text;
 
 use crate::exec::{Exec, TargetOutput};
 use crate::namespace::require_own_proc;
-use crate::phase::{ExitStatus, Hold, Phase, TargetState, lock, signal_name};
+use crate::phase::{ExitStatus, Hold, Phase, TargetState, lock, signal_name, taken};
 use crate::poll::poll_readable;
 use crate::refusal::{loses_privileges, why_not};
 use crate::start::Moment;
@@ -49,6 +49,9 @@ impl fmt::Display for Error {
             }
             Error::Control(pid, ExitStatus::Unknown) => {
                 write!(f, "failed to control pid {pid}: process has ended")
+            }
+            Error::Control(pid, ExitStatus::Taken) => {
+                write!(f, "failed to control pid {pid}: {}", taken())
             }
         }
     }

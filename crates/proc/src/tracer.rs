@@ -50,6 +50,7 @@ use crate::grab::{Grab, Seized, ptrace, reap};
 use crate::image::{Hook, Image, Linking, limited};
 use crate::phase::{ExitStatus, Hold, Phase, TargetState, lock};
 use crate::start::{Moment, Seek, Step, is_stop};
+use limits::Changes;
 
 /// How long it is waited for the stop of a process that is to be detached. It is detached later
 /// then.
@@ -85,6 +86,7 @@ struct Queue {
     seized: Seized,
     /// When an exit was last resumed on request.
     last_resume: Mutex<Option<Instant>>,
+    changes: Arc<Changes>,
 }
 
 /// A handle of the thread. The thread ends with its last handle.
@@ -143,7 +145,7 @@ impl Tracer {
             changing: HashSet::new(),
         };
         let body = move || thread.run(signal);
-        let join = std::thread::Builder::new().name("ptrace".into()).stack_size(128 << 10).spawn(body)?;
+        let join = threads::spawn("ptrace", 128 << 10, body)?;
         let tracer = Arc::new(Tracer { queue, join: Mutex::new(Some(join)), forks: bpf_sys::forks() });
         *running = Arc::downgrade(&tracer);
         Ok(tracer)
@@ -290,6 +292,12 @@ struct Tracee {
     shared: Arc<TargetState>,
 }
 
+impl Drop for Tracee {
+    fn drop(&mut self) {
+        self.shared.leave();
+    }
+}
+
 impl Tracee {
     fn run_to(&mut self, pid: i32, moment: Moment) {
         let (seek, runs) = Seek::begin(pid, moment);
@@ -341,7 +349,12 @@ impl Thread {
         loop {
             let next = lock(&self.queue.commands).pop_front();
             if let Some(command) = next {
-                if self.execute(command) {
+                let is_last = self.execute(command);
+                if is_last {
+                    self.tracees.clear();
+                }
+                self.queue.changes.tell();
+                if is_last {
                     return;
                 }
                 continue;
@@ -365,9 +378,38 @@ impl Thread {
         let pid = unsafe { libc::waitpid(-1, &mut status, libc::__WALL | libc::__WNOTHREAD) };
         match check(pid.into()) {
             Ok(_) => self.event(pid, status),
-            Err(e) => return e.kind() == io::ErrorKind::Interrupted,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return true,
+            // Nobody is left to wait for.
+            Err(_) => {
+                self.find_taken();
+                return false;
+            }
         }
+        self.queue.changes.tell();
         true
+    }
+
+    /// The target has ended.
+    fn ended(&mut self, pid: i32, status: ExitStatus) {
+        if let Some(tracee) = self.tracees.get(&pid) {
+            tracee.shared.set(Phase::Ended(status));
+        }
+        self.detach_others(pid);
+        self.threads.retain(|_, process| *process != pid);
+        let tracee = self.tracees.remove(&pid);
+        tracee.iter().for_each(|tracee| self.resume_children_of(&tracee.shared));
+    }
+
+    /// Targets for which another part of this program has waited have ended. (One that waits for
+    /// all children takes ours too, as the kernel makes no difference between threads there.)
+    fn find_taken(&mut self) {
+        // SAFETY: a plain system call; no signal is sent.
+        let is_gone = |pid: &i32| unsafe { libc::kill(*pid, 0) } < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+        let gone: Vec<_> =
+            self.tracees.iter().filter(|(pid, _)| is_gone(pid)).map(|(pid, t)| (*pid, t.created)).collect();
+        for (pid, created) in gone {
+            self.ended(pid, if created { ExitStatus::Taken } else { ExitStatus::Unknown });
+        }
     }
 
     fn event(&mut self, id: i32, status: i32) {
@@ -395,11 +437,9 @@ impl Thread {
                 true if libc::WIFEXITED(status) => ExitStatus::Exited(libc::WEXITSTATUS(status)),
                 true => ExitStatus::Signaled(libc::WTERMSIG(status)),
             };
-            tracee.shared.set(Phase::Ended(ended));
-            self.detach_others(pid);
-            self.threads.retain(|_, process| *process != pid);
-            let tracee = self.tracees.remove(&pid);
-            tracee.iter().for_each(|tracee| self.resume_children_of(&tracee.shared));
+            self.ended(pid, ended);
+            // Should they have ended at the same time.
+            self.find_taken();
             return;
         }
         if event == libc::PTRACE_EVENT_EXEC {

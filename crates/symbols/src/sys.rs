@@ -140,7 +140,7 @@ pub(crate) fn end_with(socket: Arc<OwnedFd>) -> io::Result<()> {
         // SAFETY: no memory is passed. Nothing of this process outlives it.
         unsafe { libc::_exit(0) }
     };
-    std::thread::Builder::new().stack_size(STACK).spawn(wait).map(drop)
+    threads::spawn("end", STACK, wait).map(drop)
 }
 
 /// Gives a file that was opened without a name (`O_TMPFILE`) one.

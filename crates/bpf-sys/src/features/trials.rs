@@ -158,7 +158,7 @@ pub(super) fn uprobe_multi() -> Outcome {
 /// (6.6 to 6.9) does.
 pub(super) fn uprobe_process() -> Outcome {
     let (path, offset) = never_called_place()?;
-    let thread = std::thread::Builder::new().spawn(move || {
+    let thread = threads::spawn("trial", threads::LARGE_STACK, move || {
         // SAFETY: plain system call without memory.
         let id = unsafe { libc::gettid() };
         attach_uprobe_multi(&path, offset, Some(id.unsigned_abs()))

@@ -116,7 +116,7 @@ pub(crate) fn preprocess(name: &str, text: &str, options: &Options) -> Result<St
     let name = control::name_text(name);
     let input = format!("# {first} \"{name}\"\n{body}");
     let mut stdin = child.stdin.take();
-    let feeder = std::thread::Builder::new().spawn(move || {
+    let feeder = threads::spawn("cpp", threads::LARGE_STACK, move || {
         if let Some(pipe) = stdin.as_mut() {
             // A preprocessor that stops reading reports the reason.
             let _ = pipe.write_all(&raw::bytes(&input));

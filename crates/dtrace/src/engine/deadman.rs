@@ -55,7 +55,7 @@ impl LivenessThread {
             }
         };
         // The loop needs little stack.
-        let thread = std::thread::Builder::new().name("liveness".into()).stack_size(64 << 10).spawn(body)?;
+        let thread = threads::spawn("liveness", threads::SMALL_STACK, body)?;
         Ok(LivenessThread { stop, thread: Some(thread) })
     }
 }

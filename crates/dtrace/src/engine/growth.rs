@@ -508,8 +508,7 @@ impl Growth {
                     let unused = std::mem::take(&mut self.unused);
                     let round = Arc::new((Mutex::new(unused), grace.clone()));
                     let mine = round.clone();
-                    let thread = std::thread::Builder::new().name("detach".into()).stack_size(64 << 10);
-                    match thread.spawn(move || end(&mine)) {
+                    match threads::spawn("detach", threads::SMALL_STACK, move || end(&mine)) {
                         Ok(thread) => self.closing = Some((thread, round)),
                         Err(_) => {
                             end(&round);

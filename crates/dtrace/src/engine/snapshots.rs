@@ -66,7 +66,7 @@ impl Waiter {
             mine.store(true, Ordering::Release);
             drop(other);
         };
-        let thread = std::thread::Builder::new().name("grace".into()).stack_size(64 << 10).spawn(wait)?;
+        let thread = threads::spawn("grace", threads::SMALL_STACK, wait)?;
         Ok(Waiter { thread, done, end })
     }
 

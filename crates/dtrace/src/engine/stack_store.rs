@@ -149,7 +149,7 @@ impl StackStore {
         let sides = self.sides.clone();
         // The update returns after a grace period, which may be long on an overloaded machine.
         let body = move || sides.set_fd(0, map.as_fd());
-        let thread = std::thread::Builder::new().name("stacks".into()).stack_size(64 << 10).spawn(body);
+        let thread = threads::spawn("stacks", threads::SMALL_STACK, body);
         let thread = thread.map_err(|e| SysError::new("start a thread", e.raw_os_error().unwrap_or(0)))?;
         self.replacing = Some((std::mem::replace(&mut self.current, next), thread));
         Ok(())

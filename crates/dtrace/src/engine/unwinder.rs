@@ -119,8 +119,7 @@ impl Unwinder {
             asked: Vec::new(),
             aside,
         };
-        let builder = std::thread::Builder::new().name("unwinder".into());
-        builder.spawn(move || thread.run()).map_err(failed)?;
+        threads::spawn("unwinder", threads::LARGE_STACK, move || thread.run()).map_err(failed)?;
         Ok(Some(Unwinder { messages, wake, chunks, directory, bell, files }))
     }
 

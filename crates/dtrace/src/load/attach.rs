@@ -37,7 +37,7 @@ pub(crate) fn close_together(count: usize, take: &(dyn Fn() -> Option<SiteLink> 
     std::thread::scope(|scope| {
         for _ in 1..count.min(CLOSED_TOGETHER) {
             // Where there is no thread, the others close them.
-            let _ = std::thread::Builder::new().stack_size(64 << 10).spawn_scoped(scope, close);
+            let _ = threads::spawn_scoped(scope, "detach", threads::SMALL_STACK, close);
         }
         close();
     });

@@ -95,9 +95,8 @@ impl ProbeTable {
 
     fn in_thread(&mut self, work: impl FnOnce(&Map) -> Result<Vec<Mmap>, SysError> + Send + 'static) {
         let map = self.map.clone();
-        let thread = std::thread::Builder::new().name("chunks".into()).stack_size(64 << 10);
         // Without the thread, a chunk is installed when it is needed.
-        self.other = thread.spawn(move || work(&map)).ok();
+        self.other = threads::spawn("chunks", threads::SMALL_STACK, move || work(&map)).ok();
     }
 
     /// Installs one more chunk in another thread when the last one is in use.

@@ -88,9 +88,8 @@ impl LinkerStops {
     /// closes others.
     pub(crate) fn forget(&mut self, pid: u32) {
         let Some(link) = self.links.remove(&pid) else { return };
-        let closing = std::thread::Builder::new().name("detach".into()).stack_size(64 << 10);
         // Without a thread it is closed here.
-        drop(closing.spawn(move || drop(link)));
+        drop(threads::spawn("detach", threads::SMALL_STACK, move || drop(link)));
     }
 }
 

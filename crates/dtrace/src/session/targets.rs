@@ -181,6 +181,7 @@ impl<S: Sink> Running<S> {
             let text = match status {
                 proc::ExitStatus::Exited(0) | proc::ExitStatus::Unknown => format!("pid {pid} has exited"),
                 proc::ExitStatus::Exited(status) => format!("pid {pid} exited with status {status}"),
+                proc::ExitStatus::Taken => format!("pid {pid} has exited: {}", proc::taken()),
                 proc::ExitStatus::Signaled(signal) => {
                     format!("pid {pid} terminated by {}", proc::signal_name(*signal))
                 }

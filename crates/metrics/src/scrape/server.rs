@@ -61,6 +61,7 @@ struct States {
 /// Serves at an address until the session ends; the exit status. It says first that it serves, or
 /// why it does not.
 pub fn run(address: &str) -> u8 {
+    threads::accept_signals();
     let left = leave_privileges();
     // SAFETY: who executes this process with its word passes two sockets as these descriptors, and
     // nothing else here has them.

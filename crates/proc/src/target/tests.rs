@@ -632,3 +632,44 @@ fn a_created_target_that_cannot_map_the_memory_says_why() {
     t.release();
     assert_eq!(wait_end(&mut t), ExitStatus::Exited(0));
 }
+
+/// The threads of this process with a name.
+fn threads_named(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let paths = tasks.map(|task| task.unwrap().path().join("comm"));
+    paths.filter(|path| std::fs::read_to_string(path).is_ok_and(|comm| comm.trim() == name)).count()
+}
+
+#[test]
+fn the_thread_of_a_time_limit_ends_with_what_it_limits() {
+    let mut resumed = Target::create("true").unwrap();
+    resumed.release_until_exit(LONG);
+    wait_until(|| resumed.is_exiting());
+    assert!(threads_named("hold") > 0);
+    resumed.resume_exit();
+    assert_eq!(wait_end(&mut resumed), ExitStatus::Exited(0));
+    let mut dropped = Target::create("true").unwrap();
+    dropped.release_until_exit(LONG);
+    wait_until(|| dropped.is_exiting());
+    drop(dropped);
+    // Those of other tests end too.
+    wait_until(|| threads_named("hold") == 0);
+}
+
+#[test]
+fn a_target_for_which_another_thread_has_waited_has_ended() {
+    /// Which of two threads the kernel lets have it is chance.
+    const TRIES: usize = 200;
+    let taken = (0..TRIES).find_map(|_| {
+        let mut t = Target::create("true").unwrap();
+        let (pid, mut status) = (t.pid(), 0);
+        t.release();
+        // SAFETY: the status is an int; a child that is reaped elsewhere is an error.
+        let taken = unsafe { libc::waitpid(pid, &raw mut status, 0) } == pid;
+        let seen = wait_end(&mut t);
+        taken.then_some(seen)
+    });
+    assert_eq!(taken, Some(ExitStatus::Taken));
+    let text = Error::Control(1, ExitStatus::Taken).to_string();
+    assert!(text.contains("waitpid(-1)"), "{text}");
+}

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::limits::passes;
 use super::{Command, Thread, is_from_kernel, request};
 use crate::grab::ptrace;
 use crate::phase::{Hold, TargetState};
@@ -103,21 +104,24 @@ impl Thread {
         }
         let (queue, timed) = (Arc::downgrade(&self.queue), Arc::downgrade(shared));
         let body = move || loop {
-            let Some(shared) = timed.upgrade() else { return };
-            let left = match shared.first_child() {
-                Some((id, since)) if since.elapsed() >= limit => {
-                    let Some(queue) = queue.upgrade() else { return };
-                    request(&queue, |reply| Command::ResumeChild(id, reply));
-                    Duration::ZERO
-                }
-                Some((_, since)) => limit.saturating_sub(since.elapsed()),
-                None => limit,
+            // It lives as long as the target, which may have more children.
+            let left = || {
+                let first = timed.upgrade().and_then(|target| target.first_child());
+                first.map_or(limit.max(Duration::from_millis(1)), |(_, since)| {
+                    limit.saturating_sub(since.elapsed())
+                })
             };
-            drop(shared);
-            std::thread::sleep(left.max(Duration::from_millis(1)));
+            if !passes((&queue, &timed), |_| true, |_| left()) {
+                return;
+            }
+            let (Some(queue), Some(target)) = (queue.upgrade(), timed.upgrade()) else { return };
+            if let Some((id, since)) = target.first_child()
+                && since.elapsed() >= limit
+            {
+                request(&queue, |reply| Command::ResumeChild(id, reply));
+            }
         };
-        let thread = std::thread::Builder::new().name("hold".into()).stack_size(64 << 10);
-        if thread.spawn(body).is_err() {
+        if threads::spawn("hold", threads::SMALL_STACK, body).is_err() {
             shared.times_children.store(false, Ordering::SeqCst);
             for id in shared.remove_children() {
                 ptrace(libc::PTRACE_CONT, id, 0);

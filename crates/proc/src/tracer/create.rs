@@ -10,11 +10,16 @@ use super::{STOPS, Thread};
 use crate::exec::{Exec, check, child, pipe};
 use crate::grab::{ptrace, seize};
 use crate::inject::{self, Refused, wait_for};
-use crate::phase::{Memory, TargetState, lock, signal_name};
+use crate::phase::{Memory, TargetState, lock, signal_name, taken};
 
 /// How long it is waited for the exec of a created process: its file may be on a server that does
 /// not answer.
 const EXECUTES: Duration = Duration::from_secs(60);
+
+/// There is no child to wait for: somebody else has.
+fn of_wait(e: io::Error) -> io::Error {
+    if e.raw_os_error() == Some(libc::ECHILD) { io::Error::other(taken()) } else { e }
+}
 
 impl Thread {
     pub(super) fn create(&mut self, exec: &Exec) -> io::Result<(i32, Arc<TargetState>)> {
@@ -49,7 +54,7 @@ impl Thread {
                 Err(e) if e.kind() == io::ErrorKind::TimedOut => {
                     return Err(self.kill(pid, "it did not begin to run in a minute"));
                 }
-                done => done?,
+                done => done.inspect_err(|_| _ = self.tracees.remove(&pid)).map_err(of_wait)?,
             };
             if libc::WIFSTOPPED(status) && status >> 8 == (libc::SIGTRAP | (libc::PTRACE_EVENT_EXEC << 8)) {
                 match exec.memory.map(|size| (size, inject::map(pid, size))) {

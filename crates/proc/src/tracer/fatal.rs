@@ -6,9 +6,10 @@
 //! handler, is ignored, or makes no core file is passed on at once.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{Command, Thread, Tracee, request};
+use super::limits::passes;
+use super::{Command, Queue, Thread, Tracee, request};
 use crate::grab::{Grab, ptrace};
 use crate::phase::{Phase, lock};
 use crate::refusal::status_field;
@@ -92,15 +93,17 @@ impl Thread {
             let limit = tracee.hold.map_or(Duration::ZERO, |hold| hold.limit);
             let shared = tracee.shared.clone();
             shared.add_fatal(id, signal);
-            let queue = Arc::downgrade(&self.queue);
+            let (queue, target) = (Arc::downgrade(&self.queue), Arc::downgrade(&shared));
+            let begun = Instant::now();
             let body = move || {
-                std::thread::sleep(limit);
-                if let Some(queue) = queue.upgrade() {
+                let left = |_: &Queue| limit.saturating_sub(begun.elapsed());
+                if passes((&queue, &target), |target| target.holds(id), left)
+                    && let Some(queue) = queue.upgrade()
+                {
                     request(&queue, |reply| Command::ResumeFatal(pid, reply));
                 }
             };
-            let thread = std::thread::Builder::new().name("hold".into()).stack_size(64 << 10);
-            if thread.spawn(body).is_err() {
+            if threads::spawn("hold", threads::SMALL_STACK, body).is_err() {
                 self.resume_fatal(pid);
             }
             return true;

@@ -17,7 +17,7 @@ pub(crate) fn try_aside() {
         [Facility::UprobeMulti, Facility::UprobeProcess, Facility::UprobeNop5, Facility::UprobeNop10];
     let body = || _ = Features::running().facilities(&ASKED);
     // Without a thread it is tried when it is asked for.
-    let _ = std::thread::Builder::new().name("features".into()).stack_size(256 << 10).spawn(body);
+    let _ = threads::spawn("features", 256 << 10, body);
 }
 
 /// The running kernel, as far as it matters at a nop.

@@ -93,7 +93,9 @@ impl Table {
                 let _ = full.send(chunk);
                 spare.try_recv().unwrap_or_default()
             };
-            let reader = std::thread::Builder::new().spawn_scoped(scope, || read_chunks(&mut *from, give));
+            let reader = threads::spawn_scoped(scope, "kallsyms", threads::LARGE_STACK, || {
+                read_chunks(&mut *from, give)
+            });
             let Ok(reader) = reader else { return None };
             for chunk in filled {
                 table.lines(&chunk);

@@ -184,7 +184,7 @@ fn fetch(urls: Vec<String>, hex: String, id: Vec<u8>, place: PathBuf) -> FetchSt
         // Nobody may wait any more.
         let _ = done.send(result);
     };
-    match std::thread::Builder::new().stack_size(STACK).spawn(work) {
+    match threads::spawn("debuginfod", STACK, work) {
         Ok(_) => FetchState::Coming(coming),
         Err(error) => FetchState::Failed(error.to_string()),
     }

@@ -80,6 +80,6 @@ fn start(wake: &UnixStream, readers: &Readers) -> io::Result<Channels> {
             let _ = (&wake).write(&[0]);
         }
     };
-    std::thread::Builder::new().name("unwinder-aside".into()).spawn(run)?;
+    threads::spawn("unwinder-aside", threads::LARGE_STACK, run)?;
     Ok((to, from))
 }
