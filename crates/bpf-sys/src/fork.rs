@@ -37,11 +37,16 @@ static OPEN: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 /// All words from this one on were always zero.
 static USED: AtomicU32 = AtomicU32::new(0);
 
-/// Descriptors that come or go now, each in its thread.
-static CHANGES: AtomicU32 = AtomicU32::new(0);
+/// Forks and changes of this process.
+static GATE: Gate = Gate { changes: AtomicU32::new(0), forking: AtomicU32::new(0) };
 
-/// Threads that fork now.
-static FORKING: AtomicU32 = AtomicU32::new(0);
+/// Forks wait for changes, and changes for forks.
+struct Gate {
+    /// Descriptors that come or go now, each in its thread.
+    changes: AtomicU32,
+    /// Threads that fork now.
+    forking: AtomicU32,
+}
 
 /// See [`forks`].
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -70,25 +75,59 @@ pub fn close_in_forked_children() {
     });
 }
 
-/// Waits until `number` is zero, or long enough.
-fn wait_for_none(number: &AtomicU32) {
+/// Waits until `number` is zero, or for so many looks. Returns how many are left.
+fn wait_for_none(number: &AtomicU32, mut looks: u32) -> u32 {
     let pause = libc::timespec { tv_sec: 0, tv_nsec: LOOK };
-    for _ in 0..LOOKS {
-        if number.load(SeqCst) == 0 {
-            return;
-        }
+    while number.load(SeqCst) != 0 && looks > 0 {
         // SAFETY: reads its first argument only.
         unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
+        looks -= 1;
+    }
+    looks
+}
+
+impl Gate {
+    /// A fork begins: no change is under way, and none begins until it is over; or one takes too
+    /// long.
+    fn begin_fork(&self) {
+        self.forking.fetch_add(1, SeqCst);
+        wait_for_none(&self.changes, LOOKS);
+    }
+
+    fn end_fork(&self) {
+        self.forking.fetch_sub(1, SeqCst);
+    }
+
+    /// A change begins, as soon as no fork is under way, for which `wait` waits; or forks take too
+    /// long.
+    fn begin_change(&self, wait: impl Fn(&AtomicU32, u32) -> u32) {
+        let mut looks = LOOKS;
+        self.changes.fetch_add(1, SeqCst);
+        // When one fork is over, another one may have begun, which did not see this change.
+        while self.forking.load(SeqCst) != 0 && looks > 0 {
+            self.changes.fetch_sub(1, SeqCst);
+            looks = wait(&self.forking, looks);
+            self.changes.fetch_add(1, SeqCst);
+        }
+    }
+
+    fn end_change(&self) {
+        self.changes.fetch_sub(1, SeqCst);
+    }
+
+    /// Nothing is under way.
+    fn open(&self) {
+        self.changes.store(0, SeqCst);
+        self.forking.store(0, SeqCst);
     }
 }
 
 extern "C" fn before() {
-    FORKING.fetch_add(1, SeqCst);
-    wait_for_none(&CHANGES);
+    GATE.begin_fork();
 }
 
 extern "C" fn in_parent() {
-    FORKING.fetch_sub(1, SeqCst);
+    GATE.end_fork();
 }
 
 extern "C" fn in_child() {
@@ -102,8 +141,7 @@ extern "C" fn in_child() {
             open &= open - 1;
         }
     }
-    CHANGES.store(0, SeqCst);
-    FORKING.store(0, SeqCst);
+    GATE.open();
     FORKS.fetch_add(1, SeqCst);
 }
 
@@ -112,12 +150,7 @@ pub(crate) struct Change(u32);
 
 impl Change {
     pub(crate) fn begin() -> Change {
-        CHANGES.fetch_add(1, SeqCst);
-        if FORKING.load(SeqCst) != 0 {
-            CHANGES.fetch_sub(1, SeqCst);
-            wait_for_none(&FORKING);
-            CHANGES.fetch_add(1, SeqCst);
-        }
+        GATE.begin_change(wait_for_none);
         Change(forks())
     }
 }
@@ -126,7 +159,7 @@ impl Drop for Change {
     fn drop(&mut self) {
         // The child begins at zero.
         if self.0 == forks() {
-            CHANGES.fetch_sub(1, SeqCst);
+            GATE.end_change();
         }
     }
 }
@@ -251,6 +284,28 @@ mod tests {
         assert_ne!(word.load(SeqCst) & 1 << (number % 64), 0);
         drop(fd);
         assert_eq!(word.load(SeqCst) & 1 << (number % 64), 0);
+    }
+
+    #[test]
+    fn a_change_waits_for_the_fork_that_begins_when_another_one_is_over() {
+        let gate = Gate { changes: AtomicU32::new(0), forking: AtomicU32::new(0) };
+        gate.begin_fork();
+        let waits = std::cell::Cell::new(0);
+        gate.begin_change(|forking, looks| {
+            // No fork waits for a change that waits itself.
+            assert_eq!(gate.changes.load(SeqCst), 0);
+            waits.set(waits.get() + 1);
+            gate.end_fork();
+            if waits.get() < 3 {
+                // Seen to be over, and begun again.
+                gate.begin_fork();
+            }
+            assert_eq!(forking.load(SeqCst), u32::from(waits.get() < 3));
+            looks
+        });
+        assert_eq!((waits.get(), gate.changes.load(SeqCst)), (3, 1));
+        gate.end_change();
+        assert_eq!((gate.changes.load(SeqCst), gate.forking.load(SeqCst)), (0, 0));
     }
 
     #[test]

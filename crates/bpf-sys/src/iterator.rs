@@ -7,7 +7,8 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd};
 
 use crate::AttachType;
 use crate::error::SysError;
@@ -61,8 +62,10 @@ pub fn iterate_process(prog: &Prog, pid: u32, limit: u64) -> Result<Vec<u8>, Sys
     // SAFETY: no addresses.
     let fd = unsafe { bpf_fd(Cmd::IterCreate, &mut attr) }.map_err(fail)?;
     let mut bytes = Vec::new();
-    let file = fd.as_fd().try_clone_to_owned().map(File::from);
-    let read = file.and_then(|file| file.take(limit).read_to_end(&mut bytes));
+    // Not a copy of the descriptor, which a forked child would have without knowing of it. SAFETY:
+    // the file is never dropped, and `fd` outlives it.
+    let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd.as_raw_fd()) });
+    let read = (&*file).take(limit).read_to_end(&mut bytes);
     read.map_err(|e| fail(e.raw_os_error().unwrap_or_default()))?;
     Ok(bytes)
 }
