@@ -46,8 +46,11 @@ const VARIABLE_C: &std::ffi::CStr = c"DTRACE_SYMBOL_READER";
 /// The executable writes its version to standard output and ends.
 const ASK: &str = "?";
 
-/// How long an executable may take to tell its version.
+/// How long an executable that was named may take to tell its version.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The same for each that is looked at in `PATH`, while a session waits to begin.
+const PATIENCE_ON_PATH: Duration = Duration::from_secs(2);
 
 /// The executable of a reader.
 const SELF: &str = "/proc/self/exe";
@@ -100,6 +103,8 @@ extern "C" fn begin() {
     if !is_in_executable().unwrap_or(false) {
         return;
     }
+    // It may have been executed from a thread that blocks them.
+    threads::accept_signals();
     let done = match value.as_str() {
         ASK => sys::tell(version().as_bytes()),
         other => {
@@ -125,7 +130,11 @@ pub(crate) fn command(named: Option<&Path>, memory: u64) -> io::Result<Command> 
 
 /// Asks an executable whether it can be a reader for this version of the crate. `Err`: why not.
 pub(crate) fn check(path: &Path) -> io::Result<()> {
-    let (ours, theirs) = (version(), version_of(path)?);
+    check_within(path, PATIENCE)
+}
+
+fn check_within(path: &Path, patience: Duration) -> io::Result<()> {
+    let (ours, theirs) = (version(), version_of(path, patience)?);
     let why = match theirs.is_empty() {
         true => "it is not the dtrace command, or an older one".to_owned(),
         false if theirs == ours => return Ok(()),
@@ -134,13 +143,14 @@ pub(crate) fn check(path: &Path) -> io::Result<()> {
     Err(io::Error::other(format!("{} cannot read symbols for this library: {why}", path.display())))
 }
 
-/// The version that an executable tells; empty if it tells none.
-fn version_of(path: &Path) -> io::Result<String> {
+/// The version that an executable tells; empty if it tells none in this time. Nothing of what it
+/// has started is left.
+fn version_of(path: &Path, patience: Duration) -> io::Result<String> {
     const LONGEST: usize = 256;
     let mut command = Command::new(path);
     command.env(VARIABLE, ASK).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.process_group(0).spawn()?;
-    let (mut told, end) = (Vec::new(), Instant::now() + PATIENCE);
+    let (mut told, end) = (Vec::new(), Instant::now() + patience);
     if let Some(mut output) = child.stdout.take() {
         let mut part = [0; LONGEST];
         while told.len() < LONGEST {
@@ -156,7 +166,12 @@ fn version_of(path: &Path) -> io::Result<String> {
             }
         }
     }
-    // It has told what it has to tell, or is something else.
+    // It has told what it has to tell, or is something else. Its group is its own, and stays until
+    // it is waited for.
+    if let Ok(group) = i32::try_from(child.id()) {
+        // SAFETY: a plain system call.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+    }
     let _ = child.kill();
     let _ = child.wait();
     let told = String::from_utf8_lossy(&told).into_owned();
@@ -176,7 +191,7 @@ pub fn reader_on_path() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join("dtrace"));
     let mut there = found.filter(|file| is_safe(file));
-    there.find(|file| check(file).is_ok())
+    there.find(|file| check_within(file, PATIENCE_ON_PATH).is_ok())
 }
 
 /// True for a file that nobody but root and this user, and their groups, can have written or put
@@ -247,6 +262,29 @@ mod tests {
             assert!(why.starts_with(other) && why.contains("not the dtrace command"), "{why}");
         }
         assert_eq!(check(Path::new("/no/such")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn an_executable_that_hangs_is_ended_with_all_that_it_has_started() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("dt-entry-hangs-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (script, started) = (dir.join("dtrace"), dir.join("started"));
+        let text =
+            format!("#!/bin/sh\nsleep 6000 &\necho $! >{0}.new; mv {0}.new {0}; wait\n", started.display());
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // It may be slow to begin.
+        let child = testing::eventually("a child of the script", testing::HANG_LIMIT, || {
+            assert_eq!(version_of(&script, Duration::from_millis(200)).unwrap(), "");
+            std::fs::read_to_string(&started).ok()
+        });
+        let stat = format!("/proc/{}/stat", child.trim());
+        testing::eventually("the end of the child", testing::HANG_LIMIT, || {
+            let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+            stat.rsplit(')').next().is_none_or(|rest| rest.is_empty() || rest.trim().starts_with('Z'))
+        });
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     /// Nothing is read from the socket of a client of another version.
