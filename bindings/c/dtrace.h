@@ -14,10 +14,16 @@
  *             printf("%s %lld\n", e->values[0].text, (long long)e->result);
  *     dt_close(s);
  *
- * A session is used by one thread at a time; several sessions are independent. Texts are UTF-8 and
- * end with a NUL. Memory that a function returns belongs to the session: it is valid until the next
- * call with the session that is not dt_error() or dt_stop(). A function that gets NULL instead of a
- * session fails.
+ * A session is used by one thread at a time, and by the process that has opened it: a call while
+ * another thread is in one fails, and so does every call in a forked child. Only dt_stop() may be
+ * called at any time. Several sessions are independent.
+ *
+ * Texts end with a NUL, and are UTF-8 but for what the traced system has named otherwise. Those that
+ * a program gives may contain other bytes, as names of files do. Memory that a function returns
+ * belongs to the session: it is valid until the next call with the session that is not dt_error()
+ * or dt_stop(). A function that gets NULL instead of a session fails.
+ *
+ * The threads of the library block all signals, so that those of the program get them.
  */
 #ifndef DTRACE_RS_H
 #define DTRACE_RS_H
@@ -98,9 +104,10 @@ typedef struct dt_event {
     const dt_value *values;
     size_t values_count;
     /* The value of a row: what printa() prints for count(), sum(), min(), max(), avg() and stddev();
-       the sum of the counts of a distribution. */
+       of a distribution the sum of its buckets. How many times, of a loss or fault; the exit status,
+       of the end. */
     int64_t result;
-    /* The distribution of a row. */
+    /* The distribution of a row, as printa() prints it: after normalize() each count is divided. */
     const dt_bucket *buckets;
     size_t buckets_count;
     /* What printf() prints of a record; the message of others. */
@@ -129,10 +136,12 @@ const char *dt_version(void);
 /* A new session. NULL: there is no memory. */
 dt_session *dt_open(void);
 
-/* Ends a session at once and frees it. What was not finished is not reported. */
-void dt_close(dt_session *session);
-
 /* The functions that return an int return 0, or -1 for an error: see dt_error(). */
+
+/* Ends a session at once and frees it. What was not finished is not reported. While another thread
+   is using the session this is an error and nothing happens: dt_stop() it, and close it when that
+   call has returned. In a forked child it frees the copy; the parent's session goes on. */
+int dt_close(dt_session *session);
 
 /* Sets an option of -x, before the start or, if it can change, while tracing. value may be NULL. */
 int dt_option(dt_session *session, const char *name, const char *value);
@@ -160,7 +169,8 @@ int dt_start(dt_session *session);
 /* Enables a further program while the session runs. */
 int dt_enable(dt_session *session, const char *name, const char *text);
 
-/* A descriptor to poll, the same until dt_close(): it is readable when there is work. */
+/* A descriptor to poll, the same until dt_close(): it is readable when there is work, and after
+   dt_stop(). */
 int dt_descriptor(dt_session *session);
 
 /* Milliseconds until dt_work() is due although the descriptor is not readable; -1 for an error. */
@@ -178,14 +188,17 @@ const dt_event *dt_next(dt_session *session);
    by this or by dt_next(), not by both. NULL as there. */
 const char *dt_next_json(dt_session *session);
 
-/* Stops tracing: dt_work() returns 0. From any thread and from a signal handler. */
+/* Stops tracing at once: dt_work() returns 0, also one that is waiting. From any thread and from a
+   signal handler, at any time between dt_open() and dt_close(): before or during dt_start() that
+   fails, unless it was about to return; then dt_work() returns 0. */
 int dt_stop(dt_session *session);
 
 /* Stops tracing, runs END and delivers what is left, for dt_next(). status may be NULL: the argument
    of exit(). */
 int dt_finish(dt_session *session, int *status);
 
-/* What was wrong in the last call that failed, by number from 0. NULL: there is no more. */
+/* What was wrong in this thread's last call with the session, by number from 0. NULL: there is no
+   more. A call that returned -1, or NULL for an error, has at least one. */
 const dt_problem *dt_error(dt_session *session, size_t number);
 
 #ifdef __cplusplus

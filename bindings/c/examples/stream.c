@@ -1,6 +1,6 @@
 /*
- * Prints the records of a program while they come, in a loop of poll(2) that also waits for the
- * terminal: stream PROGRAM COMMAND. A line on standard input stops it, as ^C does.
+ * Prints the records of a program while they come, and its aggregations, in a loop of poll(2) that
+ * also waits for the terminal: stream PROGRAM COMMAND. A line on standard input stops it, as ^C does.
  *
  *     cc stream.c $(pkg-config --cflags --libs dtrace-rs) -o stream
  *     ./stream 'syscall::openat:entry /pid == $target/ { trace(copyinstr(arg1)); }' 'ls -l /etc'
@@ -19,25 +19,56 @@ static void stop(int signal)
     dt_stop(session);
 }
 
+static void print_value(const dt_value *v)
+{
+    if (v->name[0] != '\0')
+        printf(" %s=", v->name);
+    else
+        printf(" ");
+    if (v->form == DT_SIGNED)
+        printf("%lld", (long long)v->number);
+    else if (v->form == DT_UNSIGNED)
+        printf("%llu", (unsigned long long)v->number);
+    else if (v->form == DT_BYTES)
+        for (size_t n = 0; n < v->length; n++)
+            printf("%02x", (unsigned char)v->text[n]);
+    else
+        printf("%s", v->text);
+}
+
 static void print(const dt_event *e)
 {
-    if (e->kind != DT_RECORD) {
-        if (e->kind != DT_END)
-            fprintf(stderr, "%s\n", e->text);
-        return;
+    switch (e->kind) {
+    case DT_RECORD:
+        printf("%u %s", e->pid, e->probe);
+        for (size_t n = 0; n < e->values_count; n++)
+            print_value(&e->values[n]);
+        /* What printf() prints may have several lines. */
+        if (e->text[0] != '\0')
+            printf(": %s", e->text);
+        printf("\n");
+        break;
+    case DT_ROW:
+        printf("@%s", e->name);
+        for (size_t n = 0; n < e->values_count; n++)
+            print_value(&e->values[n]);
+        printf(": %lld\n", (long long)e->result);
+        for (size_t n = 0; n < e->buckets_count; n++)
+            printf("    %lld to %lld: %lld\n", (long long)e->buckets[n].low, (long long)e->buckets[n].high,
+                   (long long)e->buckets[n].count);
+        break;
+    case DT_END:
+        break;
+    default:
+        fprintf(stderr, "%s\n", e->text);
     }
-    printf("%u %s", e->pid, e->probe);
-    for (size_t n = 0; n < e->values_count; n++) {
-        const dt_value *v = &e->values[n];
+}
 
-        if (v->form == DT_SIGNED)
-            printf(" %s=%lld", v->name, (long long)v->number);
-        else if (v->form == DT_UNSIGNED)
-            printf(" %s=%llu", v->name, (unsigned long long)v->number);
-        else
-            printf(" %s=%s", v->name, v->text);
-    }
-    printf("\n");
+/* A signal after this finds no session. */
+static void end(void)
+{
+    signal(SIGINT, SIG_DFL);
+    dt_close(session);
 }
 
 static int fail(void)
@@ -46,7 +77,7 @@ static int fail(void)
 
     for (size_t n = 0; (p = dt_error(session, n)) != NULL; n++)
         fprintf(stderr, "stream: %s\n", p->text);
-    dt_close(session);
+    end();
     return 1;
 }
 
@@ -59,10 +90,11 @@ int main(int argc, char **argv)
         return 2;
     }
     session = dt_open();
+    /* ^C ends a start that takes long, too. */
+    signal(SIGINT, stop);
     if (dt_program(session, NULL, argv[1]) != 0 || dt_command(session, argv[2]) != 0 ||
         dt_option(session, "switchrate", "10hz") != 0 || dt_start(session) != 0)
         return fail();
-    signal(SIGINT, stop);
     while (working == 1) {
         struct pollfd fds[2] = {{dt_descriptor(session), POLLIN, 0}, {input, POLLIN, 0}};
         char byte;
@@ -82,6 +114,6 @@ int main(int argc, char **argv)
         return fail();
     for (const dt_event *e; (e = dt_next(session)) != NULL;)
         print(e);
-    dt_close(session);
+    end();
     return status;
 }

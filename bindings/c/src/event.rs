@@ -8,7 +8,9 @@ use std::ffi::{CString, c_char};
 use std::ptr;
 use std::sync::Arc;
 
-use dtrace::events::{Action, AggValue, Aggregation, Fault, Field, Firing, NoticeKind, Probe, Record, Value};
+use dtrace::events::{
+    Action, AggValue, Aggregation, Fault, Field, Firing, NoticeKind, Probe, Record, Value, normalized,
+};
 use dtrace::{Event, render};
 
 /// What an event is.
@@ -251,24 +253,21 @@ impl Current {
         }
         let value = of.values.get(column.0)?;
         let name = self.texts.text(&column.1.name);
-        self.distribution(value);
+        let result = value.number().unwrap_or_else(|| self.distribution(value));
         let time = rows.of.time.unwrap_or_default();
-        let seen = dt_event { name, time, result: value.quantity(), ..empty(dt_kind::DT_ROW) };
+        let seen = dt_event { name, time, result, ..empty(dt_kind::DT_ROW) };
         self.rows = Some(rows).filter(|rows| !rows.left.is_empty());
         Some(self.set(seen))
     }
 
-    fn distribution(&mut self, value: &AggValue<'_>) {
-        if !value.is_histogram() {
-            return;
-        }
-        let ranges = value.ranges();
-        for ((low, high), (_, count)) in
-            ranges.iter().zip(value.buckets()).filter(|(_, (_, count))| *count != 0)
-        {
+    /// The buckets as they are printed: each count is normalized. Returns their sum.
+    fn distribution(&mut self, value: &AggValue<'_>) -> i64 {
+        let counts = value.buckets().map(|(_, count)| normalized(count, value.normal));
+        for ((low, high), count) in value.ranges().into_iter().zip(counts).filter(|(_, count)| *count != 0) {
             let (low, high) = (low.unwrap_or(i64::MIN), high.unwrap_or(i64::MAX));
             self.buckets.push(dt_bucket { low, high, count });
         }
+        self.buckets.iter().fold(0, |sum, bucket| sum.saturating_add(bucket.count))
     }
 
     /// The description of a probe, made once for records that follow each other.

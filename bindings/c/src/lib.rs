@@ -5,6 +5,7 @@
 //!  session    what a session has, without pointers; the guard of every call
 //!  event      events as structs
 //!  poll       one descriptor for all that a session waits for
+//!  stop       stopping a session from any thread and any handler of a signal
 //! ```
 //!
 //! **No panic crosses the boundary.** Every call is made by [`session::Guard`]: a panic in it is an
@@ -12,13 +13,16 @@
 //! is built with unwinding (`cargo build --profile library -p dtrace-c`).
 //!
 //! **A wrong call is an error and not undefined** where that can be known: NULL, a wrong order, two
-//! threads at once. What cannot be known is a session that was closed.
+//! threads at once, a forked child. What cannot be known is a session that was closed.
 //!
 //! The header is written by hand, because it is documentation; a test compares it with what
 //! `cbindgen` makes of this crate.
 //!
+//! **What C is compiled with stays.** `layout!` fixes the sizes of the structs and the places of
+//! their members when this is compiled; a change needs another soname.
+//!
 //! ```layers
-//! poll
+//! poll stop
 //! event
 //! session
 //! ```
@@ -28,6 +32,7 @@
 mod event;
 mod poll;
 mod session;
+mod stop;
 
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
@@ -39,6 +44,21 @@ use dtrace::{Source, Status};
 pub use event::{dt_bucket, dt_event, dt_form, dt_kind, dt_value};
 use session::{Guard, Problems, misuse};
 pub use session::{dt_problem, dt_session};
+
+/// Fixes what programs were compiled with: the size of a struct, and where its members are.
+macro_rules! layout {
+    ($of:ident $size:literal: $($member:ident $at:literal)*) => {
+        const _: () = {
+            assert!(size_of::<$of>() == $size);
+            $(assert!(std::mem::offset_of!($of, $member) == $at);)*
+        };
+    };
+}
+layout!(dt_value 40: form 0 number 8 text 16 length 24 name 32);
+layout!(dt_bucket 24: low 0 high 8 count 16);
+layout!(dt_event 88: kind 0 cpu 4 pid 8 tid 12 time 16 probe 24 name 32 values 40 values_count 48
+    result 56 buckets 64 buckets_count 72 text 80);
+layout!(dt_problem 40: text 0 message 8 tag 16 script 24 line 32 column 36);
 
 /// The text of a pointer of C, in which bytes that are no UTF-8 are encoded as the library has
 /// them.
@@ -90,16 +110,14 @@ pub extern "C" fn dt_open() -> *mut dt_session {
     Box::into_raw(Box::new(dt_session::new()))
 }
 
-/// Ends a session and frees it.
+/// Ends a session and frees it, unless another thread is using it.
 ///
 /// # Safety
-/// NULL, or a session that is not used by another thread and not used again.
+/// NULL, or a session that was not closed. After 0 it is not used again.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dt_close(session: *mut dt_session) {
-    if !session.is_null() {
-        // SAFETY: from `dt_open`, and not used by anybody else.
-        unsafe { Box::from_raw(session) }.close();
-    }
+pub unsafe extern "C" fn dt_close(session: *mut dt_session) -> c_int {
+    // SAFETY: guaranteed by the caller.
+    unsafe { dt_session::close(session) }
 }
 
 /// Sets an option.
@@ -157,7 +175,7 @@ pub unsafe extern "C" fn dt_argument(session: *mut dt_session, text: *const c_ch
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dt_command(session: *mut dt_session, command: *const c_char) -> c_int {
     // SAFETY: guaranteed by the caller.
-    unsafe { Guard::of(session).status(|s| s.command(needed(command, "the command")?)) }
+    unsafe { Guard::of(session).status(|s| s.command(&needed(command, "the command")?)) }
 }
 
 /// Adds a process.
@@ -283,5 +301,5 @@ pub unsafe extern "C" fn dt_finish(session: *mut dt_session, status: *mut c_int)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dt_error(session: *mut dt_session, number: usize) -> *const dt_problem {
     // SAFETY: guaranteed by the caller.
-    unsafe { Guard::of(session) }.problem(number)
+    unsafe { dt_session::problem(session, number) }
 }

@@ -41,15 +41,31 @@ impl Poll {
         std::os::fd::AsFd::as_fd(&self.members)
     }
 
-    /// From now on it is readable when one of these is.
+    /// From now on it is readable when one of these is. Where no descriptor is free, those that are
+    /// there stay in it until the next call: it may be readable without need then.
     pub(crate) fn set(&mut self, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let members = epoll()?;
+        let is_full = |e: &io::Error| matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE));
+        let members = match epoll() {
+            Err(e) if is_full(&e) => return self.add(fds),
+            made => made?,
+        };
         for fd in fds {
             change(&members, libc::EPOLL_CTL_ADD, *fd)?;
         }
         change(&self.all, libc::EPOLL_CTL_ADD, std::os::fd::AsFd::as_fd(&members))?;
         change(&self.all, libc::EPOLL_CTL_DEL, self.members())?;
         self.members = members;
+        Ok(())
+    }
+
+    /// Adds those that are not in it.
+    fn add(&mut self, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        for fd in fds {
+            match change(&self.members, libc::EPOLL_CTL_ADD, *fd) {
+                Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {}
+                done => done?,
+            }
+        }
         Ok(())
     }
 
@@ -86,5 +102,15 @@ mod tests {
         poll.set(&[]).unwrap();
         assert!(!is_ready(&poll));
         assert_eq!(poll.descriptor(), number);
+    }
+
+    #[test]
+    fn members_are_added_when_no_descriptor_is_free() {
+        let ((one, _to_one), (two, mut to_two)) = (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+        let mut poll = Poll::new(&[one.as_fd()]).unwrap();
+        poll.add(&[one.as_fd(), two.as_fd()]).unwrap();
+        assert!(!is_ready(&poll));
+        to_two.write_all(b"x").unwrap();
+        assert!(is_ready(&poll));
     }
 }

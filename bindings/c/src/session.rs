@@ -1,31 +1,36 @@
 //! A session of C, and the guard of every call.
 
 use std::any::Any;
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use dtrace::diagnostics::{Diagnostic, SourceKind, SourceMap, Tag};
+use dtrace::diagnostics::{Diagnostic, SourceKind, SourceMap, Tag, raw};
 use dtrace::events::SinkError;
 use dtrace::{
     CodegenError, CompileError, Error, Event, Json, Macros, Message, Needs, Options, Output, Session, Sink,
-    Source, Status, Stopper, System, Target,
+    Source, Status, System, Target,
 };
 
 use crate::event::{Current, c_text, dt_event};
 use crate::poll::Poll;
+use crate::stop::Stop;
 
 /// A session. C has its address only.
 pub struct dt_session {
-    /// Read by [`dt_session::stop`] while a thread uses the rest.
-    stopper: OnceLock<Stopper>,
+    /// Used by [`dt_session::stop`] while a thread uses the rest.
+    stop: Arc<Stop>,
+    /// The process that has opened it, by [`dtrace::forks`].
+    forks: u32,
     /// A thread uses the rest.
     busy: AtomicBool,
     inner: UnsafeCell<Inner>,
@@ -163,7 +168,7 @@ struct Setup {
 }
 
 enum Wanted {
-    Command(String),
+    Command(Vec<u8>),
     Process(Target),
 }
 
@@ -178,6 +183,7 @@ enum Stage {
 struct Running {
     session: Session<Queue>,
     poll: Poll,
+    stop: Arc<Stop>,
     arguments: Vec<String>,
     json: Json<Lines>,
 }
@@ -235,7 +241,11 @@ impl Inner {
         let setup = self.setup()?;
         setup.reader = match path {
             "" => Reader::None,
-            path => Reader::Of(System::live_with_reader(Path::new(path)).map_err(|e| plain(&e.to_string()))?),
+            path => {
+                let path = raw::bytes(path);
+                let system = System::live_with_reader(Path::new(OsStr::from_bytes(&path)));
+                Reader::Of(system.map_err(|e| plain(&e.to_string()))?)
+            }
         };
         Ok(())
     }
@@ -250,8 +260,8 @@ impl Inner {
         Ok(())
     }
 
-    pub(crate) fn command(&mut self, command: String) -> Result<(), Problems> {
-        self.setup()?.commands.push(Wanted::Command(command));
+    pub(crate) fn command(&mut self, command: &str) -> Result<(), Problems> {
+        self.setup()?.commands.push(Wanted::Command(raw::bytes(command)));
         Ok(())
     }
 
@@ -262,12 +272,26 @@ impl Inner {
         Ok(())
     }
 
-    fn start(&mut self) -> Result<Stopper, Problems> {
+    pub(crate) fn start(&mut self, stop: &Arc<Stop>) -> Result<(), Problems> {
         self.setup()?;
+        let begun = self.begin(stop);
+        match stop.ends_start() {
+            true if begun.is_err() => Err(misuse("the session was stopped before it began")),
+            _ => begun,
+        }
+    }
+
+    fn begin(&mut self, stop: &Arc<Stop>) -> Result<(), Problems> {
         let Stage::Setup(setup) = std::mem::replace(&mut self.stage, Stage::Failed) else {
             return Err(misuse("the session has begun"));
         };
         let Setup { options, sources, arguments, commands, reader } = *setup;
+        let bell = stop.bell().map_err(|e| plain(&e.to_string()))?;
+        let asked = stop.clone();
+        let asked = move || asked.ends_start();
+        if asked() {
+            return Err(failed(&Error::Interrupted));
+        }
         let system = match reader {
             Reader::Found => found_reader(),
             Reader::None => System::live(),
@@ -276,15 +300,19 @@ impl Inner {
         let builder = Session::builder(&system).options(options).arguments(arguments.clone());
         let builder = sources.into_iter().fold(builder, dtrace::Builder::source);
         let builder = commands.into_iter().fold(builder, |builder, wanted| match wanted {
-            Wanted::Command(command) => builder.command(command),
+            Wanted::Command(command) => {
+                builder.command_of(command.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()))
+            }
             Wanted::Process(target) => builder.target(target),
         });
-        let session = builder.start(Queue::default()).map_err(|e| not_compiled(&e))?;
+        let session = builder.start_interruptible(Queue::default(), asked).map_err(|e| not_compiled(&e))?;
         let stopper = session.stopper().map_err(|e| failed(&e))?;
-        let poll = Poll::new(&session.descriptors()).map_err(|e| plain(&e.to_string()))?;
+        let poll = Poll::new(&waited(&session, bell)).map_err(|e| plain(&e.to_string()))?;
         let json = Json::of_stored_events(Lines::default());
-        self.stage = Stage::Running(Box::new(Running { session, poll, arguments, json }));
-        Ok(stopper)
+        let running = Running { session, poll, stop: stop.clone(), arguments, json };
+        self.stage = Stage::Running(Box::new(running));
+        stop.begin(stopper);
+        Ok(())
     }
 
     pub(crate) fn enable(&mut self, source: Source) -> Result<(), Problems> {
@@ -313,7 +341,8 @@ impl Inner {
         if running.session.sink().0.len() > MOST_EVENTS {
             return Err(misuse(format!("more than {MOST_EVENTS} events were not taken: call dt_next()")));
         }
-        let done = running.session.work(None, limit);
+        let bell = running.stop.bell().map_err(|e| plain(&e.to_string()))?;
+        let done = running.session.work(Some(bell), limit);
         running.poll_anew(done.as_ref().err())?;
         done.map_err(|e| failed(&e))
     }
@@ -352,6 +381,13 @@ impl Inner {
     }
 }
 
+/// What is waited for: the session, and whoever stops it.
+fn waited<'a>(session: &'a Session<Queue>, bell: BorrowedFd<'a>) -> Vec<BorrowedFd<'a>> {
+    let mut all = session.descriptors();
+    all.push(bell);
+    all
+}
+
 impl Running {
     fn has_events(&self) -> bool {
         !self.session.sink().0.is_empty()
@@ -363,7 +399,8 @@ impl Running {
         if matches!(error, Some(Error::Forked)) {
             return Ok(());
         }
-        self.poll.set(&self.session.descriptors()).map_err(|e| plain(&e.to_string()))
+        let bell = self.stop.bell().map_err(|e| plain(&e.to_string()))?;
+        self.poll.set(&waited(&self.session, bell)).map_err(|e| plain(&e.to_string()))
     }
 }
 
@@ -376,38 +413,143 @@ impl dt_session {
             current: Current::default(),
             line: CString::default(),
         };
-        dt_session { stopper: OnceLock::new(), busy: AtomicBool::new(false), inner: UnsafeCell::new(inner) }
+        dt_session {
+            stop: Arc::default(),
+            forks: dtrace::forks(),
+            busy: AtomicBool::new(false),
+            inner: UnsafeCell::new(inner),
+        }
     }
 
-    /// Drops it; a panic in that ends here.
-    pub(crate) fn close(self: Box<Self>) {
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(self)));
+    /// False in a forked child of the process that has opened it.
+    fn is_here(&self) -> bool {
+        self.forks == dtrace::forks()
     }
 
-    /// Stops tracing, whatever other threads do with the session.
+    /// Frees it. -1: another thread is using it, and it stays.
+    ///
+    /// # Safety
+    /// NULL, or a session that was not closed.
+    pub(crate) unsafe fn close(session: *mut dt_session) -> c_int {
+        // SAFETY: guaranteed by the caller.
+        let Some(of) = (unsafe { session.as_ref() }) else { return 0 };
+        if of.busy.swap(true, Ordering::Acquire) {
+            // In a child it stays as it was in the middle of that call, which nobody ends.
+            return if of.is_here() { refuse(session, &BUSY) } else { 0 };
+        }
+        forget_refusal(session);
+        // SAFETY: from `dt_open`, and from now on nobody else gets a guard of it.
+        let session = unsafe { Box::from_raw(session) };
+        // A panic in that ends here.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(session)));
+        0
+    }
+
+    /// Stops tracing, whatever other threads do with the session. A handler of a signal may be what
+    /// calls this.
     ///
     /// # Safety
     /// NULL, or a session that was not closed.
     pub(crate) unsafe fn stop(session: *const dt_session) -> c_int {
         // SAFETY: guaranteed by the caller. The cell inside is not touched.
-        let stopper = unsafe { session.as_ref() }.and_then(|session| session.stopper.get());
-        stopper.map_or(-1, |stopper| {
-            stopper.stop();
-            0
-        })
+        match unsafe { session.as_ref() }.filter(|session| session.is_here()) {
+            Some(session) => session.stop.ask(),
+            None => return -1,
+        }
+        0
+    }
+
+    /// What was wrong in this thread's last call with the session, by number.
+    ///
+    /// # Safety
+    /// NULL, or a session that was not closed.
+    pub(crate) unsafe fn problem(session: *mut dt_session, number: usize) -> *const dt_problem {
+        let refused =
+            |refusal: &'static Refusal| if number == 0 { &raw const refusal.0 } else { ptr::null() };
+        let (of, refusal) = REFUSED.get();
+        if let Some(refusal) = refusal.filter(|_| ptr::eq(of, session)) {
+            return refused(refusal);
+        }
+        // SAFETY: guaranteed by the caller.
+        match unsafe { Guard::look(session) } {
+            Ok(mut guard) => {
+                let problem = guard.inner().and_then(|inner| inner.problems.get(number));
+                problem.map_or(ptr::null(), |problem| &raw const problem.seen)
+            }
+            Err(refusal) => refused(refusal),
+        }
     }
 }
 
-/// What a call may use: nothing if there is no session, or another thread uses it.
+/// Why a call is refused that does not get to the session.
+struct Refusal(dt_problem);
+
+// SAFETY: its pointers are those of constants.
+unsafe impl Sync for Refusal {}
+
+impl Refusal {
+    const fn new(text: &'static CStr) -> Refusal {
+        let (text, none) = (text.as_ptr(), c"".as_ptr());
+        Refusal(dt_problem { text, message: text, tag: none, script: none, line: 0, column: 0 })
+    }
+}
+
+static MISSING: Refusal = Refusal::new(c"the session is NULL");
+static BUSY: Refusal = Refusal::new(c"another thread is using the session");
+static FORKED: Refusal =
+    Refusal::new(c"the session is of the parent of this process: a forked child cannot use it");
+
+thread_local! {
+    /// The last refused call of this thread: of which session, and why.
+    static REFUSED: Cell<(*const dt_session, Option<&'static Refusal>)> = const { Cell::new((ptr::null(), None)) };
+}
+
+fn refuse(session: *const dt_session, why: &'static Refusal) -> c_int {
+    REFUSED.set((session, Some(why)));
+    -1
+}
+
+/// A call of this thread with the session is not refused.
+fn forget_refusal(session: *const dt_session) {
+    if ptr::eq(REFUSED.get().0, session) {
+        REFUSED.set((ptr::null(), None));
+    }
+}
+
+/// What a call may use: nothing if it is refused.
 pub(crate) struct Guard<'a>(Option<&'a dt_session>);
 
 impl Guard<'_> {
+    /// Of a call that can fail: what refuses it is what [`dt_session::problem`] has.
+    ///
     /// # Safety
     /// NULL, or a session that is not closed while this exists.
     pub(crate) unsafe fn of<'a>(session: *mut dt_session) -> Guard<'a> {
         // SAFETY: guaranteed by the caller.
-        let session = unsafe { session.as_ref() };
-        Guard(session.filter(|session| !session.busy.swap(true, Ordering::Acquire)))
+        match unsafe { Guard::look(session) } {
+            Ok(guard) => {
+                forget_refusal(session);
+                guard
+            }
+            Err(why) => {
+                refuse(session, why);
+                Guard(None)
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`Guard::of`].
+    unsafe fn look<'a>(session: *mut dt_session) -> Result<Guard<'a>, &'static Refusal> {
+        // SAFETY: guaranteed by the caller.
+        let session = unsafe { session.as_ref() }.ok_or(&MISSING)?;
+        if !session.is_here() {
+            return Err(&FORKED);
+        }
+        if session.busy.swap(true, Ordering::Acquire) {
+            return Err(&BUSY);
+        }
+        Ok(Guard(Some(session)))
     }
 
     fn inner(&mut self) -> Option<&mut Inner> {
@@ -446,19 +588,8 @@ impl Guard<'_> {
     }
 
     pub(crate) fn start(&mut self) -> c_int {
-        let stopper = self.value(None, |inner| inner.start().map(Some));
-        match (stopper, self.0) {
-            (Some(stopper), Some(session)) => {
-                let _ = session.stopper.set(stopper);
-                0
-            }
-            _ => -1,
-        }
-    }
-
-    pub(crate) fn problem(&mut self, number: usize) -> *const dt_problem {
-        let problem = self.inner().and_then(|inner| inner.problems.get(number));
-        problem.map_or(ptr::null(), |problem| &raw const problem.seen)
+        let Some(stop) = self.0.map(|session| session.stop.clone()) else { return -1 };
+        self.status(|inner| inner.start(&stop))
     }
 }
 
@@ -493,11 +624,14 @@ mod tests {
         // SAFETY: it is closed at the end.
         unsafe {
             assert_eq!(Guard::of(session).status(|_| panic!("number {}", 7)), -1);
-            assert_eq!(text_of(Guard::of(session).problem(0)), "internal error: number 7");
-            assert!(Guard::of(session).problem(1).is_null());
+            assert_eq!(text_of(dt_session::problem(session, 0)), "internal error: number 7");
+            assert!(dt_session::problem(session, 1).is_null());
             assert_eq!(Guard::of(session).status(|s| s.argument("x".into())), -1);
-            assert_eq!(text_of(Guard::of(session).problem(0)), "the session has ended by an internal error");
-            Box::from_raw(session).close();
+            assert_eq!(
+                text_of(dt_session::problem(session, 0)),
+                "the session has ended by an internal error"
+            );
+            assert_eq!(dt_session::close(session), 0);
         }
     }
 
@@ -508,9 +642,16 @@ mod tests {
         unsafe {
             let guard = Guard::of(session);
             assert_eq!(Guard::of(session).status(|s| s.argument("x".into())), -1);
+            assert_eq!(text_of(dt_session::problem(session, 0)), "another thread is using the session");
+            assert!(dt_session::problem(session, 1).is_null());
+            assert_eq!(dt_session::close(session), -1);
+            assert_eq!(dt_session::stop(session), 0);
             drop(guard);
+            // The refusal is what this thread's last call has had.
+            assert_eq!(text_of(dt_session::problem(session, 0)), "another thread is using the session");
             assert_eq!(Guard::of(session).status(|s| s.argument("x".into())), 0);
-            Box::from_raw(session).close();
+            assert!(dt_session::problem(session, 0).is_null());
+            assert_eq!(dt_session::close(session), 0);
         }
     }
 }

@@ -3,12 +3,18 @@
  * its line when something is not as it should be. calls READER TESTEE, where TESTEE N makes N calls
  * of getppid.
  */
+#include <dirent.h>
 #include <dtrace.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +26,25 @@
             exit(1); \
         } \
     } while (0)
+
+/* What programs were compiled with: the library has the same numbers. */
+_Static_assert(sizeof(dt_kind) == 4 && sizeof(dt_form) == 4, "enumerations");
+_Static_assert(sizeof(dt_value) == 40 && offsetof(dt_value, number) == 8 && offsetof(dt_value, text) == 16 &&
+                   offsetof(dt_value, length) == 24 && offsetof(dt_value, name) == 32,
+               "dt_value");
+_Static_assert(sizeof(dt_bucket) == 24 && offsetof(dt_bucket, high) == 8 && offsetof(dt_bucket, count) == 16,
+               "dt_bucket");
+_Static_assert(sizeof(dt_event) == 88 && offsetof(dt_event, cpu) == 4 && offsetof(dt_event, pid) == 8 &&
+                   offsetof(dt_event, tid) == 12 && offsetof(dt_event, time) == 16 && offsetof(dt_event, probe) == 24 &&
+                   offsetof(dt_event, name) == 32 && offsetof(dt_event, values) == 40 &&
+                   offsetof(dt_event, values_count) == 48 && offsetof(dt_event, result) == 56 &&
+                   offsetof(dt_event, buckets) == 64 && offsetof(dt_event, buckets_count) == 72 &&
+                   offsetof(dt_event, text) == 80,
+               "dt_event");
+_Static_assert(sizeof(dt_problem) == 40 && offsetof(dt_problem, message) == 8 && offsetof(dt_problem, tag) == 16 &&
+                   offsetof(dt_problem, script) == 24 && offsetof(dt_problem, line) == 32 &&
+                   offsetof(dt_problem, column) == 36,
+               "dt_problem");
 
 static const char *reader, *testee;
 
@@ -86,13 +111,14 @@ static void null_pointers(void)
 {
     dt_session *s = opened();
 
-    dt_close(NULL);
+    CHECK(dt_close(NULL) == 0);
     CHECK(dt_option(NULL, "quiet", NULL) == -1 && dt_reader(NULL, "") == -1);
     CHECK(dt_program(NULL, NULL, COUNT) == -1 && dt_argument(NULL, "x") == -1);
     CHECK(dt_command(NULL, "ls") == -1 && dt_process(NULL, 1) == -1 && dt_start(NULL) == -1);
     CHECK(dt_enable(NULL, NULL, COUNT) == -1 && dt_descriptor(NULL) == -1 && dt_deadline(NULL) == -1);
     CHECK(dt_work(NULL, 0) == -1 && dt_stop(NULL) == -1 && dt_finish(NULL, NULL) == -1);
-    CHECK(dt_next(NULL) == NULL && dt_next_json(NULL) == NULL && dt_error(NULL, 0) == NULL);
+    CHECK(dt_next(NULL) == NULL && dt_next_json(NULL) == NULL);
+    CHECK(strcmp(dt_error(NULL, 0)->text, "the session is NULL") == 0 && dt_error(NULL, 1) == NULL);
     CHECK(dt_option(s, NULL, NULL) == -1 && dt_reader(s, NULL) == -1 && dt_program(s, "x", NULL) == -1);
     CHECK(strcmp(dt_error(s, 0)->text, "the program is NULL") == 0);
     CHECK(dt_argument(s, NULL) == -1 && dt_command(s, NULL) == -1);
@@ -107,7 +133,7 @@ static void wrong_order(void)
     CHECK(dt_work(s, 0) == -1 && strstr(dt_error(s, 0)->text, "dt_start") != NULL);
     CHECK(dt_error(s, 1) == NULL);
     CHECK(dt_next(s) == NULL && dt_next_json(s) == NULL && dt_descriptor(s) == -1 && dt_deadline(s) == -1);
-    CHECK(dt_finish(s, NULL) == -1 && dt_enable(s, NULL, COUNT) == -1 && dt_stop(s) == -1);
+    CHECK(dt_finish(s, NULL) == -1 && dt_enable(s, NULL, COUNT) == -1);
     CHECK(dt_option(s, "bufsize", "some") == -1 && strstr(dt_error(s, 0)->text, "bufsize=some") != NULL);
     CHECK(dt_option(s, "nosuch", NULL) == -1 && dt_error(s, 0)->line == 0);
     CHECK(dt_reader(s, "/bin/true") == -1 && strstr(dt_error(s, 0)->text, "/bin/true") != NULL);
@@ -255,12 +281,12 @@ static void forked(void)
 
     CHECK(child >= 0);
     if (child == 0) {
-        int refused = dt_work(s, 0) == -1 && strstr(dt_error(s, 0)->text, "forked child") != NULL &&
-                      dt_finish(s, NULL) == -1;
-
-        dt_stop(s);
-        dt_close(s);
-        CHECK(refused);
+        CHECK(dt_work(s, 0) == -1 && strstr(dt_error(s, 0)->text, "forked child") != NULL);
+        CHECK(dt_option(s, "aggsortkey", NULL) == -1 && strstr(dt_error(s, 0)->text, "forked child") != NULL);
+        CHECK(dt_next(s) == NULL && strstr(dt_error(s, 0)->text, "forked child") != NULL);
+        CHECK(dt_next_json(s) == NULL && strstr(dt_error(s, 0)->text, "forked child") != NULL);
+        CHECK(dt_finish(s, NULL) == -1 && dt_stop(s) == -1 && dt_descriptor(s) == -1 && dt_deadline(s) == -1);
+        CHECK(dt_close(s) == 0);
         /* It can trace by itself. */
         s = started("syscall::getppid:entry /pid == $target/ { @[execname] = count(); @s[ustack()] = count(); }", 20);
         CHECK(run(s) == 0);
@@ -300,6 +326,166 @@ static void never_taken(void)
     dt_close(s);
 }
 
+static void normalized(void)
+{
+    dt_session *s = started("syscall::getppid:entry /pid == $target/ { n++; @q = quantize(n); } END { normalize(@q, 3); }", 7);
+    int seen = 0;
+
+    CHECK(run(s) == 0);
+    for (const dt_event *e; (e = dt_next(s)) != NULL;) {
+        if (e->kind != DT_ROW)
+            continue;
+        /* 1; 2 and 3; 4 to 7: of the counts 1, 2 and 4 a third is printed. */
+        CHECK(e->buckets_count == 1 && e->buckets[0].low == 4 && e->buckets[0].count == 1 && e->result == 1);
+        seen++;
+    }
+    CHECK(seen == 1);
+    dt_close(s);
+}
+
+/* Names of files may be any bytes. */
+static void names_that_are_no_text(void)
+{
+    dt_session *s = dt_open();
+    char link[512], command[600];
+
+    snprintf(link, sizeof(link), "%s-\xff", testee);
+    CHECK(symlink(reader, link) == 0 && dt_reader(s, link) == 0 && unlink(link) == 0);
+    CHECK(symlink(testee, link) == 0);
+    CHECK(dt_reader(s, reader) == 0);
+    snprintf(command, sizeof(command), "%s 25", link);
+    CHECK(dt_program(s, NULL, COUNT) == 0 && dt_command(s, command) == 0 && dt_start(s) == 0);
+    CHECK(run(s) == 0 && rows(s) == 25);
+    CHECK(unlink(link) == 0);
+    dt_close(s);
+}
+
+static int is_readable(int fd)
+{
+    struct pollfd one = {fd, POLLIN, 0};
+
+    return poll(&one, 1, 0) == 1;
+}
+
+static void *stopping(void *s)
+{
+    CHECK(dt_stop(s) == 0);
+    return NULL;
+}
+
+static void stopped_at_any_time(void)
+{
+    dt_session *s = opened();
+    pthread_t thread;
+
+    /* Before the start. */
+    CHECK(dt_program(s, NULL, "BEGIN { }") == 0 && dt_stop(s) == 0);
+    CHECK(dt_start(s) == -1 && strcmp(dt_error(s, 0)->text, "the session was stopped before it began") == 0);
+    CHECK(dt_work(s, 0) == -1);
+    dt_close(s);
+
+    /* Beside it. */
+    for (int n = 0; n < 5; n++) {
+        s = opened();
+        CHECK(dt_program(s, NULL, "BEGIN { }") == 0);
+        CHECK(pthread_create(&thread, NULL, stopping, s) == 0);
+        if (n % 2 == 0)
+            CHECK(pthread_join(thread, NULL) == 0);
+        if (dt_start(s) == 0) {
+            while (dt_work(s, -1) == 1)
+                continue;
+            CHECK(dt_finish(s, NULL) == 0);
+        } else {
+            CHECK(strcmp(dt_error(s, 0)->text, "the session was stopped before it began") == 0);
+        }
+        if (n % 2 != 0)
+            CHECK(pthread_join(thread, NULL) == 0);
+        dt_close(s);
+    }
+
+    /* While somebody waits. */
+    s = opened();
+    CHECK(dt_program(s, NULL, "BEGIN { }") == 0 && dt_start(s) == 0);
+    while (is_readable(dt_descriptor(s)))
+        CHECK(dt_work(s, 0) == 1);
+    errno = 7;
+    CHECK(dt_stop(s) == 0 && errno == 7);
+    CHECK(is_readable(dt_descriptor(s)) && dt_work(s, -1) == 0);
+    CHECK(dt_finish(s, NULL) == 0);
+    dt_close(s);
+}
+
+/* Threads of the library whose mask lacks a signal that a program may have a handler for. */
+static int threads_with_signals(int *threads)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    int bad = 0;
+
+    CHECK(tasks != NULL);
+    *threads = 0;
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        char path[300], line[256];
+        unsigned long long blocked = 0, wanted = 0;
+        FILE *file;
+
+        if (task->d_name[0] == '.' || atoi(task->d_name) == getpid())
+            continue;
+        snprintf(path, sizeof(path), "/proc/self/task/%s/status", task->d_name);
+        if ((file = fopen(path, "r")) == NULL)
+            continue;
+        while (fgets(line, sizeof(line), file) != NULL)
+            sscanf(line, "SigBlk: %llx", &blocked);
+        fclose(file);
+        for (const int *s = (const int[]){SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD, SIGALRM, SIGPROF, 0}; *s; s++)
+            wanted |= 1ULL << (*s - 1);
+        (*threads)++;
+        bad += (blocked & wanted) != wanted;
+    }
+    closedir(tasks);
+    return bad;
+}
+
+static void signals(void)
+{
+    dt_session *s = opened();
+    char command[512];
+    int threads, more;
+
+    snprintf(command, sizeof(command), "%s 50", testee);
+    CHECK(dt_program(s, NULL, "syscall::getppid:entry /pid == $target/ { @[ustack()] = count(); } tick-1ms { }") == 0);
+    CHECK(dt_command(s, command) == 0 && dt_start(s) == 0);
+    CHECK(threads_with_signals(&threads) == 0 && threads > 0);
+    do
+        CHECK(threads_with_signals(&threads) == 0);
+    while ((more = dt_work(s, -1)) == 1);
+    CHECK(more == 0 && dt_finish(s, NULL) == 0);
+    CHECK(threads_with_signals(&threads) == 0);
+    dt_close(s);
+}
+
+static void no_descriptors(void)
+{
+    dt_session *s = started(COUNT, 60);
+    struct rlimit before, few;
+    int taken[256], count = 0, more;
+
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    few = before;
+    few.rlim_cur = 200;
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    while (count < 256 && (taken[count] = open("/dev/null", O_RDONLY)) >= 0)
+        count++;
+    CHECK(count > 0 && count < 256 && errno == EMFILE);
+    while ((more = dt_work(s, -1)) == 1)
+        continue;
+    CHECK(more == 0 && dt_finish(s, NULL) == 0);
+    while (count > 0)
+        close(taken[--count]);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(rows(s) == 60);
+    dt_close(s);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 3);
@@ -315,6 +501,11 @@ int main(int argc, char **argv)
     threads();
     forked();
     never_taken();
+    normalized();
+    names_that_are_no_text();
+    stopped_at_any_time();
+    signals();
+    no_descriptors();
     puts("done");
     return 0;
 }

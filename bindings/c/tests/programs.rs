@@ -13,6 +13,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("programs::a_sanitizer_finds_nothing", sanitized),
     ("programs::the_example_counts_exactly", counts),
     ("programs::the_example_streams_every_record", streams),
+    ("programs::the_example_streams_texts_and_rows", streams_texts_and_rows),
     ("programs::a_program_with_the_library_never_becomes_a_reader", inherits),
     ("programs::ruby_counts_exactly", ruby),
     ("programs::node_counts_exactly", node),
@@ -167,6 +168,26 @@ fn streams() -> Verdict {
             assert!(line.ends_with(&format!("getppid:entry ++n={} execname=testee", number + 1)), "{line}");
         }
         assert_eq!(text.lines().count(), CALLS);
+        Verdict::Pass
+    })
+}
+
+fn streams_texts_and_rows() -> Verdict {
+    with("c-streams-rows", |built| {
+        built.compile(&["examples/stream.c"], "stream", &[]);
+        let program = "syscall::getppid:entry /pid == $target/ { @n[execname] = count(); @q = quantize(1); } \
+            END { printf(\"over\"); }";
+        let mut command = built.command(&built.path("stream"));
+        let done =
+            command.args([program, &built.testee()]).stdin(std::process::Stdio::null()).output().unwrap();
+        let text = String::from_utf8_lossy(&done.stdout).into_owned();
+        for line in
+            [format!("@n execname=testee: {CALLS}"), format!("@q: {CALLS}"), format!("    1 to 1: {CALLS}")]
+        {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}{}", said(&done));
+        }
+        assert!(text.lines().any(|line| line.ends_with(":END: over")), "{text}");
+        assert!(done.status.success(), "{}", said(&done));
         Verdict::Pass
     })
 }

@@ -140,13 +140,13 @@ pub use options::{Bytes, Options};
 
 pub use bpf_codegen::CodegenError;
 pub use bpf_sys::SysError;
-/// For programs that may fork while they have sessions: see [`Session`].
-pub use bpf_sys::close_in_forked_children;
 pub use bpf_sys::load::LoadError;
 /// For programs that run sessions: raises the limit on open descriptors as far as every process
 /// may. What the library executes (targets, `system()`, the preprocessor) has the limit that was
 /// there before.
 pub use bpf_sys::raise_fd_limit_at_start;
+/// For programs that may fork while they have sessions: see [`Session`].
+pub use bpf_sys::{close_in_forked_children, forks};
 pub use compile::evaltime::{Targets, Wanted};
 pub use compile::{Field, Macros, Program, Setup, Source, compile, compile_as, compile_with};
 pub use consumer::Aborted;

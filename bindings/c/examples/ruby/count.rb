@@ -20,7 +20,7 @@ module DTrace
   ROW = 2
 
   extern "void *dt_open()"
-  extern "void dt_close(void *)"
+  extern "int dt_close(void *)"
   extern "int dt_program(void *, char *, char *)"
   extern "int dt_command(void *, char *)"
   extern "int dt_start(void *)"
