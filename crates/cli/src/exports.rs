@@ -18,7 +18,7 @@ use dtrace::events::{Event, Sink, SinkError, ThreadName};
 use dtrace::formats::{Format, Kind, Snapshot};
 use dtrace::metrics::delivery::{self, Delivery};
 use dtrace::metrics::scrape::Server;
-use dtrace::metrics::{Lines, Otlp, Prometheus, Protocol};
+use dtrace::metrics::{Lines, Otlp, Prometheus, Protocol, Repeat};
 use dtrace::options::Options;
 
 use crate::command::{Command, file_of};
@@ -65,7 +65,7 @@ enum Content {
     },
     /// To a server.
     Sent {
-        sink: Box<dyn Sink>,
+        sink: Box<dyn Repeat>,
         delivery: Delivery,
     },
 }
@@ -215,7 +215,8 @@ impl Exports {
                         (done, _) => done,
                     }
                 }
-                Content::Stream { sink, .. } | Content::Sent { sink, .. } => sink.batch_end(),
+                Content::Stream { sink, .. } => sink.batch_end(),
+                Content::Sent { sink, .. } => sink.batch_end(),
             };
             trouble.into_iter().for_each(|text| export.say(text));
             export.note(done);
@@ -323,7 +324,10 @@ impl Export {
             Content::Stream { mut sink, end } => {
                 sink.flush().and_then(|()| end.map_or(Ok(()), Replacement::finish))
             }
-            Content::Sent { mut sink, delivery } => sink.flush().and_then(|()| delivery.finish()),
+            Content::Sent { mut sink, delivery } => sink
+                .flush()
+                .and_then(|()| if delivery.may_repeat() { sink.repeat() } else { Ok(()) })
+                .and_then(|()| delivery.finish()),
         };
         done.map_err(|e| failed(&file, &e))
     }
@@ -333,7 +337,8 @@ impl Content {
     fn sink(&mut self) -> &mut dyn Sink {
         match self {
             Content::Snapshot { sink, .. } => &mut **sink,
-            Content::Stream { sink, .. } | Content::Sent { sink, .. } => &mut **sink,
+            Content::Stream { sink, .. } => &mut **sink,
+            Content::Sent { sink, .. } => &mut **sink,
         }
     }
 

@@ -68,6 +68,10 @@ struct State {
     refusal: String,
     /// What was said: that something is lost, that something is refused.
     said: [bool; 2],
+    /// The thread has nothing to send.
+    idle: bool,
+    /// What is since the start is sent again.
+    repeats: bool,
     closed: bool,
     done: bool,
 }
@@ -231,12 +235,15 @@ impl Shared {
         loop {
             if let Some(bytes) = state.queue.pop_front() {
                 state.bytes -= bytes.len();
+                state.idle = false;
                 state.sending += self.server.units(&bytes);
                 return Some(bytes);
             }
             if state.closed {
                 return None;
             }
+            state.idle = true;
+            self.changed.notify_all();
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -337,6 +344,23 @@ impl Delivery {
         Some(format!("{option}: {} are lost: {why}", self.0.server.unit()))
     }
 
+    /// Whether something was lost and the server takes what comes now, at the end: then what was
+    /// lost can be made up for.
+    pub fn may_repeat(&self) -> bool {
+        let mut state = self.0.lock();
+        if state.lost == 0 {
+            return false;
+        }
+        let end = Instant::now() + LIMIT;
+        while !(state.idle && state.queue.is_empty()) {
+            let Some(left) = end.checked_duration_since(Instant::now()) else { return false };
+            let waited = self.0.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.repeats = true;
+        true
+    }
+
     /// Sends what is in the queue. An error is what was lost.
     pub fn finish(self) -> io::Result<()> {
         let mut state = self.0.lock();
@@ -356,6 +380,9 @@ impl Delivery {
             (n, Some(why)) => Some(format!("{n} {unit} were lost: {why}")),
             (n, None) => Some(format!("{n} {unit} were lost")),
         };
+        let again =
+            if state.repeats { ", and what is since the start was sent again at the end" } else { "" };
+        let lost = lost.map(|text| text + again);
         let refused = match state.refused {
             0 => None,
             n => Some(format!("{n} points were refused: {}", state.refusal)),
@@ -517,6 +544,25 @@ mod tests {
         let e = delivery.finish().unwrap_err().to_string();
         let n: usize = e.split(' ').next().unwrap().parse().unwrap();
         assert!(n >= 3 << 14 && e.contains(" lines were lost: "), "{e}");
+    }
+
+    #[test]
+    fn what_was_lost_is_made_up_for_at_the_end_if_the_server_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (mut out, delivery) = start(Server::Otlp(format!("http://{address}"))).unwrap();
+        out.write_all(b"refused").unwrap();
+        answered(&listener, b"refused", b"HTTP/1.1 400 x\r\n\r\n");
+        testing::eventually("it is lost", testing::HANG_LIMIT, || delivery.0.lock().lost == 1);
+        assert!(delivery.may_repeat());
+        out.write_all(b"again").unwrap();
+        answered(&listener, b"again", b"HTTP/1.1 200 x\r\n\r\n");
+        assert_eq!(
+            delivery.finish().unwrap_err().to_string(),
+            "1 requests were lost: the server answers 400, and what is since the start was sent again at the end"
+        );
+        let (_out, delivery) = start(Server::Otlp(format!("http://{address}"))).unwrap();
+        assert!(!delivery.may_repeat(), "nothing is lost");
     }
 
     #[test]

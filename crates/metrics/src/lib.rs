@@ -50,6 +50,13 @@ mod prometheus;
 pub mod request;
 pub mod scrape;
 
+/// A sink whose numbers are mostly since the start, so that the last one of each series makes up for
+/// those before it that did not arrive.
+pub trait Repeat: events::Sink {
+    /// Writes all numbers that are since the start once more. An interval's own is not one.
+    fn repeat(&mut self) -> std::io::Result<()>;
+}
+
 pub use lines::{Lines, Protocol};
 pub use otlp::{Otlp, rejected};
 pub use prometheus::Prometheus;

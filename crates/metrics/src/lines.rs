@@ -5,12 +5,16 @@
 //! (the next line of a key makes up for a lost one), of StatsD, which adds, what the interval has
 //! added. Gauges (`min()`, `max()`, `avg()`, `stddev()`) have the interval's own value: that of all
 //! days says nothing. A `sum()` that may fall is what it is since the start.
+//!
+//! Graphite keeps one number of a second. Of several intervals that end in one, each line has what
+//! the second has added until then, so the last one, which stays, is that of the second.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use events::{AggFunc, Event, Sink, SinkError};
 
+use crate::Repeat;
 use crate::model::{Family, Kind, Labels, Model, Series};
 
 /// A format of lines.
@@ -31,6 +35,8 @@ pub struct Lines<W> {
     /// The name of the host, as labels are written.
     host: String,
     protocol: Protocol,
+    /// In which the last interval has ended, since 1970.
+    second: u64,
     out: W,
 }
 
@@ -123,7 +129,7 @@ impl<W: Write + Send> Lines<W> {
     /// Writes lines of this protocol.
     pub fn new(protocol: Protocol, out: W) -> Lines<W> {
         let model = Model::new(protocol.labels());
-        Lines { host: protocol.host(""), model, protocol, out }
+        Lines { host: protocol.host(""), model, protocol, second: 0, out }
     }
 
     /// Writes the exporter's own counters that have grown.
@@ -132,20 +138,30 @@ impl<W: Write + Send> Lines<W> {
     }
 
     fn write(&mut self, at: usize) -> io::Result<()> {
-        let lines = self.family(at);
+        let lines = self.family(at, false);
+        // What a second adds is added up.
+        if self.protocol != Protocol::Graphite || Model::is_own(at) {
+            self.model.settle(at);
+        }
         self.out.write_all(lines.as_bytes())
     }
 
-    /// The lines of a family, which then has no increments.
-    fn family(&mut self, at: usize) -> String {
+    /// The lines of a family that has grown, or of all that it has since the start.
+    fn family(&self, at: usize, everything: bool) -> String {
         let mut out = String::new();
         let Some(family) = self.model.families.get(at) else { return out };
         let (host, (_, time)) = (&self.host, self.model.times());
         let ends = family.bucket_labels();
         let adds = self.protocol == Protocol::StatsD && family.kind != Kind::Gauge;
         let of_interval = adds || family.kind == Kind::Gauge && family.function != AggFunc::Sum;
-        for (labels, series) in family.grown() {
+        if everything && of_interval {
+            return out;
+        }
+        for (labels, series) in &family.series {
             let Series { total, increment } = series;
+            if increment.is_empty() && !everything {
+                continue;
+            }
             let labels = std::str::from_utf8(labels).unwrap_or_default();
             let words: &[u64] = if of_interval { increment } else { total };
             let mut line = Line { host, family, labels, bucket: None, value: family.number(words), time };
@@ -154,20 +170,26 @@ impl<W: Write + Send> Lines<W> {
                 continue;
             }
             for (n, end) in &ends {
-                if increment.get(*n).is_some_and(|word| *word != 0) {
+                let grown = if everything { total.get(*n) } else { increment.get(*n) };
+                if grown.is_some_and(|word| *word != 0) {
                     line.value = words.get(*n).copied().unwrap_or(0).into();
                     line.bucket = Some(end);
                     self.protocol.write(&mut out, &line);
                 }
             }
         }
-        self.model.settle(at);
         out
     }
 }
 
 impl<W: Write + Send> Sink for Lines<W> {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        if let Event::Interval(all) = event {
+            let second = self.model.end(all) / 1_000_000_000;
+            if std::mem::replace(&mut self.second, second) != second && self.protocol == Protocol::Graphite {
+                self.model.settle_aggregations();
+            }
+        }
         let family = self.model.event(event);
         if let Event::Start(_) = event {
             self.host = self.protocol.host(&self.model.host);
@@ -186,6 +208,16 @@ impl<W: Write + Send> Sink for Lines<W> {
     fn flush(&mut self) -> io::Result<()> {
         // What was lost has no interval.
         self.own()?;
+        self.out.flush()
+    }
+}
+
+impl<W: Write + Send> Repeat for Lines<W> {
+    fn repeat(&mut self) -> io::Result<()> {
+        self.flush()?;
+        for at in 0..self.model.families.len() {
+            self.out.write_all(self.family(at, true).as_bytes())?;
+        }
         self.out.flush()
     }
 }

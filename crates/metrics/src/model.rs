@@ -139,6 +139,15 @@ impl Family {
         events::AggValue { function: self.function, words, normal: 1, cpus, absent: false }.ranges()
     }
 
+    /// The buckets whose values have an end, with their numbers and their greatest integers. (What
+    /// is in no other bucket has none.) Readers have these as floating-point numbers. Where those
+    /// round, above 2^53, steps are longer than what they round by: of the greatest magnitude of
+    /// `llquantize()` with the most steps 2^37, and of `lquantize()` no bound is above 2^31.
+    pub(crate) fn ends(&self) -> Vec<(usize, i64)> {
+        let ends = self.used(self.ranges()).into_iter();
+        ends.filter_map(|(n, (_, greatest))| Some((n, greatest?))).collect()
+    }
+
     /// The buckets that may have a value for some key, with their numbers.
     pub(crate) fn used<T>(&self, all: Vec<T>) -> Vec<(usize, T)> {
         let (first, last) = self.buckets.unwrap_or((1, 0));
@@ -279,6 +288,16 @@ impl Model {
         [LOST, LEFT_OUT].into_iter().for_each(|at| self.settle(at));
     }
 
+    /// The increments of all aggregations begin anew.
+    pub(crate) fn settle_aggregations(&mut self) {
+        (LEFT_OUT + 1..self.families.len()).for_each(|family| self.settle(family));
+    }
+
+    /// Whether a family is of the exporter itself.
+    pub(crate) fn is_own(family: usize) -> bool {
+        family <= LEFT_OUT
+    }
+
     /// The increments of all families begin anew.
     pub(crate) fn settle_all(&mut self) {
         (0..self.families.len()).for_each(|family| self.settle(family));
@@ -314,11 +333,16 @@ impl Model {
         }
     }
 
-    fn interval(&mut self, all: &Interval<'_>) -> Option<usize> {
-        self.time = match all.wall {
+    /// When an interval ends, in nanoseconds since 1970.
+    pub(crate) fn end(&self, all: &Interval<'_>) -> u64 {
+        match all.wall {
             0 => self.wall(all.end),
             wall => wall,
-        };
+        }
+    }
+
+    fn interval(&mut self, all: &Interval<'_>) -> Option<usize> {
+        self.time = self.end(all);
         // The clock of the start says it no more where the machine has slept since.
         self.clock = Clock { time: all.end, wall: self.time };
         self.latest = self.time;
@@ -415,14 +439,21 @@ impl Model {
         let values: Vec<String> = row.key.iter().map(names::value).collect();
         let labels = (self.labels)(family.kind, &family.labels, &values).into_boxed_slice();
         let is_new = !family.series.contains_key(&labels);
-        let buckets = family.buckets_with(words);
         let more = if is_new { labels.len() } else { 0 };
         let (n, host) = (family.series.len(), self.host.len());
         let before = family.text(n, family.label_bytes, family.buckets, host);
-        let text = family.text(n + usize::from(is_new), family.label_bytes + more, buckets, host);
+        let text_with = |buckets| {
+            let after = family.text(n + usize::from(is_new), family.label_bytes + more, buckets, host);
+            self.text + after.saturating_sub(before)
+        };
+        let wide = family.buckets_with(words);
+        // A bucket for which there is no space has no line. Its counts are in the sums of those that
+        // have one, where a format has sums.
+        let is_narrow = text_with(wide) > MOST_TEXT;
+        let buckets = if is_narrow { family.buckets } else { wide };
+        let text = text_with(buckets);
         // The words are there twice.
         let bytes = if is_new { more + 16 * words.len() + SERIES_BYTES } else { 0 };
-        let text = self.text + text.saturating_sub(before);
         if text > MOST_TEXT || self.bytes + bytes > MOST_BYTES || is_new && self.series >= MOST_SERIES {
             return Err(Reason::Limit);
         }
@@ -436,7 +467,7 @@ impl Model {
                 family.series.insert(labels, Series { total, increment });
             }
         }
-        Ok(())
+        if is_narrow { Err(Reason::Limit) } else { Ok(()) }
     }
 
     fn refuse(&mut self, at: usize, reason: Reason) {

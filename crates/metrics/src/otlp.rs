@@ -1,7 +1,8 @@
 //! OpenTelemetry: the requests of OTLP over HTTP, in protobuf.
 //!
 //! A request has what the intervals since the last one have added to: counters and distributions
-//! since the start (cumulative), gauges as they are. Buckets have explicit bounds, which OTLP
+//! since the start (cumulative), gauges as they are. So the next point of a series, or
+//! [`Repeat::repeat`] at the end, makes up for a request that was lost. Buckets have explicit bounds, which OTLP
 //! includes as Prometheus does, so a bound is the greatest integer of its bucket.
 //!
 //! ```text
@@ -23,6 +24,7 @@ use diagnostics::control;
 use events::{Event, Sink, SinkError};
 use protobuf::{Message, Value, fields};
 
+use crate::Repeat;
 use crate::model::{Family, Kind, Model, Series, cumulative};
 
 /// Writes a request with each write.
@@ -72,8 +74,8 @@ impl<W: Write + Send> Otlp<W> {
         Otlp { model: Model::new(labels), out }
     }
 
-    /// A request with what has changed.
-    fn request(&self) -> Message {
+    /// A request with what has changed, or with everything.
+    fn request(&self, everything: bool) -> Message {
         let Model { families, host, .. } = &self.model;
         let (mut resource, mut scope, mut metrics) =
             (Message::default(), Message::default(), Message::default());
@@ -81,8 +83,9 @@ impl<W: Write + Send> Otlp<W> {
         attribute(&mut resource, 1, "host.name", host);
         scope.bytes(1, b"dtrace");
         metrics.message(1, &scope);
-        for family in families.iter().filter(|family| family.has_grown()) {
-            metrics.message(2, &self.metric(family));
+        let has_some = |family: &&Family| family.has_grown() || everything && !family.series.is_empty();
+        for family in families.iter().filter(has_some) {
+            metrics.message(2, &self.metric(family, everything));
         }
         let (mut all, mut out) = (Message::default(), Message::default());
         all.message(1, &resource);
@@ -91,19 +94,16 @@ impl<W: Write + Send> Otlp<W> {
         out
     }
 
-    fn metric(&self, family: &Family) -> Message {
+    fn metric(&self, family: &Family, everything: bool) -> Message {
         let field = match family.kind {
             Kind::Gauge => 5,
             Kind::Counter => 7,
             Kind::Histogram => 9,
         };
-        let bounds: Vec<(usize, i64)> = family
-            .used(family.ranges())
-            .into_iter()
-            .filter_map(|(n, (_, greatest))| Some((n, greatest?)))
-            .collect();
+        let bounds = family.ends();
         let (mut data, mut out) = (Message::default(), Message::default());
-        for (labels, series) in family.grown() {
+        let all = family.series.iter().filter(|(_, series)| everything || !series.increment.is_empty());
+        for (labels, series) in all {
             data.message(1, &self.point(family, labels, series, &bounds));
         }
         if family.kind != Kind::Gauge {
@@ -150,10 +150,18 @@ impl<W: Write + Send> Sink for Otlp<W> {
     fn flush(&mut self) -> io::Result<()> {
         // A row may be of an aggregation that is refused.
         if std::mem::take(&mut self.model.grown) && self.model.families.iter().any(Family::has_grown) {
-            let request = self.request();
+            let request = self.request(false);
             self.model.settle_all();
             self.out.write_all(request.encoded())?;
         }
+        self.out.flush()
+    }
+}
+
+impl<W: Write + Send> Repeat for Otlp<W> {
+    fn repeat(&mut self) -> io::Result<()> {
+        self.flush()?;
+        self.out.write_all(self.request(true).encoded())?;
         self.out.flush()
     }
 }

@@ -89,12 +89,8 @@ impl Prometheus {
         };
         let name = &family.name;
         self.head(out, name, &family.title, kind, suffix);
-        let ends: Vec<(usize, String)> = family
-            .used(family.ranges())
-            .into_iter()
-            // What is in no other bucket has no end.
-            .filter_map(|(n, (_, greatest))| Some((n, greatest?.to_string())))
-            .collect();
+        let ends: Vec<(usize, String)> =
+            family.ends().into_iter().map(|(n, end)| (n, end.to_string())).collect();
         for (labels, series) in &family.series {
             if family.kind == Kind::Histogram {
                 histogram(out, name, labels, &series.total, &ends);

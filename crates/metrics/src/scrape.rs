@@ -318,4 +318,23 @@ mod tests {
         other.remove();
         assert!(!path.exists());
     }
+
+    /// The executable of this test knows no such word, so what is started serves nothing.
+    #[test]
+    fn a_process_that_cannot_be_started_again_is_said_once_and_tried_again() {
+        let listener = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
+        let (address, state) = ("127.0.0.1:0".into(), Mutex::new(State::default()));
+        let shared = Shared { address, listener, path: None, state, changed: Condvar::new() };
+        let server = Server(Arc::new(shared));
+        server.0.lock().ended = Some("the process that serves has ended (signal: 9)".into());
+        server.0.begin_again();
+        server.0.begin_again();
+        assert_eq!(
+            server.said().unwrap(),
+            "the process that serves has ended (signal: 9); it cannot be started again: the process that serves has not begun \
+             (it is tried once a minute)"
+        );
+        assert_eq!((server.said(), server.again()), (None, 0));
+        assert_eq!(server.failed().unwrap(), "the process that serves has not begun");
+    }
 }

@@ -1,6 +1,6 @@
 //! Graphite, StatsD and InfluxDB.
 
-use metrics::{Lines, Protocol};
+use metrics::{Lines, Protocol, Repeat};
 
 use super::*;
 
@@ -72,6 +72,60 @@ fn gauges_have_the_intervals_own_value_and_sums_that_may_fall_the_whole() {
     assert_eq!(graphite(AggFunc::Sum, [9, -4]), ["lat 9 1767323046", "lat 5 1767323047"]);
     let statsd = values(written(Protocol::StatsD, feed(AggFunc::Max, [9, -4])));
     assert_eq!(statsd, ["lat:9|g", "lat:0|g", "lat:-4|g"]);
+}
+
+#[test]
+fn intervals_that_end_in_one_second_are_that_second_for_graphite() {
+    let feed = |function, all: &'static [(u64, i64)]| {
+        move |fed: &mut Fed<Lines<Shared>>| {
+            (fed.keys, fed.unsigned) = (&[], false);
+            for (millis, value) in all {
+                fed.wall = (1_767_323_046_000 + millis) * 1_000_000;
+                fed.second(0, function, &[(vec![], vec![*value as u64])]);
+            }
+        }
+    };
+    let values = |protocol, function, all| -> Vec<String> {
+        let text = written(protocol, feed(function, all));
+        text.lines().map(|line| line.split_once("lat").unwrap().1.trim().into()).collect()
+    };
+    let all = &[(250, 9), (500, 4), (750, 7), (1000, 5), (1250, 6)];
+    // The last line of each second is the one that is kept.
+    let graphite = values(Protocol::Graphite, AggFunc::Max, all);
+    assert_eq!(graphite, ["9 1767323046", "9 1767323046", "9 1767323046", "5 1767323047", "6 1767323047"]);
+    let graphite = values(Protocol::Graphite, AggFunc::Sum, all);
+    assert_eq!(
+        graphite,
+        ["9 1767323046", "13 1767323046", "20 1767323046", "25 1767323047", "31 1767323047"]
+    );
+    // The others have each interval.
+    assert_eq!(values(Protocol::StatsD, AggFunc::Max, all), [":9|g", ":4|g", ":7|g", ":5|g", ":6|g"]);
+}
+
+#[test]
+fn what_is_since_the_start_can_be_repeated_and_an_intervals_own_is_not() {
+    let repeated = |protocol, function| {
+        let out = Shared::default();
+        let mut fed = start(Lines::new(protocol, out.clone()));
+        fed.named(
+            0,
+            function,
+            &[(b"cat", spread(function, &[(0, 7)])), (b"dog", spread(function, &[(0, 1)]))],
+        );
+        fed.named(1, function, &[(b"cat", spread(function, &[(0, 5)]))]);
+        let before = out.text();
+        fed.sink.repeat().unwrap();
+        let after = out.text();
+        let lines = after.strip_prefix(&before).unwrap().lines();
+        lines.filter(|line| !line.contains("exporter_")).map(String::from).collect::<Vec<_>>()
+    };
+    let lines = |ends: [&str; 2]| ends.map(|end| format!("dtrace.my-host_example.lat.{end} 1767323047"));
+    assert_eq!(repeated(Protocol::Graphite, AggFunc::Count), lines(["cat 12", "dog 1"]));
+    let spread = AggFunc::Lquantize { base: 0, limit: 20, step: 10 };
+    assert_eq!(repeated(Protocol::Graphite, spread), lines(["cat.lt_0 12", "dog.lt_0 1"]));
+    assert_eq!(repeated(Protocol::Graphite, AggFunc::Max), [""; 0]);
+    assert_eq!(repeated(Protocol::StatsD, AggFunc::Count), [""; 0]);
+    assert_eq!(repeated(Protocol::Influx, AggFunc::Count).len(), 2);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Requests of OpenTelemetry, decoded.
 
-use metrics::{Otlp, rejected};
+use metrics::{Otlp, Repeat, rejected};
 
 use super::*;
 use crate::lines::Shared;
@@ -68,6 +68,51 @@ fn a_distribution_has_bounds_that_are_the_greatest_integers_of_buckets() {
     assert_eq!((field(point, 4), words(6)), (6, vec![2, 3, 0, 1]));
     assert_eq!(words(7).into_iter().map(f64::from_bits).collect::<Vec<_>>(), [-1.0, 9.0, 19.0]);
     assert_eq!((at(point, &[9, 1])[0], at(point, &[9, 2, 1])[0]), (&b"execname"[..], &b"cat"[..]));
+}
+
+#[test]
+fn no_two_bounds_are_one_floating_point_number() {
+    // With the largest values and the most steps that there are, and with steps below an integer.
+    for function in [
+        AggFunc::Quantize,
+        AggFunc::Llquantize { factor: 2, low: 53, high: 53, nsteps: u16::MAX },
+        AggFunc::Llquantize { factor: 2, low: 61, high: 61, nsteps: u16::MAX },
+        AggFunc::Lquantize { base: i32::MAX - 1000, limit: i32::MAX, step: 1 },
+        AggFunc::Llquantize { factor: 2, low: 0, high: 3, nsteps: 64 },
+    ] {
+        let out = Shared::default();
+        let mut fed = start(Otlp::new(out.clone()));
+        let buckets = function.value_size() as usize / 8;
+        let all: Vec<(usize, i64)> = (0..buckets).map(|bucket| (bucket, 1)).collect();
+        fed.named(0, function, &[(b"cat", spread(function, &all))]);
+        fed.sink.flush().unwrap();
+        let request = out.bytes();
+        let point = at(&request, &[1, 2, 2, 9, 1])[0];
+        let words = |number| -> Vec<u64> {
+            at(point, &[number])[0].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
+        };
+        let bounds: Vec<f64> = words(7).into_iter().map(f64::from_bits).collect();
+        assert!(bounds.is_sorted_by(|a, b| a < b), "{bounds:?}");
+        let counts = words(6);
+        assert_eq!(counts.len(), bounds.len() + 1);
+        assert_eq!((counts.iter().sum::<u64>(), field(point, 4)), (buckets as u64, buckets as u64));
+    }
+}
+
+#[test]
+fn everything_can_be_repeated() {
+    let out = Shared::default();
+    let mut fed = start(Otlp::new(out.clone()));
+    fed.named(0, AggFunc::Count, &[(b"cat", vec![7]), (b"dog", vec![1])]);
+    fed.named(1, AggFunc::Count, &[(b"cat", vec![5])]);
+    fed.sink.flush().unwrap();
+    let before = out.bytes().len();
+    fed.sink.repeat().unwrap();
+    let request = &out.bytes()[before..];
+    let metrics = at(request, &[1, 2, 2]);
+    let of_lat = metrics.iter().find(|metric| at(metric, &[1]) == [b"dtrace.lat"]).unwrap();
+    let numbers: Vec<u64> = at(of_lat, &[7, 1]).into_iter().map(|point| field(point, 6)).collect();
+    assert_eq!(numbers, [12, 1]);
 }
 
 #[test]

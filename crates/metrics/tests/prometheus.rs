@@ -183,6 +183,11 @@ fn the_text_is_bounded_whatever_the_buckets_are() {
         fed.said
     );
     assert!(text(&fed).contains("dtrace_exporter_left_out_total{reason=\"limit\"} 1000\n"));
+    // What has no bucket is in the sum of all: no key has lost a count.
+    let all = text(&fed);
+    let infinite: Vec<&str> = all.lines().filter(|line| line.contains("le=\"+Inf\"")).collect();
+    assert_eq!(infinite.len(), 1000);
+    assert!(infinite.iter().all(|line| line.ends_with(" 4")), "{infinite:?}");
     // Some keys with all buckets are fewer lines.
     let mut fed = start(Prometheus::text());
     fed.second(0, function, &(0..50).map(|key| row(key, 2001)).collect::<Vec<_>>());

@@ -395,4 +395,26 @@ mod tests {
         let mut idle = served.connect();
         assert_eq!(idle.read(&mut [0]).unwrap(), 0, "nothing was asked");
     }
+
+    #[test]
+    fn the_whole_of_a_connection_has_its_time() {
+        let served = Served::new("whole", [NONE[0], Duration::ZERO]);
+        let large = vec![b'x'; 4 << 20];
+        served.publish(&large);
+        let mut slow = served.connect();
+        slow.write_all(REQUEST).unwrap();
+        slow.read_exact(&mut [0; 15]).unwrap();
+        let mut others = Vec::new();
+        // It has not taken all of it when its time is over.
+        testing::eventually("it is ended", testing::HANG_LIMIT, || {
+            others.push(served.connect());
+            let mut end = libc::pollfd { fd: slow.as_raw_fd(), events: libc::POLLRDHUP, revents: 0 };
+            // SAFETY: one element.
+            unsafe { libc::poll(&raw mut end, 1, 0) };
+            end.revents & (libc::POLLRDHUP | libc::POLLHUP) != 0
+        });
+        let mut rest = Vec::new();
+        slow.read_to_end(&mut rest).unwrap();
+        assert!(rest.len() < large.len(), "{}", rest.len());
+    }
 }
