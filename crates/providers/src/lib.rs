@@ -35,7 +35,7 @@
 //! trace/source trace/raw
 //! cpc/events fbt/args fbt/context fbt/functions pid/context usdt/context usdt/fair
 //! fbt/entries fbt/list pid/known syscall/names usdt/definitions usdt/names usdt/sites
-//! fbt/method pid/matching pid/types syscall/args syscall/context usdt/shared
+//! fbt/method pid/matching pid/types syscall/args syscall/context usdt/shared usdt/unread
 //! pid/follow
 //! pid/deep pid/first pid/source usdt/follow+usdt/matching+usdt/source
 //! bio cpc dtrace fbt pid+pid/sides profile rawtp sdt syscall usdt

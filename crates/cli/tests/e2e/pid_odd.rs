@@ -321,6 +321,7 @@ fn what_has_no_names_or_does_not_run_is_said() -> Verdict {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let o = dtrace(&["-n", &format!("pid{}:text::entry", child.id())]).code(1);
+    let described = dtrace(&["-n", &format!("described{}:::", child.id())]).code(1);
     child.kill().unwrap();
     child.wait().unwrap();
     let says = format!(
@@ -328,6 +329,8 @@ fn what_has_no_names_or_does_not_run_is_said() -> Verdict {
         text.display()
     );
     assert!(o.err.contains(&says), "{o:?}");
+    let says = format!("the probes of {} cannot be read: not a valid ELF file", text.display());
+    assert_eq!(described.err.matches(&says).count(), 1, "{described:?}");
     let cut = dir.path().join("cut").display().to_string();
     std::fs::copy(&program, &cut).unwrap();
     std::fs::File::options().write(true).open(&cut).unwrap().set_len(3000).unwrap();

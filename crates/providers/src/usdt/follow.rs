@@ -295,7 +295,7 @@ impl UsdtProbes {
                 }
             }
         }
-        let said = reading.definitions.take_said();
+        let said = reading.take_said();
         let mut known = lock(&self.known);
         said.into_iter().for_each(|text| leave(&mut known.left_out, text));
         changes

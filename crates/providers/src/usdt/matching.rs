@@ -27,6 +27,8 @@ pub(super) struct Match<'a> {
     pub(super) refused: BTreeMap<Arc<ProbeDesc>, Arc<str>>,
     /// The providers that the process has, if the description names one process.
     others: HashSet<String>,
+    /// Why a file of the process could not be read.
+    unread: Option<String>,
     /// How many more probes there may be, and how many there are not for that.
     probes_left: usize,
     left_out: HashSet<Arc<ProbeDesc>>,
@@ -45,8 +47,9 @@ struct Selected {
 impl<'a> Match<'a> {
     pub(super) fn new(pattern: &'a Pattern, shares: bool) -> Match<'a> {
         let (found, refused, others, forms, left_out) = Default::default();
+        let (unread, probes_left) = (None, usize::MAX);
         let shares = shares && pattern.provider.ends_with('*');
-        Match { pattern, shares, found, refused, others, probes_left: usize::MAX, left_out, forms }
+        Match { pattern, shares, found, refused, others, unread, probes_left, left_out, forms }
     }
 
     /// Adds what a process has.
@@ -87,8 +90,14 @@ impl<'a> Match<'a> {
                     self.file((&object, number, &sites), owner, reading, fair)?;
                 }
             }
-            if let Some(follow) = reading.followed.get_mut(&pid) {
-                follow.search(self.pattern, number);
+            // What could not be read was not searched.
+            match reading.unread.why(number) {
+                Some(why) => self.unread = Some(why.into()),
+                None => {
+                    if let Some(follow) = reading.followed.get_mut(&pid) {
+                        follow.search(self.pattern, number);
+                    }
+                }
             }
         }
         Ok(())
@@ -250,12 +259,16 @@ impl<'a> Match<'a> {
         let mut others: Vec<String> = self.others.into_iter().collect();
         others.sort_unstable();
         let is_there = others.iter().any(|other| other == provider);
-        if is_there {
+        if is_there && self.unread.is_none() {
             return Ok(Vec::new());
         }
-        let message = format!("process {pid} has no probes of the provider \"{provider}\"");
+        let message = match is_there {
+            true => format!("process {pid} has no such probe in the files that can be read"),
+            false => format!("process {pid} has no probes of the provider \"{provider}\""),
+        };
         let error = MatchError { may_come: true, ..MatchError::new(message).tagged(Tag::D_PROC_USDT) };
         Err(match others.is_empty() {
+            _ if self.unread.is_some() => MatchError { help: self.unread, ..error },
             true => error.with_help("no file that it runs describes probes"),
             false => error.with_help(format!("its files describe {}", others.join(", "))),
         })

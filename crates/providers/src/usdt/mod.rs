@@ -9,6 +9,7 @@
 //!  definitions  what files say of their providers
 //!  follow   processes that start, and files that are loaded, later
 //!  shared   files whose probes are those of all processes
+//!  unread   files that could not be read
 //!  here     sites ──► units: one program for each shape of the operands that clauses use, one link for each file
 //!  context  how a firing finds its probe and its arguments
 //! ```
@@ -35,6 +36,7 @@ mod names;
 mod shared;
 mod sites;
 mod source;
+mod unread;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

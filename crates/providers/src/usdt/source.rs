@@ -29,6 +29,7 @@ use super::matching::Match;
 use super::names::names;
 use super::shared::{SharedFiles, Sharing};
 use super::sites::{Site, Target};
+use super::unread::Unread;
 use crate::contract::method::HeldProcess;
 use crate::contract::source::{FoundProbe, IdRange, ProbeSource};
 use crate::lock;
@@ -132,6 +133,7 @@ pub(super) struct Reading {
     files: HashMap<u64, Sites>,
     /// How many there are in all.
     sites: usize,
+    pub(super) unread: Unread,
     pub(super) followed: HashMap<u32, Followed>,
     pub(super) brought: Brought,
     /// Processes that descriptions name: what they describe, all of it is used.
@@ -180,6 +182,7 @@ impl Reading {
             next_number: Default::default(),
             files: Default::default(),
             sites: Default::default(),
+            unread: Default::default(),
             followed: Default::default(),
             brought: Default::default(),
             named: Default::default(),
@@ -206,11 +209,14 @@ impl Reading {
         })
     }
 
-    /// The number of a file, and its sites. One that cannot be read has none.
+    /// The number of a file, and its sites. One that cannot be read has none, until it can be.
     pub(super) fn sites(&mut self, object: &Object) -> (u64, Sites) {
         let number = self.number(object);
         if let Some(sites) = self.files.get(&number) {
             return (number, sites.clone());
+        }
+        if self.unread.waits(number, Instant::now()) {
+            return (number, Sites::from([]));
         }
         let described = self.symbols.described_probes(object.text.file);
         let file = self.symbols.mapped_file(object.text.file);
@@ -219,7 +225,14 @@ impl Reading {
             // More files were held since. It may be held when the process is looked at next.
             return (number, Sites::from([]));
         }
-        let DescribedProbes { sites, providers } = described.unwrap_or_default();
+        let DescribedProbes { sites, providers } = match described {
+            Ok(described) => described,
+            Err(why) => {
+                self.unread.failed(number, why, Instant::now());
+                return (number, Sites::from([]));
+            }
+        };
+        self.unread.read(number);
         let path = self.symbols.mapped_file(object.text.file).map(|file| file.path.as_slice());
         let path = String::from_utf8_lossy(path.unwrap_or_default()).into_owned();
         let known = match providers.is_empty() {
@@ -247,6 +260,13 @@ impl Reading {
             self.files.insert(number, sites.clone());
         }
         (number, sites)
+    }
+
+    /// What is to be said of files, since the last call.
+    pub(super) fn take_said(&mut self) -> Vec<String> {
+        let mut all = self.unread.take_said();
+        all.extend(self.definitions.take_said());
+        all
     }
 
     /// True if a description was looked for in a file that a process maps.
@@ -381,7 +401,7 @@ impl UsdtProbes {
                 fair.leave_processes(&pattern.provider, others);
             }
         }
-        let said = fair.said().into_iter().chain(reading.definitions.take_said());
+        let said = fair.said().into_iter().chain(reading.take_said());
         let mut known = lock(&self.known);
         said.for_each(|text| leave(&mut known.left_out, text));
         drop(known);
