@@ -80,6 +80,8 @@ pub(crate) struct Command {
     pub(crate) flame_from: Option<String>,
     /// `--postmortem`: a core file.
     pub(crate) postmortem: Option<String>,
+    /// `--events`: a file or a socket with the events of a session.
+    pub(crate) events: Option<String>,
     /// `--system`: the record of a machine.
     pub(crate) system: Option<String>,
     /// `--record-system`: the file to be written.
@@ -122,6 +124,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
         flame_diff: None,
         flame_from: None,
         postmortem: None,
+        events: None,
         system: None,
         record_system: None,
         shell: None,
@@ -155,6 +158,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
             Word::Long("flame-diff", before) => c.flame_diff = Some(before),
             Word::Long("flame-from", file) => c.flame_from = Some(file),
             Word::Long("postmortem", file) => c.postmortem = Some(file),
+            Word::Long("events", file) => c.events = Some(file),
             Word::Long("system", file) => c.system = Some(file),
             Word::Long("record-system", file) => c.record_system = Some(file),
             Word::Long("version", _) => c.only(Mode::About)?,
@@ -175,6 +179,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
     c.check_files()?;
     c.check_live()?;
     c.check_system()?;
+    c.check_events()?;
     if c.postmortem.is_some()
         && !(c.programs.is_empty() && c.targets.is_empty() && c.formats.flames.is_empty())
     {
@@ -280,9 +285,13 @@ impl Command {
         let drawn = flames.iter().map(|(file, _)| file).chain(files.iter().map(|(file, _)| file));
         let mut all: Vec<(PathBuf, &String)> =
             drawn.chain(&self.output).map(|file| (whole(file), file)).collect();
+        let of_socket = |address: &Option<String>| address.as_ref()?.strip_prefix("unix:").map(String::from);
+        let sockets: Vec<String> =
+            [&self.options.listen, &self.options.events].into_iter().filter_map(of_socket).collect();
+        all.extend(sockets.iter().map(|path| (whole(path), path)));
         all.sort_unstable();
         match all.iter().zip(all.iter().skip(1)).find(|((a, _), (b, _))| a == b) {
-            Some(((_, file), _)) if !files.is_empty() => {
+            Some(((_, file), _)) if !(files.is_empty() && sockets.is_empty()) => {
                 wrong(format!("{}: a file can be written once: name another one", control::name_text(file)))
             }
             _ => Ok(()),
@@ -326,6 +335,18 @@ impl Command {
             return wrong(
                 "--live has the terminal: --to and --format NAME=FILE write other formats to files",
             );
+        }
+        Ok(())
+    }
+
+    /// Stored events are printed, and nothing is traced.
+    fn check_events(&self) -> Result<(), Wrong> {
+        let traces = !self.programs.is_empty() || !self.targets.is_empty() || self.live;
+        let reads = self.postmortem.is_some() || self.flame_from.is_some() || self.system.is_some();
+        if self.events.is_some() && (traces || reads || self.record_system.is_some()) {
+            let text = "--events prints the events of a session and traces nothing: leave out the programs, the targets, \
+                        and what else reads a file";
+            return Err(Wrong::Value(text.into()));
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
 //! The files of results beside what is printed (`--to`, `--format NAME=FILE`, `--heat`), and where
-//! metrics are served and sent (`-x listen`, `-x graphite`, `-x otlp`).
+//! metrics are served and sent (`-x listen`, `-x graphite`, `-x otlp`), and events (`-x events`).
 //!
 //! A file is replaced as a whole, as those of `--flame` are. One that is known at any time is
 //! written from time to time; one that is a stream grows under another name beside it until the
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dtrace::diagnostics::control;
-use dtrace::events::{Event, Sink, SinkError, ThreadName};
+use dtrace::events::{Event, Sink, SinkError, Socket, ThreadName};
 use dtrace::formats::{Format, Kind, Snapshot};
 use dtrace::metrics::delivery::{self, Delivery};
 use dtrace::metrics::scrape::Server;
@@ -99,7 +99,7 @@ pub(crate) struct ServerOption {
 }
 
 /// All of them.
-pub(crate) const SERVERS: [ServerOption; 3] = [
+pub(crate) const SERVERS: [ServerOption; 4] = [
     ServerOption {
         name: "listen",
         format: "prometheus",
@@ -117,6 +117,12 @@ pub(crate) const SERVERS: [ServerOption; 3] = [
         format: "prometheus",
         place: |options| options.otlp.as_ref(),
         make: Content::sent_requests,
+    },
+    ServerOption {
+        name: "events",
+        format: "events",
+        place: |options| options.events.as_ref(),
+        make: Content::events,
     },
 ];
 
@@ -369,6 +375,12 @@ impl Content {
         let server = Server::start(address, sink.bytes())?;
         let (place, next) = (Place::Server(server), Instant::now());
         Ok(Content::Snapshot { sink: Box::new(sink), place, changed: false, next })
+    }
+
+    /// Events for whoever connects to a socket.
+    fn events(address: &str) -> io::Result<Content> {
+        let path = address.strip_prefix("unix:").unwrap_or(address);
+        Ok(Content::Stream { sink: Box::new(Socket::bind(file_of(path))?), end: None })
     }
 
     /// Lines that are sent to a server of Graphite.

@@ -207,6 +207,13 @@ pub(crate) const LONG: &[Long] = &[
                a process that was its target",
     },
     Long {
+        name: "events",
+        arg: "file",
+        takes: File,
+        help: "trace nothing; print the events of a session from a file (--format events=FILE), or from its socket while it runs \
+               (unix:PATH, -x events=unix:PATH), in any format, also to files",
+    },
+    Long {
         name: "version",
         arg: "",
         takes: Nothing,

@@ -13,6 +13,7 @@
 //!  exports    the other files of results (--to, --format NAME=FILE), and where metrics go
 //!  live       the terminal of --live
 //!  postmortem  the records in a core file (--postmortem)
+//!  stored     the events of another session (--events)
 //!  secure     a command with more privileges than who started it
 //!  run        list, compile only, or trace
 //!  interrupt  SIGINT and SIGTERM as a readable descriptor
@@ -37,7 +38,7 @@
 //! drawing output
 //! definitions exports live
 //! results
-//! postmortem
+//! postmortem stored
 //! lib+run
 //! ```
 
@@ -65,6 +66,7 @@ mod results;
 mod run;
 mod secure;
 mod status;
+mod stored;
 
 use std::fmt::Display;
 use std::io::Write;

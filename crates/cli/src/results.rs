@@ -7,6 +7,7 @@ use dtrace::formats::{Format, Kind};
 use dtrace::options::{Options, OutputFormat};
 use dtrace::{Needs, Printer, Sink};
 
+use crate::command::Command;
 use crate::drawing::Drawing;
 use crate::exports::Exports;
 use crate::live::LiveResults;
@@ -23,9 +24,11 @@ enum Printed {
     Live(Box<LiveResults>),
 }
 
-/// What a format needs of records. A drawing needs nothing more than what it draws.
-pub(crate) fn needs(format: OutputFormat) -> Needs {
-    printer(format).needs()
+/// What is needed of records. A drawing needs nothing more than what it draws.
+pub(crate) fn needs(options: &Options) -> Needs {
+    let printed = printer(options.oformat).needs();
+    // Whatever is made of events later.
+    Needs { process_ids: printed.process_ids || options.events.is_some(), ..printed }
 }
 
 fn printer(format: OutputFormat) -> Printer {
@@ -100,6 +103,17 @@ impl Results {
     pub(crate) fn of_stored_events(format: OutputFormat, out: Output) -> Results {
         let printed = Printed::of(format, printer(format).of_stored_events(Box::new(out)));
         Results { printed, drawing: None, exports: Exports::none() }
+    }
+
+    /// For the stored events of another session, with the formats and files that a command wants of
+    /// them. An error is a message.
+    pub(crate) fn of_another(command: &Command, out: Output) -> Result<Results, String> {
+        let options = &command.options;
+        let (drawing, exports) = (Drawing::of(command)?, Exports::of(command, options)?);
+        match command.formats.printed {
+            Some(format) => Results::in_format(format, out, drawing, exports, options),
+            None => Ok(Results { drawing, exports, ..Results::of_stored_events(options.oformat, out) }),
+        }
     }
 
     /// Writes the files, at the end. The errors are messages.

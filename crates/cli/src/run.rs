@@ -117,6 +117,9 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
     if let Some(core) = &command.postmortem {
         return crate::postmortem::print(&command, core, out).unwrap_or_else(|e| failed_output(&e));
     }
+    if let Some(from) = &command.events {
+        return crate::stored::print(&command, from, out).unwrap_or_else(|e| failed_output(&e));
+    }
     match command.mode {
         Mode::List => list(command, &system, out),
         _ => trace(command, &system, engine, out),
@@ -194,8 +197,7 @@ fn compile(
     (system, providers): (&System, Vec<Box<dyn Provider>>),
 ) -> Result<Program, u8> {
     let shown_only = command.mode != Mode::Trace || command.compile_only;
-    let setup =
-        Setup { providers, needs: |options| results::needs(options.oformat), shown_only, ..Setup::default() };
+    let setup = Setup { providers, needs: results::needs, shown_only, ..Setup::default() };
     let program = dtrace::compile_as(system, sources, macros, options, setup);
     program.map_err(|error| complain_all(error.messages(options.errtags)))
 }

@@ -14,7 +14,7 @@
 use std::io::{self, Write};
 
 use consumer::{Message, Output, Printer};
-use events::{Event, Needs, Sink, SinkError};
+use events::{Encoder, Event, Needs, Sink, SinkError};
 use flame::Unnamed;
 use heat::Heat;
 use metrics::{Lines, Prometheus, Protocol};
@@ -132,6 +132,17 @@ pub const TABLE: &[Format] = &[
         binary: false,
         needs: Printer::Csv.needs(),
         kind: Kind::Stream(|out, _| Printer::Csv.of_stored_events(Box::new(Silent(out)))),
+    },
+    Format {
+        name: "events",
+        endings: &[".events"],
+        about: "every event in the encoding of the library, which --events prints in any format",
+        by_ending: false,
+        intervals: false,
+        binary: true,
+        // Whatever is made of them later.
+        needs: Needs { process_ids: true, printed: false },
+        kind: Kind::Stream(|out, _| Box::new(Encoder::new(out))),
     },
     metrics(
         "prometheus",

@@ -31,6 +31,7 @@
 //!  wire       the byte layout, and its primitives
 //!  encode     events to bytes
 //!  decode     bytes to events
+//!  socket     events for whoever connects
 //! ```
 //!
 //! A stream of a session is: perhaps an [`Event::Report`] on the programs; one [`Event::Start`];
@@ -44,8 +45,9 @@
 //! aggregate part value wire
 //! interval
 //! event
-//! decode sink
+//! decode sink socket/place
 //! encode
+//! socket
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -64,6 +66,7 @@ mod event;
 mod interval;
 mod part;
 mod sink;
+pub mod socket;
 mod value;
 mod wire;
 
@@ -77,6 +80,7 @@ pub use event::{
 pub use interval::{Growth, Interval};
 pub use part::Part;
 pub use sink::{Needs, Sink, SinkError, ThreadName};
+pub use socket::Socket;
 pub use value::{Format, Int, Packet, Stack, Symbol, SymbolName, Value};
 pub use wire::{FRAME_MAX, MAGIC, VERSION};
 

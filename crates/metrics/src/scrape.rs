@@ -17,14 +17,14 @@ mod server;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use events::socket::{Place, listen};
 use server::READY;
 pub use server::run;
 
@@ -72,12 +72,6 @@ struct Running {
     child: Child,
     socket: UnixStream,
     begun: Instant,
-}
-
-/// A socket in the file system, and which one it is.
-struct Place {
-    path: PathBuf,
-    is: (u64, u64),
 }
 
 impl Shared {
@@ -215,7 +209,9 @@ impl Server {
     /// Listens at an address of the option, and serves this state.
     pub fn start(address: &str, first: Vec<u8>) -> io::Result<Server> {
         let (listener, path) = match address.strip_prefix("unix:") {
-            Some(path) => listen_at(Path::new(path)).map(|(listener, place)| (listener, Some(place)))?,
+            Some(path) => {
+                listen(Path::new(path)).map(|(listener, place)| (OwnedFd::from(listener), Some(place)))?
+            }
             None => {
                 let address: SocketAddr = address.parse().map_err(io::Error::other)?;
                 (OwnedFd::from(TcpListener::bind(address)?), None)
@@ -270,54 +266,9 @@ impl Drop for Server {
     }
 }
 
-impl Place {
-    fn of(path: &Path) -> io::Result<Place> {
-        let is = path.symlink_metadata().map(|m| (m.dev(), m.ino()))?;
-        Ok(Place { path: path.to_owned(), is })
-    }
-
-    /// Removes the socket, unless another session has put its own there.
-    fn remove(&self) {
-        if Place::of(&self.path).is_ok_and(|now| now.is == self.is) {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Listens at a path, for this user alone. A socket to which nobody listens is what an earlier
-/// session left.
-fn listen_at(path: &Path) -> io::Result<(OwnedFd, Place)> {
-    let is_socket = path.symlink_metadata().is_ok_and(|m| m.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
-        std::fs::remove_file(path)?;
-    }
-    // Between a call that makes it and one that changes it, others could connect, or put a link in
-    // its place.
-    // SAFETY: plain system calls.
-    let before = unsafe { libc::umask(0o177) };
-    let listener = UnixListener::bind(path);
-    // SAFETY: as above.
-    unsafe { libc::umask(before) };
-    let listener = listener?;
-    Ok((listener.into(), Place::of(path)?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_socket_of_another_session_stays() {
-        let path = std::env::temp_dir().join(format!("dtrace-place-{}", std::process::id()));
-        let (first, place) = listen_at(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        let (_second, other) = listen_at(&path).unwrap();
-        drop(first);
-        place.remove();
-        assert!(UnixStream::connect(&path).is_ok());
-        other.remove();
-        assert!(!path.exists());
-    }
 
     /// The executable of this test knows no such word, so what is started serves nothing.
     #[test]

@@ -37,6 +37,7 @@ mod drilldown;
 mod elsewhere;
 mod ending;
 mod evaltime;
+mod events;
 mod exports;
 mod faults;
 mod fbt;
@@ -262,6 +263,7 @@ const GROUPS: &[&[Test]] = &[
     formats::TESTS,
     flames::TESTS,
     exports::TESTS,
+    events::TESTS,
     live::TESTS,
     heat::TESTS,
     metrics::TESTS,

@@ -85,6 +85,7 @@ impl Row {
             ("temporal", n) => n == Some(1),
             (name, Some(n)) => limits(name).is_none_or(|(least, most)| (least..=most).contains(&n)),
             ("listen", _) => all(is_address),
+            ("events", _) => all(is_socket),
             ("graphite", _) => all(is_server),
             ("otlp", _) => all(is_url),
             ("setenv", _) => all(|t| t.split_once('=').is_some_and(|(name, _)| !name.is_empty())),
@@ -116,6 +117,7 @@ impl Row {
                 "an address with a port, as in 127.0.0.1:9464, or a socket, as in unix:/run/dtrace.socket"
                     .into()
             }
+            (Shape::Text, _) if self.name == "events" => "a socket, as in unix:/run/dtrace.events".into(),
             (Shape::Text, _) if self.name == "otlp" => {
                 "a server with its port, as in http://localhost:4318".into()
             }
@@ -131,8 +133,12 @@ impl Row {
 
 /// An address of this machine: `127.0.0.1:9464` or `unix:PATH`.
 fn is_address(text: &str) -> bool {
-    let path = text.strip_prefix("unix:").is_some_and(|path| !path.is_empty());
-    path || text.parse::<std::net::SocketAddr>().is_ok()
+    is_socket(text) || text.parse::<std::net::SocketAddr>().is_ok()
+}
+
+/// `unix:PATH`
+fn is_socket(text: &str) -> bool {
+    text.strip_prefix("unix:").is_some_and(|path| !path.is_empty())
 }
 
 /// A host and a port.
@@ -285,6 +291,8 @@ options! {
              at main"
         )]
         pub evaltime: Moment,
+        #[option(Run, "", "serve the events to whoever of this user connects to a socket, as in unix:PATH (--events)")]
+        pub events: Option<String>,
         #[option(Run, "", "what aggregations have gained since the interval before, for sinks of events: the length of an interval")]
         pub every: Option<Duration>,
         #[option(

@@ -14,6 +14,9 @@ use crate::{Test, Verdict};
 #[path = "../../examples/count_calls.rs"]
 mod count_calls;
 #[allow(dead_code)]
+#[path = "../../examples/events.rs"]
+mod events;
+#[allow(dead_code)]
 #[path = "../../examples/slow_queries.rs"]
 mod slow_queries;
 #[allow(dead_code)]
@@ -27,6 +30,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("beginners::count_calls_counts_each_call_of_the_command", counted),
     ("beginners::to_json_writes_a_line_with_the_process_for_each_file", as_json),
     ("beginners::top_shows_the_calls_of_each_interval_once", shown),
+    ("beginners::events_connects_to_a_session_and_prints_each_record", connected),
     ("beginners::slow_queries_prints_the_slow_ones_of_a_service", slow),
 ];
 
@@ -118,5 +122,25 @@ fn slow() -> Verdict {
     }
     // Whoever traces a child has waited for it, too.
     let _ = child.wait();
+    Verdict::Pass
+}
+
+fn connected() -> Verdict {
+    let dir = Dir::new("events");
+    let path = file(&dir, "socket");
+    let socket = dtrace::events::Socket::bind(&path).unwrap();
+    let mut out = Vec::new();
+    let reader = std::thread::spawn(move || events::run(&path, &mut out).map(|n| (n, out)).unwrap());
+    testing::eventually("the example is connected", testing::HANG_LIMIT, || socket.readers() == 1);
+    let mut session = dtrace::Session::builder(&dtrace::System::live())
+        .program("syscall::getppid:entry /pid == $target/ { trace(tid); }")
+        .command(&command("2 300"))
+        .start(socket)
+        .unwrap();
+    session.run().unwrap();
+    let (records, out) = reader.join().unwrap();
+    let lines = String::from_utf8(out).unwrap();
+    let of_call = lines.lines().filter(|line| line.ends_with(" getppid:entry")).count();
+    assert_eq!((records, of_call), (600, 600), "{lines}");
     Verdict::Pass
 }
