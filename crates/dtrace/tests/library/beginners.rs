@@ -134,7 +134,7 @@ fn connected() -> Verdict {
     testing::eventually("the example is connected", testing::HANG_LIMIT, || socket.readers() == 1);
     let mut session = dtrace::Session::builder(&dtrace::System::live())
         .program("syscall::getppid:entry /pid == $target/ { trace(tid); }")
-        .command(&command("2 300"))
+        .command(command("2 300"))
         .start(socket)
         .unwrap();
     session.run().unwrap();
