@@ -49,7 +49,12 @@ impl Receiver {
         };
         // What follows a part is not a part of another.
         let event = (is_complete || self.queue.len() > 1).then(|| self.queue.pop_front()).flatten()?;
-        let Event::Aggregation(all) = event else { return Some(event) };
+        let Event::Aggregation(mut all) = event else { return Some(event) };
+        // What `printa()` has printed comes once more at the end, as this sink needs it. What was
+        // demanded before is not here any more.
+        if all.occasion == Occasion::Demand {
+            all.occasion = Occasion::End;
+        }
         let mut columns = split(all);
         let first = columns.next();
         for (at, column) in columns.enumerate() {

@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -48,8 +48,11 @@ enum State {
 /// See the [module](self).
 #[pyclass(frozen, module = "dtrace._dtrace")]
 pub(crate) struct Session {
-    /// The process that began it.
+    /// The process that began it, for messages. Which one it is `forks` says: numbers are used
+    /// again, and another pid namespace has its own.
     owner: u32,
+    /// [`dtrace::forks`] in that process.
+    forks: u32,
     /// The thread that has the state; 0: none. The handlers of its signals run meanwhile, and may
     /// use this package.
     holder: AtomicU64,
@@ -57,20 +60,27 @@ pub(crate) struct Session {
     state: ManuallyDrop<Mutex<State>>,
     stopper: ManuallyDrop<Mutex<Stopper>>,
     signals: Arc<Signals>,
+    /// The next taking of an event panics, for the tests of this package.
+    panics: AtomicBool,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.is_here() {
-            let _ = guarded(|| {
-                // SAFETY: they are used no more.
-                unsafe {
-                    ManuallyDrop::drop(&mut self.state);
-                    ManuallyDrop::drop(&mut self.stopper);
-                }
-            });
+        if !self.is_here() {
+            return;
         }
+        // SAFETY: they are used no more.
+        let parts = unsafe { (ManuallyDrop::take(&mut self.state), ManuallyDrop::take(&mut self.stopper)) };
+        drop_detached(parts);
     }
+}
+
+/// Drops a session, which waits for the kernel and for threads: without the GIL.
+fn drop_detached<T: Send>(value: T) {
+    let mut value = Some(value);
+    // Where the interpreter is about to end there is no GIL to be had.
+    let _ = Python::try_attach(|py| py.detach(|| guarded(|| drop(value.take()))));
+    let _ = guarded(|| drop(value.take()));
 }
 
 fn source((name, text): Program) -> Source {
@@ -127,14 +137,19 @@ impl Session {
             guarded(begin).and_then(|started| started)
         });
         // What a handler raised says more than the error that the enabling was interrupted.
-        signals.check(py)?;
+        if let Err(raised) = signals.check(py) {
+            drop_detached(started);
+            return Err(raised);
+        }
         let (session, stopper) = started.map_err(|failure| failure.raise(py))?;
         Ok(Session {
             owner: std::process::id(),
+            forks: dtrace::forks(),
             holder: AtomicU64::new(0),
             state: ManuallyDrop::new(Mutex::new(State::Running(session))),
             stopper: ManuallyDrop::new(Mutex::new(stopper)),
             signals,
+            panics: AtomicBool::new(false),
         })
     }
 
@@ -146,11 +161,11 @@ impl Session {
             self.signals.check(py)?;
             self.check_holder(py)?;
             let popped = match self.try_lock(py)? {
-                Some(mut state) => pop(&mut state),
-                None => py.detach(|| pop(&mut self.lock())),
+                Some(mut state) => self.pop(&mut state),
+                None => py.detach(|| self.pop(&mut self.lock())),
             };
             match popped.map_err(|failure| failure.raise(py))? {
-                Popped::Event(event) => match convert::event(py, &event)? {
+                Popped::Event(event) => match converted(py, &event)? {
                     Some(event) => return Ok(Some(event)),
                     None => continue,
                 },
@@ -206,7 +221,7 @@ impl Session {
         })?;
         let mut found = Vec::new();
         for event in &all {
-            found.extend(convert::event(py, event)?);
+            found.extend(converted(py, event)?);
         }
         PyTuple::new(py, found)
     }
@@ -249,15 +264,26 @@ impl Session {
         Ok(())
     }
 
-    /// Panics within the session, for the tests of this package.
-    #[pyo3(name = "_panic")]
-    fn panic(&self, py: Python<'_>) -> PyResult<()> {
+    /// Panics within the session, at once or where the next event is taken, for the tests of this
+    /// package.
+    #[pyo3(name = "_panic", signature = (later=false))]
+    fn panic(&self, py: Python<'_>, later: bool) -> PyResult<()> {
+        if later {
+            self.panics.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
         self.with(py, |_| std::panic::resume_unwind(Box::new("a panic of a test")))
     }
 }
 
+/// An event as an object. A panic is an error.
+fn converted<'py>(py: Python<'py>, event: &Event<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    guarded(|| convert::event(py, event)).unwrap_or_else(|failure| Err(failure.raise(py)))
+}
+
 fn after(seconds: f64) -> PyResult<Instant> {
-    let time = Duration::try_from_secs_f64(seconds.max(0.0));
+    // Not `max`, which takes 0 for what is no number.
+    let time = Duration::try_from_secs_f64(if seconds < 0.0 { 0.0 } else { seconds });
     let end = time.ok().and_then(|time| Instant::now().checked_add(time));
     end.ok_or_else(|| PyValueError::new_err(format!("{seconds} seconds are no time to wait")))
 }
@@ -266,23 +292,29 @@ fn ending(file: &str, endings: &str) -> PyErr {
     PyValueError::new_err(format!("{file:?}: the name of a picture or profile ends with {endings}"))
 }
 
-/// The process that has begun sessions: it, or one that has forked it.
+/// The process that has begun sessions: it, or one that has forked it. One more than its number of
+/// forks, and its pid for messages.
 static TRACER: AtomicU32 = AtomicU32::new(0);
+static TRACER_PID: AtomicU32 = AtomicU32::new(0);
 
 /// A child of a process that has traced lacks the threads that trace, and may have their locks as
 /// they were held: no session begins there.
 fn check_threads() -> Result<(), Failure> {
-    let this = std::process::id();
+    let this = dtrace::forks().wrapping_add(1);
     match TRACER.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed) {
         Err(tracer) if tracer != this => Err(Failure::new(format!(
-            "process {tracer}, which has forked this one, has traced before: no session can begin in a copy of it (multiprocessing has the method spawn)"
+            "process {}, which has forked this one, has traced before: no session can begin in a copy of it (multiprocessing has the method spawn)",
+            TRACER_PID.load(Ordering::Relaxed)
         ))),
-        _ => Ok(()),
+        _ => {
+            TRACER_PID.store(std::process::id(), Ordering::Relaxed);
+            Ok(())
+        }
     }
 }
 
-/// This machine. The files of processes are read by the executable that the package has, else by
-/// the command where there is one of this version; else addresses of processes are numbers.
+/// This machine. The files of processes are read by the executable that was named, which is that of
+/// the package where it has one; without one addresses of processes are numbers.
 fn system(reader: Option<PathBuf>) -> Result<System, Failure> {
     match reader {
         Some(reader) => System::live_with_reader(&reader).map_err(|e| Failure::new(e.to_string())),
@@ -364,6 +396,14 @@ fn work(state: &mut State, limit: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A panic ends a session.
+fn die(state: &mut State, panic: Failure) -> Failure {
+    let before = std::mem::replace(state, State::Dead(panic.clone()));
+    // Dropping what is half done may panic again.
+    let _ = guarded(|| drop(before));
+    panic
+}
+
 /// No thread has the state any more.
 struct Free<'a>(&'a AtomicU64);
 
@@ -394,7 +434,18 @@ impl State {
 
 impl Session {
     fn is_here(&self) -> bool {
-        self.owner == std::process::id()
+        self.forks == dtrace::forks()
+    }
+
+    /// Takes the next event. A panic ends the session, as in [`Session::with`].
+    fn pop(&self, state: &mut State) -> Result<Popped, Failure> {
+        let popped = guarded(|| {
+            if self.panics.swap(false, Ordering::Relaxed) {
+                std::panic::resume_unwind(Box::new("a panic of a test"));
+            }
+            pop(state)
+        });
+        popped.unwrap_or_else(|panic| Err(die(state, panic)))
     }
 
     fn check_process(&self, py: Python<'_>) -> PyResult<()> {
@@ -450,12 +501,7 @@ impl Session {
             if let State::Dead(failure) = &*state {
                 return Err(failure.clone());
             }
-            guarded(|| done(&mut state)).unwrap_or_else(|panic| {
-                let before = std::mem::replace(&mut *state, State::Dead(panic.clone()));
-                // Dropping what is half done may panic again.
-                let _ = guarded(|| drop(before));
-                Err(panic)
-            })
+            guarded(|| done(&mut state)).unwrap_or_else(|panic| Err(die(&mut state, panic)))
         });
         // What was taken is not to be lost: the next call raises what a handler has raised.
         match done {

@@ -57,6 +57,7 @@ in_python! {
         test_distributions_have_bars
         test_long_tables_end_with_what_is_left
         test_stacks_are_a_flame_graph_in_a_frame
+        test_stacks_are_a_table_where_no_picture_can_be_drawn
         test_distributions_over_time_are_a_heat_map
         test_records_are_shown_as_their_text
         test_pandas_is_not_needed;
@@ -68,6 +69,7 @@ in_python! {
         test_an_example_runs;
     test_processes:
         test_a_session_is_that_of_its_process
+        test_a_notebook_shows_a_result_in_a_child_as_text
         test_a_child_has_nothing_of_a_session
         test_probes_end_with_their_session_though_a_child_lives
         test_a_pool_of_processes_is_traced
@@ -93,6 +95,10 @@ in_python! {
         test_a_stream_has_each_aggregation_once
         test_errors_have_their_places
         test_what_cannot_be_traced_is_an_error
+        test_a_time_that_is_none_is_refused
+        test_what_is_no_number_of_a_process_is_refused
+        test_an_executable_can_be_named_that_reads_symbols
+        test_what_a_printa_has_printed_comes_at_the_end_as_others_do
         test_several_programs_are_one_session
         test_faults_are_in_the_result
         test_what_is_dropped_is_counted
@@ -110,6 +116,7 @@ in_python! {
         test_the_end_of_its_block_closes_a_session
         test_a_session_that_is_over_has_nothing_in_the_kernel
         test_a_session_that_nobody_has_is_closed
+        test_other_threads_run_while_a_session_is_given_up
         test_several_sessions_run_at_once
         test_each_thread_can_have_a_session
         test_other_threads_run_while_a_session_waits
@@ -117,7 +124,9 @@ in_python! {
         test_an_interrupt_ends_a_wait
         test_handlers_of_signals_run_while_a_session_waits
         test_a_handler_that_uses_a_session_at_work_is_an_error_and_no_deadlock
-        test_a_panic_is_an_error_and_ends_its_session_alone;
+        test_a_handler_can_close_a_session_at_work
+        test_a_panic_is_an_error_and_ends_its_session_alone
+        test_a_panic_where_an_event_is_taken_is_an_error_and_ends_its_session;
 }
 
 /// Their folder.

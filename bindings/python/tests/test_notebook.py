@@ -103,6 +103,14 @@ def test_stacks_are_a_flame_graph_in_a_frame(calls):
     assert set(seen.tags) <= ALLOWED and "table" not in seen.tags
 
 
+def test_stacks_are_a_table_where_no_picture_can_be_drawn(calls):
+    found = dtrace.run("syscall::getppid:entry /pid == $target/ { @[stack()] = count(); }", command=calls(5))
+    with pytest.raises(dtrace.Error):
+        found._native._panic()
+    seen = Seen(found._repr_html_())
+    assert not seen.frames and "table" in seen.tags and "5" in seen.texts
+
+
 def test_distributions_over_time_are_a_heat_map(calls):
     program = "syscall::getppid:entry /pid == $target/ { @[execname] = quantize(timestamp % 1000); }"
     found = dtrace.run(program, command=calls(500), options={"every": "10ms"})

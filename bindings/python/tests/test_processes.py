@@ -52,6 +52,13 @@ def test_a_session_is_that_of_its_process():
         assert session.finish()["@"][()] == 1
 
 
+def test_a_notebook_shows_a_result_in_a_child_as_text():
+    found = dtrace.run("BEGIN { @[stack()] = count(); exit(0); }")
+    assert "<iframe" in found._repr_html_()
+    page = child(found._repr_html_)
+    assert page.startswith("<div") and "<table" in page and "<iframe" not in page, page
+
+
 def test_a_child_has_nothing_of_a_session():
     before = descriptors()
     with dtrace.session("syscall::getppid:entry { @ = count(); }"):

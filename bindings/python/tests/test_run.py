@@ -1,6 +1,7 @@
 """dtrace.run(): programs and workloads of known size, and exactly what must be found."""
 
 import os
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -160,6 +161,42 @@ def test_what_cannot_be_traced_is_an_error(tmp_path):
     with pytest.raises(ValueError):
         with dtrace.session("BEGIN { }") as session:
             session.next(float("inf"))
+
+
+def test_a_time_that_is_none_is_refused():
+    for seconds in (float("nan"), float("inf"), -float("inf"), -1):
+        with pytest.raises(ValueError, match="no time to trace"):
+            dtrace.run("BEGIN { }", seconds=seconds)
+    with pytest.raises(TypeError, match="is a text"):
+        dtrace.run("BEGIN { }", seconds="1")
+    with dtrace.session("BEGIN { }") as session:
+        for seconds in (float("nan"), float("inf")):
+            with pytest.raises(ValueError, match="no time to wait"):
+                session.next(seconds)
+
+
+def test_what_is_no_number_of_a_process_is_refused():
+    for pid in ("1", b"1", True, 1.5, ["1"], [1, True]):
+        with pytest.raises(TypeError, match="no number of a process: give an int"):
+            dtrace.session("BEGIN { }", pid=pid)
+    for pid in (2**31, 0, -5, [2**63]):
+        with pytest.raises(ValueError, match="no number of a process: they are from 1 to 2147483647"):
+            dtrace.session("BEGIN { }", pid=pid)
+
+
+def test_an_executable_can_be_named_that_reads_symbols(calls):
+    with pytest.raises(dtrace.Error, match="/bin/true cannot read symbols"):
+        dtrace.run("BEGIN { exit(0); }", reader="/bin/true")
+    command = pathlib.Path(dtrace.__file__).with_name("bin") / "dtrace"
+    found = dtrace.run(GETPPID + "{ @[ustack()] = count(); }", command=calls(3), reader=command)
+    assert sum(row.value for row in found) == 3
+    assert any(frame.name for row in found for frame in row.key[0])
+
+
+def test_what_a_printa_has_printed_comes_at_the_end_as_others_do():
+    with dtrace.session("BEGIN { @a = sum(7); @b = sum(8); printa(@b); exit(0); }") as session:
+        found = [(e.name, e.occasion) for e in session if isinstance(e, dtrace.Aggregation)]
+    assert found[0] == ("b", "printa") and sorted(found[1:]) == [("a", "end"), ("b", "end")]
 
 
 def test_several_programs_are_one_session(tmp_path):

@@ -117,6 +117,28 @@ def test_a_session_that_nobody_has_is_closed():
     assert descriptors() == before
 
 
+def test_other_threads_run_while_a_session_is_given_up():
+    ran, interval = [], sys.getswitchinterval()
+    # From now on a thread runs only when another one lets go of the interpreter by itself.
+    sys.setswitchinterval(1000)
+    try:
+        for _ in range(20):
+            session, gate = dtrace.session("BEGIN { }"), threading.Lock()
+            gate.acquire()
+            thread = threading.Thread(target=lambda: (gate.acquire(), ran.append(1)))
+            thread.start()
+            gate.release()
+            del session
+            has_run = bool(ran)
+            thread.join(LIMIT)
+            if has_run:
+                break
+            ran.clear()
+    finally:
+        sys.setswitchinterval(interval)
+    assert has_run
+
+
 def test_several_sessions_run_at_once():
     with dtrace.session(OWN + "{ @ = count(); }") as one:
         os.getpriority(os.PRIO_PROCESS, 0)
@@ -182,8 +204,12 @@ try:
         for event in session:
             pass
     elif sys.argv[1] == "run":
-        dtrace.run("BEGIN { }", seconds=3600)
-except KeyboardInterrupt:
+        dtrace.run("BEGIN { @ = sum(4); } END { @ = sum(1); trace(5); }", seconds=3600)
+    elif sys.argv[1] == "endless":
+        dtrace.run("BEGIN { @ = sum(4); } END { @ = sum(1); trace(5); }")
+except KeyboardInterrupt as e:
+    if sys.argv[1] != "next":
+        print(e.result["@"][()], [record.values for record in e.result.records])
     # A notebook goes on after it.
     result = session.finish()
     print(result["@"][()], flush=True)
@@ -201,7 +227,7 @@ def waits(process):
     raise AssertionError("it does not wait")
 
 
-@pytest.mark.parametrize("what", ["next", "run"])
+@pytest.mark.parametrize("what", ["next", "run", "endless"])
 def test_an_interrupt_ends_a_wait(what):
     words = [sys.executable, "-c", INTERRUPTED, what]
     # A shell in the background has it ignored.
@@ -212,7 +238,9 @@ def test_an_interrupt_ends_a_wait(what):
         waits(child)
         child.send_signal(signal.SIGINT)
         out, _ = child.communicate(timeout=LIMIT)
-    assert (child.returncode, out) == (0, "1\n")
+    # What a run has found until then is not lost.
+    found = "" if what == "next" else "5 [(5,)]\n"
+    assert (child.returncode, out) == (0, found + "1\n")
 
 
 def test_handlers_of_signals_run_while_a_session_waits():
@@ -240,6 +268,36 @@ def test_a_panic_is_an_error_and_ends_its_session_alone(capfd):
                 session.aggregations()
         assert other.enable(OWN + "{ }") == [1]
     assert descriptors() == before
+
+
+def test_a_panic_where_an_event_is_taken_is_an_error_and_ends_its_session():
+    before = descriptors()
+    with dtrace.session("BEGIN { trace(1); }") as session:
+        session._native._panic(True)
+        with pytest.raises(dtrace.Error, match="internal error: a panic of a test"):
+            session.next(LIMIT)
+        assert descriptors() == before
+        with pytest.raises(dtrace.Error, match="internal error: a panic of a test"):
+            session.aggregations()
+
+
+def test_a_handler_can_close_a_session_at_work():
+    before_all = descriptors()
+
+    def handler(*_):
+        s.close()
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with dtrace.session("tick-10ms { @ = count(); }") as s:
+            signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+            for _ in s:
+                pass
+            assert s.is_over
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert descriptors() == before_all
 
 
 def test_a_handler_that_uses_a_session_at_work_is_an_error_and_no_deadlock():

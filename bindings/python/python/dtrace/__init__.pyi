@@ -214,6 +214,7 @@ class Session:
         args: Sequence[_Text | int] = ...,
         options: dict[str, _Setting | Sequence[_Setting]] | None = None,
         text: bool = False,
+        reader: _Path | None = None,
     ) -> None: ...
     def __enter__(self) -> Session: ...
     def __exit__(self, *_: object) -> None: ...
@@ -244,6 +245,7 @@ def session(
     args: Sequence[_Text | int] = ...,
     options: dict[str, _Setting | Sequence[_Setting]] | None = None,
     text: bool = False,
+    reader: _Path | None = None,
 ) -> Session: ...
 def run(
     program: _Texts | None = None,
@@ -255,4 +257,5 @@ def run(
     args: Sequence[_Text | int] = ...,
     options: dict[str, _Setting | Sequence[_Setting]] | None = None,
     check: bool = False,
+    reader: _Path | None = None,
 ) -> Result: ...

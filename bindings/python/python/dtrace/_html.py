@@ -2,7 +2,7 @@
 
 from html import escape
 
-from ._types import Distribution, Stack
+from ._types import Distribution, Error, Stack
 
 # The most rows and records of a table, and the most characters of a cell.
 _ROWS = 100
@@ -78,15 +78,23 @@ def _has_stack(found):
     return any(isinstance(value, Stack) for row in found for value in row.key)
 
 
+def _drawn(draw):
+    """A picture; None where there is none: in a forked child, or after an internal error."""
+    try:
+        return draw("x.html")
+    except Error:
+        return None
+
+
 def result(found):
     parts = [_STYLE]
     drawn = set()
     if found._native is not None and found._has_heat():
-        page = found.heat_map("x.html")
+        page = _drawn(found.heat_map)
         if page:
             parts.append(_frame(page))
     if found._native is not None and found._has_stacks():
-        page = found.flame_graph("x.html")
+        page = _drawn(found.flame_graph)
         if page:
             parts.append(_frame(page))
             drawn = {name for name, rows in found.aggregations.items() if _has_stack(rows)}

@@ -1,5 +1,6 @@
 """Sessions: from programs to events and results."""
 
+import operator
 import os
 import time
 
@@ -46,8 +47,43 @@ def _targets(command, pid):
     found = []
     if command is not None:
         found.append(_bytes(command) if isinstance(command, (str, bytes)) else [_bytes(word) for word in command])
-    pids = [] if pid is None else [pid] if isinstance(pid, int) else list(pid)
-    return found + pids
+    if pid is None:
+        pids = []
+    else:
+        pids = [pid] if isinstance(pid, (str, bytes)) or not hasattr(pid, "__iter__") else pid
+    return found + [_process(one) for one in pids]
+
+
+def _process(pid):
+    """The number of a process."""
+    try:
+        number = None if isinstance(pid, bool) else operator.index(pid)
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(f"pid={pid!r} is no number of a process: give an int, or a list of them")
+    if not 0 < number < 2**31:
+        raise ValueError(f"pid={pid!r} is no number of a process: they are from 1 to {2**31 - 1}")
+    return number
+
+
+def _seconds(seconds):
+    """How long to trace; None without an end."""
+    if seconds is None:
+        return None
+    if isinstance(seconds, (str, bytes)):
+        raise TypeError(f"seconds={seconds!r} is a text: give a number")
+    number = float(seconds)
+    if not 0 <= number < float("inf"):
+        raise ValueError(
+            f"seconds={seconds!r} is no time to trace: give a number from 0 on, or nothing to trace without an end"
+        )
+    return number
+
+
+def _reader(reader):
+    """The executable that reads symbols: that of the package, where no other is named."""
+    return path() if reader is None else os.fspath(reader)
 
 
 class Session:
@@ -58,11 +94,22 @@ class Session:
     not: every call is an error there.
     """
 
-    def __init__(self, program=None, *, script=None, command=None, pid=None, args=(), options=None, text=False):
+    def __init__(
+        self,
+        program=None,
+        *,
+        script=None,
+        command=None,
+        pid=None,
+        args=(),
+        options=None,
+        text=False,
+        reader=None,
+    ):
         programs = _programs(program, script)
         settings = _settings(options or {})
         args = [_bytes(str(arg) if isinstance(arg, int) else arg) for arg in args]
-        self._native = _dtrace.Session(programs, _targets(command, pid), args, settings, text, path())
+        self._native = _dtrace.Session(programs, _targets(command, pid), args, settings, text, _reader(reader))
 
     def __enter__(self):
         return self
@@ -119,16 +166,36 @@ class Session:
         self._native.close()
 
 
-def session(program=None, *, script=None, command=None, pid=None, args=(), options=None, text=False):
+def session(
+    program=None,
+    *,
+    script=None,
+    command=None,
+    pid=None,
+    args=(),
+    options=None,
+    text=False,
+    reader=None,
+):
     """Begins a session, whose events come while it runs.
 
     ``program`` is a text in D or a list of them, ``script`` the name of a file or a list. ``command``
     is executed and traced as ``$target`` (a text that is split on blanks, or a list of words; no
     shell), ``pid`` is a process or a list of them. ``args`` are ``$1``, ``$2`` and so on. ``options``
     are those of ``-x`` by their names. With ``text``, ``Session.text`` has what the command would
-    print.
+    print. ``reader`` is the ``dtrace`` command that reads the symbols of processes, of this version:
+    for a package that was built without it.
     """
-    return Session(program, script=script, command=command, pid=pid, args=args, options=options, text=text)
+    return Session(
+        program,
+        script=script,
+        command=command,
+        pid=pid,
+        args=args,
+        options=options,
+        text=text,
+        reader=reader,
+    )
 
 
 def run(
@@ -141,36 +208,58 @@ def run(
     args=(),
     options=None,
     check=False,
+    reader=None,
 ):
     """Traces, and returns the result.
 
     It ends after ``seconds``, when the programs call exit(), or when the targets have ended: one of
     these is needed. The other arguments are those of ``session``. With ``check``, dropped data is an
-    error.
+    error. After ^C the ``KeyboardInterrupt`` has what was found until then as its ``result``; a
+    second ^C meanwhile gives that up.
     """
+    seconds = _seconds(seconds)
     with Session(
-        program, script=script, command=command, pid=pid, args=args, options=options, text=True
+        program,
+        script=script,
+        command=command,
+        pid=pid,
+        args=args,
+        options=options,
+        text=True,
+        reader=reader,
     ) as running:
-        if seconds is None:
-            return _checked(_gather(running), check)
-        events, end = [], time.monotonic() + seconds
-        while True:
-            event = running.next(max(0.0, end - time.monotonic()))
-            if event is not None:
-                events.append(event)
-                if isinstance(event, End):
-                    break
-            if time.monotonic() >= end:
-                running.stop()
-                break
-            if event is None and running.is_over:
-                break
-        return _checked(_gather(running, events), check)
+        events = []
+        try:
+            if seconds is not None:
+                _read(running, events, time.monotonic() + seconds)
+            found = _gather(running, events)
+        except KeyboardInterrupt as interrupt:
+            running.stop()
+            interrupt.result = _gather(running, events)
+            raise
+        return _checked(found, check)
 
 
-def _gather(running, events=()):
-    events = list(events)
-    events.extend(running)
+def _read(running, events, end):
+    """Reads events until this time, or until tracing is over."""
+    while True:
+        event = running.next(max(0.0, end - time.monotonic()))
+        if event is not None:
+            events.append(event)
+            if isinstance(event, End):
+                return
+        if time.monotonic() >= end:
+            running.stop()
+            return
+        if event is None and running.is_over:
+            return
+
+
+def _gather(running, events=None):
+    """The result of these events and the rest, which are added to them."""
+    events = [] if events is None else events
+    for event in running:
+        events.append(event)
     return Result(events, running._native.take_text(), running._native)
 
 
