@@ -32,7 +32,7 @@ fn call(id: i32, times: u32) {
 /// Counts calls, and ends at so many.
 fn script(id: i32, action: &str, end: u32) -> String {
     format!(
-        "syscall::getsid:entry /arg0 == {id}/ {{ {action}; @calls = count(); n++; }} \
+        "syscall::getsid:entry /arg0 == {id}/ {{ this->n = n++; {action}; @calls = count(); }} \
          syscall::getsid:entry /arg0 == {id} && n == {end}/ {{ exit(0); }} BEGIN {{ printf(\"ready\"); }}"
     )
 }
@@ -59,7 +59,8 @@ fn readers_have_the_events_of_a_session_from_when_they_join() -> Verdict {
     let dir = testing::dir::Dir::new("events-readers");
     let path = dir.join("socket");
     let address = format!("unix:{}", path.display());
-    let mut session = start(&["-q", &format!("-xevents={address}"), "-n", &script(NOBODY, "trace(n)", 300)]);
+    let mut session =
+        start(&["-q", &format!("-xevents={address}"), "-n", &script(NOBODY, "trace(this->n)", 300)]);
     printed(&mut session);
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let first = reader(&address);
@@ -216,8 +217,7 @@ fn stored_events_are_printed_as_the_session_has_printed_them() -> Verdict {
     let dir = testing::dir::Dir::new("events-stored");
     let path = |name: &str| dir.join(name).into_os_string().into_string().unwrap();
     let words = workload("getppid", 40);
-    let script =
-        "syscall::getppid:entry /pid == $target/ { trace(n); @[n++ % 4] = count(); @q = quantize(n); }";
+    let script = "syscall::getppid:entry /pid == $target/ { this->n = n++; trace(this->n); @[this->n % 4] = count(); @q = quantize(this->n); }";
     let file = path("a.events");
     let json = format!("json={}", path("direct"));
     let session = dtrace(&["-q", "--to", &file, "--format", &json, "-c", &words, "-n", script]).code(0);
