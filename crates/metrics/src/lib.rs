@@ -9,6 +9,7 @@
 //!  prometheus  the text of Prometheus, and OpenMetrics
 //!  lines       Graphite, StatsD, InfluxDB
 //!  otlp        requests of OpenTelemetry
+//!  repeat      making up for what was lost
 //!  request     what who scrapes is answered
 //!  scrape      the process that answers (-x listen)
 //!  delivery    lines and requests to servers (-x graphite, -x otlp)
@@ -32,7 +33,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! names
+//! names repeat
 //! model
 //! lines otlp prometheus request
 //! delivery/http scrape/server
@@ -47,16 +48,11 @@ mod model;
 mod names;
 mod otlp;
 mod prometheus;
+mod repeat;
 pub mod request;
 pub mod scrape;
-
-/// A sink whose numbers are mostly since the start, so that the last one of each series makes up for
-/// those before it that did not arrive.
-pub trait Repeat: events::Sink {
-    /// Writes all numbers that are since the start once more. An interval's own is not one.
-    fn repeat(&mut self) -> std::io::Result<()>;
-}
 
 pub use lines::{Lines, Protocol};
 pub use otlp::{Otlp, rejected};
 pub use prometheus::Prometheus;
+pub use repeat::Repeat;

@@ -14,8 +14,8 @@ use std::io::{self, Write};
 
 use events::{AggFunc, Event, Sink, SinkError};
 
-use crate::Repeat;
 use crate::model::{Family, Kind, Labels, Model, Series};
+use crate::repeat::Repeat;
 
 /// A format of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

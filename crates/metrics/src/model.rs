@@ -447,8 +447,8 @@ impl Model {
             self.text + after.saturating_sub(before)
         };
         let wide = family.buckets_with(words);
-        // A bucket for which there is no space has no line. Its counts are in the sums of those that
-        // have one, where a format has sums.
+        // A bucket for which there is no space has no line. Its counts are in the sums of those
+        // that have one, where a format has sums.
         let is_narrow = text_with(wide) > MOST_TEXT;
         let buckets = if is_narrow { family.buckets } else { wide };
         let text = text_with(buckets);

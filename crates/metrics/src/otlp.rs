@@ -1,8 +1,8 @@
 //! OpenTelemetry: the requests of OTLP over HTTP, in protobuf.
 //!
 //! A request has what the intervals since the last one have added to: counters and distributions
-//! since the start (cumulative), gauges as they are. So the next point of a series, or
-//! [`Repeat::repeat`] at the end, makes up for a request that was lost. Buckets have explicit bounds, which OTLP
+//! since the start (cumulative), gauges as they are. So the next point of a series, or a repetition
+//! at the end, makes up for a request that was lost. Buckets have explicit bounds, which OTLP
 //! includes as Prometheus does, so a bound is the greatest integer of its bucket.
 //!
 //! ```text
@@ -24,8 +24,8 @@ use diagnostics::control;
 use events::{Event, Sink, SinkError};
 use protobuf::{Message, Value, fields};
 
-use crate::Repeat;
 use crate::model::{Family, Kind, Model, Series, cumulative};
+use crate::repeat::Repeat;
 
 /// Writes a request with each write.
 #[derive(Debug)]
