@@ -9,6 +9,7 @@ use exercise::fuzz::Target;
 mod targets {
     pub(crate) mod answers;
     pub(crate) mod calls;
+    pub(crate) mod capture;
     pub(crate) mod check;
     pub(crate) mod debugfiles;
     pub(crate) mod debuginfo;
@@ -38,6 +39,7 @@ mod targets {
 pub(crate) const TARGETS: &[(&str, Target)] = &[
     ("answers", targets::answers::run),
     ("calls", targets::calls::run),
+    ("capture", targets::capture::run),
     ("check", targets::check::run),
     ("debugfiles", targets::debugfiles::run),
     ("debuginfo", targets::debuginfo::run),

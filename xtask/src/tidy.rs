@@ -27,6 +27,7 @@ const CRATES: &[&str] = &[
     "plane",
     "runtimes",
     "unwind",
+    "capture",
     "events",
     "protobuf",
     "threads",
@@ -57,7 +58,7 @@ const CRATES: &[&str] = &[
 ];
 
 /// The crates that depend on no other.
-const ALONE: &[&str] = &["protobuf", "runtimes", "text", "threads", "usdt"];
+const ALONE: &[&str] = &["capture", "protobuf", "runtimes", "text", "threads", "usdt"];
 
 /// Crates that a crate must not depend on although they are before it.
 const FORBIDDEN: &[(&str, &[&str])] = &[

@@ -146,6 +146,7 @@ pub(crate) fn of(target: &str, root: &Path, programs: &Programs) -> Vec<Case> {
     let mut all = match target {
         "syntax" | "check" => single(golden(root)),
         "programs" => single((0..8).map(made::noise)),
+        "capture" => single([made::capture()]),
         "events" => single([made::events()]),
         "postmortem" => single([made::core_file()]),
         "sideband" => single([made::side_band()]),

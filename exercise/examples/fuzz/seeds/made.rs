@@ -43,6 +43,26 @@ pub(super) fn events() -> Vec<u8> {
     encoder.get_ref().get(events::MAGIC.len() + 4..).unwrap_or_default().to_vec()
 }
 
+/// A capture without the magic and the version, which the target adds.
+pub(super) fn capture() -> Vec<u8> {
+    use capture::{Content, Firing, Head, Place, Region, Word, Writer};
+    let head = Head { probes: vec![(1, "a:b:c:d".into())], ..Head::default() };
+    let Ok(mut writer) = Writer::new(Vec::new(), &head, b"machine") else { return Vec::new() };
+    let region = |content| Region { place: Place::User, address: 4096, content };
+    let firing = Firing {
+        time: 5,
+        words: vec![(Word::Pid, 7), (Word::Arg(1), 4096)],
+        execname: Some(b"cat".to_vec()),
+        memory: vec![region(Content::Bytes(b"/etc/passwd".to_vec())), region(Content::Unreadable)],
+        ..Firing::default()
+    };
+    for time in 5..9 {
+        let _ = writer.firing(&Firing { time, ..firing.clone() });
+    }
+    let file = writer.finish(0).unwrap_or_default();
+    file.get(capture::MAGIC.len() + 4..).unwrap_or_default().to_vec()
+}
+
 /// A core file with the last events of a session in its only segment.
 pub(super) fn core_file() -> Vec<u8> {
     let mut log = Log::new(4096);

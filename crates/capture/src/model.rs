@@ -1,0 +1,181 @@
+//! What a capture contains.
+
+/// What was captured, and where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// The version of the tracer.
+    pub tracer: String,
+    /// The name of the machine.
+    pub host: String,
+    /// The release of its kernel.
+    pub release: String,
+    /// Its architecture.
+    pub machine: String,
+    /// CPUs that were online.
+    pub cpus: u32,
+    /// When the capture began: nanoseconds of the clock of `timestamp`, and since 1970.
+    pub clock: (u64, u64),
+    /// What the macro variable `$target` was; 0 if nothing.
+    pub target: u64,
+    /// The script, as its author wrote it.
+    pub script: String,
+    /// The probes, by number: their ids, and their names with colons.
+    pub probes: Vec<(u32, String)>,
+}
+
+/// A built-in variable with a number.
+///
+/// The numbers in files are those of [`Word::code`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Word {
+    /// `pid`
+    Pid,
+    /// `ppid`
+    Ppid,
+    /// `tid`
+    Tid,
+    /// `uid`
+    Uid,
+    /// `gid`
+    Gid,
+    /// `walltimestamp`
+    Wall,
+    /// `vtimestamp`
+    CpuTime,
+    /// `errno`
+    Errno,
+    /// `ipl`
+    Level,
+    /// The thread is not one of the kernel's.
+    UserThread,
+    /// `curthread`
+    CurThread,
+    /// `arg0` and so on.
+    Arg(u8),
+    /// `uregs[]`
+    Register(u8),
+}
+
+impl Word {
+    const PLAIN: [Word; 11] = [
+        Word::Pid,
+        Word::Ppid,
+        Word::Tid,
+        Word::Uid,
+        Word::Gid,
+        Word::Wall,
+        Word::CpuTime,
+        Word::Errno,
+        Word::Level,
+        Word::UserThread,
+        Word::CurThread,
+    ];
+    const ARGS: u8 = 64;
+    const REGISTERS: u8 = 128;
+
+    /// Its number in files.
+    pub fn code(self) -> u8 {
+        match self {
+            Word::Arg(n) => Word::ARGS + n % 64,
+            Word::Register(n) => Word::REGISTERS + n % 64,
+            plain => (0..).zip(Word::PLAIN).find(|(_, word)| *word == plain).map_or(0, |(code, _)| code),
+        }
+    }
+
+    /// The variable with a number; `None` if it is unknown.
+    pub fn of_code(code: u8) -> Option<Word> {
+        match code {
+            Word::ARGS..Word::REGISTERS => Some(Word::Arg(code - Word::ARGS)),
+            Word::REGISTERS..192 => Some(Word::Register(code - Word::REGISTERS)),
+            plain => Word::PLAIN.get(usize::from(plain)).copied(),
+        }
+    }
+}
+
+/// A firing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Firing {
+    /// The number of its probe in the head.
+    pub probe: u32,
+    /// `timestamp`
+    pub time: u64,
+    /// `cpu`
+    pub cpu: u32,
+    /// The variables that were read.
+    pub words: Vec<(Word, u64)>,
+    /// `execname`, if it was read.
+    pub execname: Option<Vec<u8>>,
+    /// The memory that was read.
+    pub memory: Vec<Region>,
+}
+
+/// Memory that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Whose.
+    pub place: Place,
+    /// Where it begins.
+    pub address: u64,
+    /// What was there.
+    pub content: Content,
+}
+
+/// Whose memory, or what is made of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// The kernel's.
+    Kernel,
+    /// That of the process in which the probe fired.
+    User,
+    /// The path of a `struct path` of the kernel.
+    Path,
+    /// The same from the root of all mounts.
+    FullPath,
+    /// The place at which its mount is.
+    MountPath,
+    /// The path of a `struct dentry`.
+    DentryPath,
+    /// Whether the process descends from the one whose id is the address: a byte, 0 or 1.
+    Ancestor,
+}
+
+impl Place {
+    /// All, by their numbers in files.
+    pub const ALL: [Place; 7] = [
+        Place::Kernel,
+        Place::User,
+        Place::Path,
+        Place::FullPath,
+        Place::MountPath,
+        Place::DentryPath,
+        Place::Ancestor,
+    ];
+}
+
+/// What was in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// It could not be read.
+    Unreadable,
+}
+
+impl Content {
+    /// Bytes that are known.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Content::Bytes(bytes) => bytes.len(),
+            Content::Unreadable => 0,
+        }
+    }
+}
+
+/// Something that is missing in a capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// What, in words.
+    pub what: String,
+    /// How often.
+    pub count: u64,
+}

@@ -1,0 +1,207 @@
+//! The primitives of blocks: numbers, bytes, and a table of what repeats.
+
+use std::collections::HashMap;
+
+use crate::model::{Content, Firing, Head, Loss, Place, Region, Word};
+
+/// The most bytes of memory that a firing has, and the most entries of each of its lists.
+pub const FIRING_MAX: usize = 1 << 20;
+
+pub(crate) fn put_uint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// As `put_uint`, short for numbers near zero and for addresses of the kernel.
+pub(crate) fn put_int(out: &mut Vec<u8>, value: u64) {
+    let value = value as i64;
+    put_uint(out, (value << 1 ^ value >> 63) as u64);
+}
+
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_uint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Reads a block. `None` is the answer to all that is malformed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    pub(crate) fn uint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return None;
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn int(&mut self) -> Option<u64> {
+        let bits = self.uint()?;
+        Some(((bits >> 1) as i64 ^ -((bits & 1) as i64)) as u64)
+    }
+
+    pub(crate) fn narrow<T: TryFrom<u64>>(&mut self) -> Option<T> {
+        T::try_from(self.uint()?).ok()
+    }
+
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length: usize = self.narrow()?;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    pub(crate) fn text(&mut self) -> Option<String> {
+        Some(std::str::from_utf8(self.bytes()?).ok()?.to_owned())
+    }
+
+    /// The count of a list whose elements have at least a byte each.
+    fn count(&mut self) -> Option<usize> {
+        let count: usize = self.narrow()?;
+        (count <= self.0.len()).then_some(count)
+    }
+}
+
+/// What repeats in a block, while it is written.
+#[derive(Debug, Default)]
+pub(crate) struct Interned(HashMap<Vec<u8>, u64>);
+
+impl Interned {
+    fn put(&mut self, out: &mut Vec<u8>, bytes: &[u8]) {
+        if let Some(at) = self.0.get(bytes) {
+            return put_uint(out, *at);
+        }
+        self.0.insert(bytes.to_vec(), self.0.len() as u64 + 1);
+        put_uint(out, 0);
+        put_bytes(out, bytes);
+    }
+}
+
+/// The same, while it is read.
+#[derive(Debug, Default)]
+pub(crate) struct Table<'a>(Vec<&'a [u8]>);
+
+impl<'a> Table<'a> {
+    fn get(&mut self, bytes: &mut Bytes<'a>) -> Option<&'a [u8]> {
+        match bytes.narrow::<usize>()? {
+            0 => {
+                let new = bytes.bytes()?;
+                self.0.push(new);
+                Some(new)
+            }
+            at => self.0.get(at - 1).copied(),
+        }
+    }
+}
+
+pub(crate) fn put_head(out: &mut Vec<u8>, head: &Head) {
+    for text in [&head.tracer, &head.host, &head.release, &head.machine, &head.script] {
+        put_bytes(out, text.as_bytes());
+    }
+    for number in [u64::from(head.cpus), head.clock.0, head.clock.1, head.target] {
+        put_uint(out, number);
+    }
+    put_uint(out, head.probes.len() as u64);
+    for (id, name) in &head.probes {
+        put_uint(out, u64::from(*id));
+        put_bytes(out, name.as_bytes());
+    }
+}
+
+pub(crate) fn head(bytes: &mut Bytes<'_>) -> Option<Head> {
+    let (tracer, host, release) = (bytes.text()?, bytes.text()?, bytes.text()?);
+    let (machine, script) = (bytes.text()?, bytes.text()?);
+    let cpus = bytes.narrow()?;
+    let (clock, target) = ((bytes.uint()?, bytes.uint()?), bytes.uint()?);
+    let mut probes = Vec::new();
+    for _ in 0..bytes.count()? {
+        probes.push((bytes.narrow()?, bytes.text()?));
+    }
+    Some(Head { tracer, host, release, machine, cpus, clock, target, script, probes })
+}
+
+pub(crate) fn put_loss(out: &mut Vec<u8>, loss: &Loss) {
+    put_bytes(out, loss.what.as_bytes());
+    put_uint(out, loss.count);
+}
+
+pub(crate) fn loss(bytes: &mut Bytes<'_>) -> Option<Loss> {
+    Some(Loss { what: bytes.text()?, count: bytes.uint()? })
+}
+
+/// Bits of the byte before an address.
+const UNREADABLE: u8 = 0x80;
+
+pub(crate) fn put_firing(out: &mut Vec<u8>, firing: &Firing, before: u64, table: &mut Interned) {
+    put_uint(out, firing.probe.into());
+    put_int(out, firing.time.wrapping_sub(before));
+    put_uint(out, firing.cpu.into());
+    let codes: Vec<u8> = firing.words.iter().map(|(word, _)| word.code()).collect();
+    table.put(out, &codes);
+    firing.words.iter().for_each(|(_, value)| put_int(out, *value));
+    out.push(u8::from(firing.execname.is_some()));
+    firing.execname.iter().for_each(|name| table.put(out, name));
+    put_uint(out, firing.memory.len() as u64);
+    for Region { place, address, content } in &firing.memory {
+        let code = (0..).zip(Place::ALL).find(|(_, p)| p == place).map_or(0, |(code, _)| code);
+        let flag = if *content == Content::Unreadable { UNREADABLE } else { 0 };
+        out.push(code | flag);
+        put_int(out, *address);
+        if let Content::Bytes(bytes) = content {
+            table.put(out, bytes);
+        }
+    }
+}
+
+pub(crate) fn firing<'a>(bytes: &mut Bytes<'a>, before: u64, table: &mut Table<'a>) -> Option<Firing> {
+    let probe = bytes.narrow()?;
+    let time = before.wrapping_add(bytes.int()?);
+    let cpu = bytes.narrow()?;
+    let mut words = Vec::new();
+    for code in table.get(bytes)? {
+        let value = bytes.int()?;
+        words.extend(Word::of_code(*code).map(|word| (word, value)));
+    }
+    let execname = match bytes.byte()? {
+        0 => None,
+        1 => Some(table.get(bytes)?.to_vec()),
+        _ => return None,
+    };
+    let (mut memory, mut total) = (Vec::new(), 0usize);
+    for _ in 0..bytes.count()? {
+        let code = bytes.byte()?;
+        let place = *Place::ALL.get(usize::from(code & !UNREADABLE))?;
+        let address = bytes.int()?;
+        let content = match code & UNREADABLE {
+            0 => {
+                let found = table.get(bytes)?;
+                total += found.len();
+                if total > FIRING_MAX {
+                    return None;
+                }
+                Content::Bytes(found.to_vec())
+            }
+            _ => Content::Unreadable,
+        };
+        memory.push(Region { place, address, content });
+    }
+    Some(Firing { probe, time, cpu, words, execname, memory })
+}

@@ -1,0 +1,124 @@
+//! Writes captures.
+
+use std::io::{self, Write};
+
+use crate::block::{self, BLOCK_MAX, MAGIC, VERSION, kind};
+use crate::model::{Firing, Head, Loss, Region};
+use crate::wire::{FIRING_MAX, Interned, put_firing, put_head, put_int, put_loss, put_uint};
+
+/// Bytes of firings after which a block is written: so much is lost with it if it is damaged.
+const ENOUGH: usize = 256 << 10;
+
+/// Bytes of the machine in one block.
+const PART: usize = BLOCK_MAX / 2;
+
+/// Writes a capture.
+pub struct Writer<W: Write> {
+    out: W,
+    /// The block that is being made.
+    contents: Vec<u8>,
+    table: Interned,
+    count: u32,
+    times: (u64, u64),
+    scratch: Vec<u8>,
+    written: u64,
+    too_long: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a capture. `machine` is the record of the machine.
+    pub fn new(mut out: W, head: &Head, machine: &[u8]) -> io::Result<Writer<W>> {
+        out.write_all(&MAGIC)?;
+        out.write_all(&VERSION.to_le_bytes())?;
+        let mut contents = Vec::new();
+        put_head(&mut contents, head);
+        if contents.len() > BLOCK_MAX {
+            return Err(io::Error::other("too many probes for one capture: name fewer"));
+        }
+        out.write_all(&block::block(kind::HEAD, &contents, 0, (0, 0)))?;
+        let parts = machine.chunks(PART).len() as u32;
+        for (at, part) in (0u32..).zip(machine.chunks(PART)) {
+            let contents = [&at.to_le_bytes()[..], &parts.to_le_bytes(), part].concat();
+            out.write_all(&block::block(kind::MACHINE, &contents, 0, (0, 0)))?;
+        }
+        let (contents, table, scratch) = (Vec::new(), Interned::default(), Vec::new());
+        let (count, times, written, too_long) = (0, (0, 0), 0, 0);
+        Ok(Writer { out, contents, table, count, times, scratch, written, too_long })
+    }
+
+    /// Adds a firing. Those of a capture come in the order in which a replay fires them.
+    pub fn firing(&mut self, firing: &Firing) -> io::Result<()> {
+        if memory(firing) > FIRING_MAX / 2 {
+            self.too_long += 1;
+            return Ok(());
+        }
+        if self.contents.len() > ENOUGH {
+            self.end_block()?;
+        }
+        let before = if self.count == 0 { firing.time } else { self.times.1 };
+        if self.count == 0 {
+            self.times = (firing.time, firing.time);
+        }
+        self.scratch.clear();
+        put_firing(&mut self.scratch, firing, before, &mut self.table);
+        self.contents.extend_from_slice(&self.scratch);
+        self.count += 1;
+        self.times.1 = firing.time;
+        self.written += 1;
+        Ok(())
+    }
+
+    /// Adds something that is missing.
+    pub fn loss(&mut self, loss: &Loss) -> io::Result<()> {
+        self.end_block()?;
+        let mut contents = Vec::new();
+        put_loss(&mut contents, loss);
+        self.out.write_all(&block::block(kind::LOSS, &contents, 0, (0, 0)))
+    }
+
+    /// Firings so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Writes what is there: a reader has all of it.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.end_block()?;
+        self.out.flush()
+    }
+
+    /// Ends the capture.
+    pub fn finish(mut self, status: i32) -> io::Result<W> {
+        if self.too_long > 0 {
+            let what = "firings with more memory than a capture keeps".to_owned();
+            self.loss(&Loss { what, count: self.too_long })?;
+        }
+        self.end_block()?;
+        let mut contents = Vec::new();
+        put_int(&mut contents, i64::from(status) as u64);
+        self.out.write_all(&block::block(kind::END, &contents, 0, (0, 0)))?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+
+    fn end_block(&mut self) -> io::Result<()> {
+        if self.count > 0 {
+            let (contents, count, times) = (&self.contents, self.count, self.times);
+            // The first time is where the differences begin.
+            let mut all = Vec::with_capacity(contents.len() + 16);
+            put_uint(&mut all, u64::from(count));
+            put_uint(&mut all, times.0);
+            all.extend_from_slice(contents);
+            self.out.write_all(&block::block(kind::FIRINGS, &all, count, times))?;
+        }
+        self.contents.clear();
+        self.table = Interned::default();
+        self.count = 0;
+        Ok(())
+    }
+}
+
+/// Bytes of memory of a firing, and of what describes it.
+fn memory(firing: &Firing) -> usize {
+    firing.memory.iter().map(|region: &Region| region.content.len() + 16).fold(0, usize::saturating_add)
+}

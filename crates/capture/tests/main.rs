@@ -1,0 +1,4 @@
+//! All tests of the crate from outside.
+
+mod damage;
+mod files;
