@@ -93,7 +93,7 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
         let batch = if flowindent { &by_context } else { batch };
         let next = if flowindent { next_of_context(batch) } else { Vec::new() };
         for (i, raw) in batch.iter().enumerate() {
-            if raw.flags & flags::DISCARD != 0 {
+            if raw.flags & flags::DISCARD != 0 && !self.of.state.options.discarded {
                 continue;
             }
             if raw.flags & flags::FAULT != 0 {

@@ -47,6 +47,9 @@ pub struct Options {
     /// Each fault is an event (`faultlines=all`). The events that a sink gets are what this says,
     /// so it is no setting of them.
     pub all_faults: bool,
+    /// Records of clauses that faulted are delivered as others are: for a session that captures. As
+    /// `all_faults`, no setting.
+    pub discarded: bool,
     /// `$target`: the process of `%A` on a plain address.
     pub target: Option<u32>,
 }
@@ -69,6 +72,7 @@ impl Default for Options {
             encoding: Encoding::Ascii,
             droptags: false,
             all_faults: false,
+            discarded: false,
             target: None,
         }
     }
@@ -176,6 +180,7 @@ mod tests {
             encoding: Encoding::Utf8,
             droptags: true,
             all_faults: false,
+            discarded: false,
             target: Some(7),
         };
         for options in [all, Options::default()] {

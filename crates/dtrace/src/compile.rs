@@ -66,6 +66,8 @@ pub struct Program {
     pub(crate) modules: Option<Arc<BTreeSet<String>>>,
     /// Its records have the ids of the process and the thread.
     pub(crate) process_ids: bool,
+    /// Its clauses record what they read: see [`crate::capture`].
+    pub(crate) captures: bool,
     macros: Macros,
 }
 
@@ -646,6 +648,7 @@ impl Frontend {
             visibility: self.visibility.into(),
             modules: base.modules,
             process_ids: base.process_ids,
+            captures: false,
             macros: macros.clone(),
         })
     }

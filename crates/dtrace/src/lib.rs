@@ -52,6 +52,7 @@
 //!  recording       what compiling asks of a machine, as bytes
 //!  abilities       what works on this system
 //!  completion      what can follow at a prompt
+//!  capture/        programs whose firings are captured, and asked of later
 //!  reference       tables for the manual page
 //!  formats         the formats of files of results: a table
 //!  narrow          a program with one more condition
@@ -75,7 +76,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! compile/families compile/lookup compile/probe_set compile/stability compile/stable compile/visibility engine/clocks engine/interpreter/firing engine/interpreter/probes engine/interpreter/symbols engine/snapshots engine/unwinder/aside engine/unwinder/entries engine/unwinder/file_map engine/unwinder/memory error load/linear_map load/process_ids options/kinds provider reference session/host session/linker session/stop
+//! capture/instrument compile/families compile/lookup compile/probe_set compile/stability compile/stable compile/visibility engine/clocks engine/interpreter/firing engine/interpreter/missing engine/interpreter/probes engine/interpreter/symbols engine/snapshots engine/unwinder/aside engine/unwinder/entries engine/unwinder/file_map engine/unwinder/memory error load/linear_map load/process_ids options/kinds provider reference session/host session/linker session/stop
 //! options/value
 //! options/table
 //! options
@@ -83,7 +84,7 @@
 //! compile engine/growth/late engine/unwinder load/detach session/notice
 //! engine/growth
 //! compile/evaltime engine list load/assemble session/modules session/processes
-//! abilities completion definitions formats narrow recording load/environment load/process_set session/advice
+//! abilities capture+capture/recorder+capture/replay completion definitions formats narrow recording load/environment load/process_set session/advice
 //! load/services
 //! engine/interpreter/engine load/kernel_stack+load
 //! engine/machine
@@ -100,6 +101,7 @@
 //! ```
 
 pub mod abilities;
+pub mod capture;
 mod compile;
 pub mod completion;
 mod definitions;

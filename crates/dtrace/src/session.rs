@@ -186,7 +186,8 @@ impl<S: Sink> Running<S> {
             ));
         }
         let target = targets.first().map(|t| t.pid() as u32);
-        let settings = consumer_options(&options, target);
+        let mut settings = consumer_options(&options, target);
+        settings.discarded = program.captures;
         let mut consumer = Consumer::new(Recorded::new(sink, &options), symbols, settings);
         engine.take_codes().into_iter().for_each(|codes| consumer.set_codes(codes));
         consumer.name_stacks(options.stacksymbols);

@@ -6,6 +6,7 @@
 mod given;
 
 mod book;
+mod captures;
 mod derived;
 mod epochs;
 mod interpreted;

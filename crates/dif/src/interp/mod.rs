@@ -230,6 +230,7 @@ impl Frame<'_> {
                             action: inst.action,
                             offset: self.offset,
                         };
+                        self.state.discarded = self.record.take();
                         if self.in_error {
                             self.state.drops.double_error += 1;
                         } else {

@@ -91,6 +91,8 @@ pub(super) struct ElementId {
 pub struct State {
     /// Committed records, oldest first. The caller may remove them.
     pub records: Vec<Record>,
+    /// The record that the last fault discarded. The caller may remove it.
+    pub discarded: Option<Record>,
     /// Faults, oldest first.
     pub faults: Vec<Fault>,
     /// Drop counts.

@@ -49,9 +49,12 @@
 
 mod engine;
 mod firing;
+mod missing;
 mod probes;
 mod symbols;
 mod world;
+
+use std::sync::{Arc, Mutex};
 
 use events::{Clock, Host, Start};
 
@@ -60,6 +63,8 @@ pub use probes::GivenProbes;
 pub use symbols::Symbols;
 
 pub(crate) use engine::InterpreterEngine;
+pub(crate) use firing::Captured;
+pub(crate) use missing::Missing;
 
 /// What an interpreted session runs on: its firings, in order, and their surroundings.
 pub struct Interpreter {
@@ -68,6 +73,11 @@ pub struct Interpreter {
     symbols: Symbols,
     host: Option<Host<'static>>,
     cpus: u32,
+    /// Where the firings leave the one of END when all of them were taken; `None` if they have
+    /// none.
+    end: Option<Arc<Mutex<Option<Firing>>>>,
+    /// What captured firings do not have.
+    missing: Arc<Missing>,
 }
 
 impl Interpreter {
@@ -76,13 +86,26 @@ impl Interpreter {
     pub fn new(firings: impl IntoIterator<Item = Firing, IntoIter: Send + 'static>) -> Interpreter {
         let firings = Box::new(firings.into_iter());
         let (tracer, symbols) = (Firing::default(), Symbols::default());
-        Interpreter { firings, tracer, symbols, host: None, cpus: 1 }
+        let (end, missing) = Default::default();
+        Interpreter { firings, tracer, symbols, host: None, cpus: 1, end, missing }
     }
 
     /// The process in which BEGIN and END fire. The time of END is that of the last firing.
     #[must_use]
     pub fn with_tracer(self, tracer: Firing) -> Interpreter {
         Interpreter { tracer, ..self }
+    }
+
+    /// The firings end, and leave the one of END here when they do.
+    #[must_use]
+    pub(crate) fn with_end(self, end: Arc<Mutex<Option<Firing>>>) -> Interpreter {
+        Interpreter { end: Some(end), ..self }
+    }
+
+    /// Where it is noted what captured firings do not have.
+    #[must_use]
+    pub(crate) fn with_missing(self, missing: Arc<Missing>) -> Interpreter {
+        Interpreter { missing, ..self }
     }
 
     /// The symbols of addresses.

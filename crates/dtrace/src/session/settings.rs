@@ -55,6 +55,7 @@ pub(super) fn consumer_options(options: &Options, target: Option<u32>) -> consum
         encoding: options.encoding,
         droptags: options.droptags,
         all_faults: options.faultlines == FaultLines::All,
+        discarded: false,
         target,
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::iter::Peekable;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bpf_sys::{Mmap, SysError};
@@ -26,6 +26,7 @@ use providers::{Registry, Role};
 
 use super::Interpreter;
 use super::firing::Firing;
+use super::missing::Missing;
 use super::world::{Firer, FiringWorld};
 use crate::compile::Program;
 use crate::engine::{Between, Enabled, EnabledRange, Engine, Firings, Loading, probe};
@@ -130,6 +131,8 @@ pub(crate) struct InterpreterEngine {
     /// The probes that descriptions of firings mean.
     known: HashMap<String, Option<ProbeInfo>>,
     tracer: Firing,
+    end: Option<Arc<Mutex<Option<Firing>>>>,
+    missing: Arc<Missing>,
     last_time: u64,
     /// The time of the day of the firings, and the time of the one that has it.
     wall: (u64, u64),
@@ -156,6 +159,8 @@ pub(crate) struct InterpreterEngine {
     stacks: BTreeMap<u64, Stack>,
     random: u64,
     threads: bool,
+    /// The program records what it reads.
+    captures: bool,
     /// There are records that were not drained.
     undrained: bool,
 }
@@ -170,7 +175,7 @@ impl InterpreterEngine {
         options: &Options,
         interpreter: Interpreter,
     ) -> Result<(InterpreterEngine, Enabled), Error> {
-        let Interpreter { firings, tracer, cpus, .. } = interpreter;
+        let Interpreter { firings, tracer, cpus, end, missing, .. } = interpreter;
         let policy = options.bufpolicy;
         let ring_size = ring_size(options.bufsize.0).max(least_ring(program, policy));
         let mut engine = InterpreterEngine {
@@ -185,6 +190,8 @@ impl InterpreterEngine {
             last_time: tracer.time,
             wall: (tracer.walltime, tracer.time),
             tracer,
+            end,
+            missing,
             state: State::new(&program.module),
             control: zeros(CONTROL_SIZE.into()),
             percpu: zeros(u64::from(PERCPU_STRIDE) * u64::from(cpus)),
@@ -202,6 +209,7 @@ impl InterpreterEngine {
             stacks: BTreeMap::new(),
             random: 1,
             threads: options.flowindent,
+            captures: program.captures,
             undrained: false,
         };
         let enabled = engine.enable(program, 1)?;
@@ -296,9 +304,20 @@ impl InterpreterEngine {
         }
     }
 
+    /// The firing of END, where the firings have one: it comes after all others.
+    fn end_firing(&mut self) -> Option<Firing> {
+        let end = self.end.clone()?;
+        while self.firings.next().is_some() {}
+        end.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Executes BEGIN or END of some batches, in the process of the tracer.
     fn run(&mut self, batches: std::ops::Range<usize>, role: Role) {
-        let firing = Firing { time: self.last_time, ..self.tracer.clone() };
+        let end = if role == Role::End { self.end_firing() } else { None };
+        let firing = match end {
+            Some(end) => Firing { time: self.last_time.max(end.time), ..end },
+            None => Firing { time: self.last_time, ..self.tracer.clone() },
+        };
         for batch in batches {
             self.fire_in(batch, &firing, &|p| p.role == role);
         }
@@ -333,6 +352,8 @@ impl InterpreterEngine {
             dropped: 0,
             speculative_drops: Vec::new(),
             written: false,
+            keeps_discarded: self.captures,
+            missing: &self.missing,
         };
         let mut interpreter = dif::interp::Interpreter::new(&self.module);
         if let Some(error) = error {

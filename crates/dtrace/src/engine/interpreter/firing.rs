@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use dif::ir::Space;
+use dif::subr::PathOf;
+use plane::builtin::Builtin;
 
 /// A firing: which probe, and what its clauses find.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +69,29 @@ pub struct Memory {
     paths: Vec<(u64, String)>,
     /// The packets of a `struct sk_buff`: length and bytes.
     packets: Vec<(u64, (u32, Vec<u8>))>,
+    /// What is known of a firing that was captured; `None` of one that is given, which has nothing
+    /// else.
+    pub(crate) captured: Option<Captured>,
+}
+
+/// What is known of a captured firing, besides what memory contained.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Captured {
+    pub(crate) builtins: Vec<Builtin>,
+    /// Addresses that were unreadable.
+    pub(crate) unreadable: Vec<(Space, u64)>,
+    /// Paths by what they are of.
+    pub(crate) paths: Vec<(PathOf, u64, Option<Vec<u8>>)>,
+    /// Processes of which it is known whether the one that fired descends from them.
+    pub(crate) ancestors: Vec<(i32, bool)>,
+}
+
+impl Captured {
+    /// True if some of these bytes could not be read.
+    pub(super) fn is_unreadable(&self, space: Space, address: u64, length: usize) -> bool {
+        let end = address.saturating_add(length as u64);
+        self.unreadable.iter().any(|(s, at)| *s == space && (address..end).contains(at))
+    }
 }
 
 impl Memory {

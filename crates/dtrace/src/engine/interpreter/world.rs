@@ -7,6 +7,7 @@ use std::sync::Arc;
 use dif::interp::{Fault, Outcome, Speculate, State, World};
 use dif::ir::{IntBuiltin, Module, RecordDesc, Space, StrBuiltin};
 use dif::subr::PathOf;
+use plane::builtin::Builtin;
 use plane::control::{CHILL_MOST, DropKind};
 use plane::ring::{self, Policy, RingWriter, flags, origin};
 use plane::speculation::{Speculations, Written};
@@ -14,6 +15,7 @@ use plane::stacks::{FRAMES_MAX, Stack};
 use probes::ProbeInfo;
 
 use super::firing::Firing;
+use super::missing::Missing;
 
 /// A probe that fires, and the enabled-probe ids of its clauses.
 #[derive(Clone, Copy)]
@@ -58,6 +60,10 @@ pub(super) struct FiringWorld<'a> {
     /// Drops of speculations.
     pub(super) speculative_drops: Vec<DropKind>,
     pub(super) written: bool,
+    /// Records of clauses that faulted are in the ring, as discarded ones.
+    pub(super) keeps_discarded: bool,
+    /// What captured firings do not have.
+    pub(super) missing: &'a Missing,
 }
 
 impl<'a> FiringWorld<'a> {
@@ -68,6 +74,14 @@ impl<'a> FiringWorld<'a> {
     fn origin(&self, epid: u32, flags: u16) -> u64 {
         let threads = if self.threads { (self.firing.tid as u16) << flags::THREAD } else { 0 };
         origin(epid, self.firing.cpu as u16, flags | threads)
+    }
+
+    /// Notes that a captured firing does not have a built-in variable.
+    fn ask(&self, builtin: Builtin) {
+        let captured = self.firing.memory.captured.as_ref();
+        if captured.is_some_and(|captured| !captured.builtins.contains(&builtin)) {
+            self.missing.builtin(builtin);
+        }
     }
 
     /// The ring, as far as the record of a clause may fill it; `None` for records of no clause.
@@ -105,6 +119,10 @@ impl World for FiringWorld<'_> {
             Arg, Caller, Cpu, CurThread, Epid, Errno, Gid, Ipl, Pid, Ppid, ProbeId, ProviderPid, StackDepth,
             Tid, Timestamp, Ucaller, Uid, Ureg, UserThread, UstackDepth, Vtimestamp, Walltimestamp,
         };
+        let own = self.fault.is_some() && matches!(builtin, Arg(_));
+        if !own && !matches!(builtin, Cpu | Timestamp | Epid | ProbeId | ProviderPid) {
+            self.ask(Builtin::Int(builtin));
+        }
         let f = self.firing;
         let at = |all: &[u64], n: usize| all.get(n).map_or(0, |v| *v as i64);
         match (builtin, &self.fault) {
@@ -143,6 +161,9 @@ impl World for FiringWorld<'_> {
     }
 
     fn builtin_str(&mut self, builtin: StrBuiltin) -> Vec<u8> {
+        if builtin == StrBuiltin::Execname {
+            self.ask(Builtin::Str(builtin));
+        }
         let current = self.current();
         let desc = &current.probe.desc;
         let text: &str = match builtin {
@@ -157,6 +178,11 @@ impl World for FiringWorld<'_> {
 
     fn read(&mut self, space: Space, addr: u64, buffer: &mut [u8]) -> bool {
         let found = self.firing.memory.get(space, addr, buffer.len());
+        if let (None, Some(captured)) = (found, &self.firing.memory.captured)
+            && !captured.is_unreadable(space, addr, buffer.len())
+        {
+            self.missing.memory(addr);
+        }
         found.is_some_and(|bytes| {
             buffer.copy_from_slice(bytes);
             true
@@ -168,6 +194,13 @@ impl World for FiringWorld<'_> {
     }
 
     fn path(&mut self, addr: u64, of: PathOf) -> Option<Vec<u8>> {
+        if let Some(captured) = &self.firing.memory.captured {
+            let found = captured.paths.iter().find(|(what, at, _)| *what == of && *at == addr);
+            if found.is_none() {
+                self.missing.memory(addr);
+            }
+            return found.and_then(|(.., path)| path.clone());
+        }
         let file = self.firing.memory.file(addr)?;
         Some(match of {
             PathOf::Mount => b"/".to_vec(),
@@ -180,6 +213,13 @@ impl World for FiringWorld<'_> {
     }
 
     fn is_descendant(&mut self, pid: i32) -> bool {
+        if let Some(captured) = &self.firing.memory.captured {
+            let found = captured.ancestors.iter().find(|(of, _)| *of == pid);
+            if found.is_none() && pid != self.firing.pid {
+                self.missing.memory(0);
+            }
+            return found.is_some_and(|(_, descends)| *descends) || pid == self.firing.pid;
+        }
         pid == self.firing.pid || self.firing.ancestors.contains(&pid)
     }
 
@@ -198,6 +238,9 @@ impl World for FiringWorld<'_> {
     }
 
     fn stack(&mut self, user: bool, frames: u32) -> u64 {
+        if self.firing.memory.captured.is_some() {
+            self.missing.stack();
+        }
         let all = if user { &self.firing.ustack } else { &self.firing.stack };
         if all.is_empty() {
             return 0;
@@ -289,6 +332,10 @@ impl World for FiringWorld<'_> {
                 }
                 None => self.write(Some(record.clause), epid, 0, &record.data),
             }
+        }
+        if let Some(record) = state.discarded.take().filter(|_| self.keeps_discarded) {
+            let epid = self.current().epid(record.clause);
+            self.write(Some(record.clause), epid, flags::DISCARD, &record.data);
         }
         // A fault of ERROR is only counted.
         if let (Outcome::Faulted(fault), false) = (outcome, in_error) {

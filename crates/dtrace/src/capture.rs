@@ -1,0 +1,163 @@
+//! Captures: firings with all that a script reads of them, of which programs are asked later.
+//!
+//! ```text
+//!  script ──compile──► program ──instrumented──► session ──records──► Recorder ──► file
+//!                                                                                  │
+//!  any program ──compiled for the machine of the file──► interpreted session ◄──firings
+//!                                                             │
+//!                                                             └──► any sink
+//! ```
+//!
+//! The decision that shapes it: *what is captured follows from the intermediate form of a script*.
+//! Its clauses run in the kernel as they are, but record what they read instead of what they print
+//! ([`instrument`]). So the replay of the script reads what the script would have read, and prints
+//! what it would have printed, byte for byte; and a capture is an ordinary session, to which
+//! policies, limits and the accounting of drops apply. A program other than the script finds what
+//! both read. What only it reads is known to be missing: it is an invalid address, or 0, and the
+//! replay says at the end what and how often ([`Replay::messages`]).
+//!
+//! What a capture does not have yet is refused when it begins: stacks and the names of addresses,
+//! speculations, packets, and probes in processes (the machine of the file is the kernel's). In a
+//! replay clocks (`tick-1s`) fire as they were captured. Destructive actions are refused in both.
+//!
+//! Firings of which no predicate was true are left out: they change nothing in a replay. Where
+//! several CPUs write one variable of the script, its clauses in the kernel saw these writes in
+//! another order than the replay does, which has the order of time.
+
+mod instrument;
+mod recorder;
+mod replay;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use probes::ProbeInfo;
+use providers::Role;
+use system::System;
+
+use crate::compile::{Macros, Program, Setup, Source, compile_as};
+use crate::error::{CompileError, Error};
+use crate::options::Options;
+
+pub use capture::{Error as FileError, Head};
+pub use recorder::Recorder;
+pub use replay::{Messages, Replay, ReplayError};
+
+/// A program that is ready to be captured.
+pub struct Captured {
+    /// It records what the script reads.
+    pub program: Program,
+    /// What is captured, for the file.
+    pub head: Head,
+    /// The machine, for the file.
+    pub machine: Vec<u8>,
+    /// Options with which the session begins.
+    pub options: Options,
+}
+
+/// Compiles a script so that its firings are captured. The session that runs the result has a
+/// [`Recorder`] as its sink.
+pub fn compile(
+    system: &System,
+    sources: &[Source],
+    macros: &Macros,
+    options: &Options,
+) -> Result<Captured, CompileError> {
+    let given = options;
+    let mut options = options.clone();
+    let program = compile_as(system, sources, macros, &mut options, Setup::default())?;
+    let machine =
+        machine(&program, system, (sources, macros, given)).map_err(|why| refused(&program, &why))?;
+    let texts = sources.iter().map(|source| match source {
+        Source::Script(_, text) | Source::Specifier(_, text) => text.as_str(),
+    });
+    let script = texts.collect::<Vec<_>>().join("\n");
+    let head = Head { target: macros.target, script, ..Head::default() };
+    of_program(&program, options, head, machine)
+}
+
+fn refused(program: &Program, why: &str) -> CompileError {
+    let error = Error::Setting(format!("the script cannot be captured: {why}"));
+    CompileError { error, map: program.map.clone() }
+}
+
+/// The same for a program that was compiled with providers of its own, for a machine that is not
+/// the running one or is not recorded: `machine` is what the file has of it.
+pub fn of_program(
+    program: &Program,
+    mut options: Options,
+    head: Head,
+    machine: Vec<u8>,
+) -> Result<Captured, CompileError> {
+    let refused = |why: &str| refused(program, why);
+    if program.is_destructive() {
+        return Err(refused("destructive actions cannot be captured"));
+    }
+    if options.zdefs {
+        return Err(refused("probes that come later (-Z) cannot be captured yet"));
+    }
+    let mut captured = program.clone();
+    let mut checked = (*program.checked).clone();
+    let mut module = (*program.module).clone();
+    if module.aggs.iter().flat_map(|agg| &agg.key).any(|field| instrument::has_names(field.datum)) {
+        return Err(refused("stacks and names of addresses: a capture does not have them yet"));
+    }
+    for (checked, clause) in checked.clauses.iter_mut().zip(&mut module.clauses) {
+        let instrumented = instrument::instrument(&program.module, clause).map_err(|why| refused(&why))?;
+        *clause = instrumented.clause;
+        checked.record = clause.record.clone();
+        checked.names = instrumented.names;
+        // What is recorded is of the probe that fires.
+        checked.derived = None;
+    }
+    dif::opt::optimize(&mut module);
+    let verified = dif::verify::verify(&module).map_err(|e| Error::Internal(e.to_string()));
+    let limited = verified.and_then(|()| bpf_runtime::limits::check(&module).map_err(Error::Codegen));
+    limited.map_err(|error| CompileError { error, map: program.map.clone() })?;
+    (captured.checked, captured.module) = (Arc::new(checked), Arc::new(module));
+    captured.captures = true;
+    // Records are read while the session runs, each of them, and nothing is shown.
+    (options.bufpolicy, options.flowindent, options.every) = (Default::default(), false, None);
+    let probes = probes(program).iter().map(|probe| (probe.id.0, probe.desc.to_string())).collect();
+    Ok(Captured { program: captured, head: Head { probes, ..head }, machine, options })
+}
+
+/// The probes of a program, each once.
+fn probes(program: &Program) -> Vec<ProbeInfo> {
+    let mut seen = HashSet::new();
+    let all = program.checked.clauses.iter().flat_map(|clause| clause.probes.iter());
+    all.filter(|probe| seen.insert(probe.id.0)).cloned().collect()
+}
+
+/// The record of the machine, for which the program compiles as it does here.
+fn machine(
+    program: &Program,
+    system: &System,
+    (sources, macros, options): (&[Source], &Macros, &Options),
+) -> Result<Vec<u8>, String> {
+    let record = system.record(&providers::hardware_counters());
+    let again = System::synthetic(record.clone());
+    let mut options = options.clone();
+    let setup = Setup { shown_only: true, ..Setup::default() };
+    let same = compile_as(&again, sources, macros, &mut options, setup).is_ok_and(|again| {
+        let listed = |program: &Program| -> Vec<String> {
+            probes(program).iter().map(|probe| format!("{} {}", probe.id.0, probe.desc)).collect()
+        };
+        listed(&again) == listed(program)
+            && dif::text::print(&again.module, None) == dif::text::print(&program.module, None)
+    });
+    match same {
+        true => Ok(record.to_bytes()),
+        false => Err("its probes or the addresses that it names are not those of a record of this machine \
+             (probes in processes and variables of the kernel cannot be captured yet)"
+            .into()),
+    }
+}
+
+/// The role of a probe that is named with colons.
+fn role(program: &Program, name: &str) -> Role {
+    let mut parts = name.splitn(4, ':');
+    let mut next = || parts.next().unwrap_or_default();
+    let desc = probes::ProbeDesc::new(next(), next(), next(), next());
+    program.registry.role(&desc)
+}

@@ -1,0 +1,475 @@
+//! Makes a program that records what a program reads.
+//!
+//! ```text
+//!  clause          reads ──► computes ──► prints, aggregates, changes variables
+//!  instrumented    reads ──► computes ──► changes variables
+//!                    └─────► the record: for each read whether it was tried and whether it
+//!                            succeeded, the address, what was there
+//! ```
+//!
+//! The clauses are those of the program, with its predicates and its variables, so that each
+//! reads in the kernel what it would have read. Their record is reserved first and has a place for
+//! each read. A clause that faults discards its record in the ring; a session that captures takes
+//! it all the same, and the read that was tried and did not succeed is the one that faulted.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use capture::{Place, Word};
+use dif::ir::{
+    BinOp, BlockData, Clause, Cond, Datum, Field, Function, InstData, IntBuiltin, Module, Op, RecordDesc,
+    Scope, Space, StrBuiltin, Subr, Term, Ty, Value,
+};
+use plane::desc::{Action, LayoutBuilder, string_storage};
+
+/// The most bytes that are recorded of memory whose length is known only when it is read.
+const LONGEST_COPY: u32 = 512;
+
+/// What a field of the record of an instrumented clause is. In events it is the field's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// A built-in variable.
+    Word(Word),
+    /// `execname`
+    Execname,
+    /// How the clause ended: 1 at its end, [`UNMATCHED`], 0 by a fault.
+    Outcome,
+    /// How far a read came: [`TRIED`], [`SUCCEEDED`], or 0. Its other fields follow.
+    Read(Kind),
+    /// Of a read.
+    Address,
+    /// Of a read: what was there.
+    Value,
+    /// Of a read, behind its value: how many bytes were asked for.
+    Length,
+    /// The status of `exit()`.
+    Exit,
+}
+
+/// The predicate was false.
+pub(super) const UNMATCHED: u64 = 2;
+/// The read was tried.
+pub(super) const TRIED: u64 = 1;
+/// The read succeeded.
+pub(super) const SUCCEEDED: u64 = 2;
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A number at an address.
+    Number(Place),
+    /// A string at an address.
+    Text(Place),
+    /// Bytes at an address, as many as the field has or, with a length, as that says.
+    Bytes(Place, bool),
+    /// The path of a struct at an address.
+    Path(Place),
+    /// The bytes of an address of the network, from its text.
+    NetworkAddress(Place),
+    /// The arguments of a process: text in its memory.
+    Arguments,
+    /// Whether the process descends from the one whose id stands for the address.
+    Descends,
+}
+
+const PLACES: [&str; 7] = ["kernel", "user", "path", "full", "mount", "dentry", "ancestor"];
+
+impl Slot {
+    /// The field's name.
+    fn name(self) -> String {
+        let place = |place: Place| {
+            let at = Place::ALL.iter().position(|p| *p == place);
+            at.and_then(|at| PLACES.get(at)).copied().unwrap_or_default()
+        };
+        match self {
+            Slot::Word(word) => format!("word {}", word.code()),
+            Slot::Execname => "execname".into(),
+            Slot::Outcome => "outcome".into(),
+            Slot::Address => "address".into(),
+            Slot::Value => "value".into(),
+            Slot::Length => "length".into(),
+            Slot::Exit => "exit".into(),
+            Slot::Read(Kind::Number(p)) => format!("number {}", place(p)),
+            Slot::Read(Kind::Text(p)) => format!("text {}", place(p)),
+            Slot::Read(Kind::Bytes(p, false)) => format!("bytes {}", place(p)),
+            Slot::Read(Kind::Bytes(p, true)) => format!("some {}", place(p)),
+            Slot::Read(Kind::Path(p)) => format!("path {}", place(p)),
+            Slot::Read(Kind::NetworkAddress(p)) => format!("network {}", place(p)),
+            Slot::Read(Kind::Arguments) => "arguments".into(),
+            Slot::Read(Kind::Descends) => "descends".into(),
+        }
+    }
+
+    /// The field of a name.
+    pub(super) fn named(name: &str) -> Option<Slot> {
+        let (word, rest) = name.split_once(' ').unwrap_or((name, ""));
+        let place = || Place::ALL.into_iter().zip(PLACES).find(|(_, p)| *p == rest).map(|(p, _)| p);
+        Some(match word {
+            "word" => Slot::Word(Word::of_code(rest.parse().ok()?)?),
+            "execname" => Slot::Execname,
+            "outcome" => Slot::Outcome,
+            "address" => Slot::Address,
+            "value" => Slot::Value,
+            "length" => Slot::Length,
+            "exit" => Slot::Exit,
+            "number" => Slot::Read(Kind::Number(place()?)),
+            "text" => Slot::Read(Kind::Text(place()?)),
+            "bytes" => Slot::Read(Kind::Bytes(place()?, false)),
+            "some" => Slot::Read(Kind::Bytes(place()?, true)),
+            "path" => Slot::Read(Kind::Path(place()?)),
+            "network" => Slot::Read(Kind::NetworkAddress(place()?)),
+            "arguments" => Slot::Read(Kind::Arguments),
+            "descends" => Slot::Read(Kind::Descends),
+            _ => return None,
+        })
+    }
+}
+
+/// The variable of a capture for a built-in variable. `Ok(None)`: a replay has it without one.
+pub(super) fn word(builtin: IntBuiltin) -> Result<Option<Word>, String> {
+    use IntBuiltin as B;
+    Ok(Some(match builtin {
+        B::Arg(n) => Word::Arg(n),
+        B::Ureg(n) => Word::Register(n),
+        B::Pid => Word::Pid,
+        B::Ppid => Word::Ppid,
+        B::Tid => Word::Tid,
+        B::Uid => Word::Uid,
+        B::Gid => Word::Gid,
+        B::Walltimestamp => Word::Wall,
+        B::Vtimestamp => Word::CpuTime,
+        B::Errno => Word::Errno,
+        B::Ipl => Word::Level,
+        B::UserThread => Word::UserThread,
+        B::CurThread => Word::CurThread,
+        B::Cpu | B::Timestamp | B::Epid | B::ProbeId | B::ProviderPid => return Ok(None),
+        B::StackDepth | B::UstackDepth | B::Caller | B::Ucaller => {
+            return Err(format!("{builtin}: a capture does not have stacks yet"));
+        }
+    }))
+}
+
+/// An instrumented clause, and for each action of its record the name of its value.
+pub(super) struct Instrumented {
+    pub(super) clause: Clause,
+    pub(super) names: Vec<Vec<Arc<str>>>,
+}
+
+/// Instruments a clause. `Err`: what it does that cannot be captured.
+pub(super) fn instrument(module: &Module, clause: &Clause) -> Result<Instrumented, String> {
+    clause.record.iter().try_for_each(is_printable)?;
+    let func = Function { blocks: Vec::new(), ..clause.func.clone() };
+    let (layout, actions, slots) = (LayoutBuilder::default(), Vec::new(), Vec::new());
+    Recorder { module, source: &clause.func, func, layout, actions, slots }.run(clause)
+}
+
+/// What a clause prints is in its numbers, strings and memory.
+fn is_printable(record: &RecordDesc) -> Result<(), String> {
+    let mut fields: Vec<Field> = Vec::new();
+    for action in &record.actions {
+        match action {
+            Action::Printf { format, args } | Action::System { format, args } => {
+                let parsed = events::Format::parse(format.as_str()).map_err(|e| e.to_string())?;
+                let names = parsed.pieces().iter().any(|piece| {
+                    use events::ConversionArg::{KernelAddr, UserAddr};
+                    matches!(piece, events::Piece::Conversion(c) if matches!(c.arg, KernelAddr | UserAddr))
+                });
+                if names {
+                    return Err(format!("\"{format}\": a capture does not have the names of addresses yet"));
+                }
+                fields.extend(args);
+            }
+            Action::Trace(field) => fields.push(*field),
+            Action::Pcap { .. } => return Err("pcap(): a capture does not have packets yet".into()),
+            _ => {}
+        }
+    }
+    let has_names = |field: &Field| has_names(field.datum);
+    match fields.iter().any(has_names) {
+        true => Err("stacks and names of addresses: a capture does not have them yet".into()),
+        false => Ok(()),
+    }
+}
+
+/// True of values that are shown by names of addresses.
+pub(super) fn has_names(datum: Datum) -> bool {
+    datum.is_user() || matches!(datum, Datum::KernelStack { .. } | Datum::KernelAddr(_))
+}
+
+struct Recorder<'a> {
+    module: &'a Module,
+    source: &'a Function,
+    func: Function,
+    layout: LayoutBuilder,
+    actions: Vec<Action>,
+    slots: Vec<Slot>,
+}
+
+/// Constants of a function.
+#[derive(Clone, Copy)]
+struct Constants {
+    one: Value,
+    two: Value,
+}
+
+/// An instruction of the clause, whose place in the source the new ones have.
+type At<'a> = &'a InstData;
+
+impl Recorder<'_> {
+    fn run(mut self, clause: &Clause) -> Result<Instrumented, String> {
+        let ints = used(&clause.func);
+        let mut first = Vec::new();
+        let plain = InstData { op: Op::Reserve, result: None, span: clause.span, action: 0 };
+        first.push(plain.clone());
+        let one = self.emit(&mut first, &plain, Op::Const(1), Ty::Int);
+        let two = self.emit(&mut first, &plain, Op::Const(2), Ty::Int);
+        let constants = Constants { one, two };
+        let mut words = BTreeSet::new();
+        // The owner of variables of threads.
+        words.extend([IntBuiltin::Pid, IntBuiltin::Tid]);
+        if self.module.vars.iter().any(|var| var.scope == Scope::Thread) {
+            words.insert(IntBuiltin::Ipl);
+        }
+        words.extend(ints.0);
+        for builtin in words {
+            if let Some(word) = word(builtin)? {
+                let value = self.emit(&mut first, &plain, Op::Builtin(builtin), Ty::Int);
+                let field = self.field(Slot::Word(word), INT);
+                first.push(InstData { op: Op::Record(field, value), ..plain.clone() });
+            }
+        }
+        if ints.1 {
+            let name = self.emit(&mut first, &plain, Op::BuiltinStr(StrBuiltin::Execname), Ty::Str);
+            let field =
+                self.field(Slot::Execname, Datum::Name { size: string_storage(self.module.strsize).min(16) });
+            first.push(InstData { op: Op::Record(field, name), ..plain.clone() });
+        }
+        let outcome = self.field(Slot::Outcome, BYTE);
+        let exits = clause.record.as_ref().is_some_and(RecordDesc::exits);
+        let exit = exits.then(|| {
+            let field = self.layout.push(Datum::Int { size: 4, signed: true });
+            self.actions.push(Action::Exit(field));
+            self.slots.push(Slot::Exit);
+            field
+        });
+        for block in &clause.func.blocks {
+            let mut insts = std::mem::take(&mut first);
+            for inst in &block.insts {
+                self.inst(&mut insts, inst, constants, exit)?;
+            }
+            let mut term = block.term.clone();
+            let ended = match term {
+                Term::Return => Some(one),
+                Term::PredicateFalse => {
+                    term = Term::Return;
+                    Some(two)
+                }
+                Term::Jump(..) | Term::Branch { .. } => None,
+            };
+            if let Some(how) = ended {
+                insts.push(InstData { op: Op::Record(outcome, how), ..plain.clone() });
+                insts.push(InstData { op: Op::Commit, ..plain.clone() });
+            }
+            self.func.blocks.push(BlockData { params: block.params.clone(), insts, term });
+        }
+        let record = RecordDesc { size: self.layout.size(), actions: self.actions, process: None };
+        let names = self.slots.iter().map(|slot| vec![slot.name().into()]).collect();
+        let clause = Clause { func: self.func, record: Some(record), span: clause.span };
+        Ok(Instrumented { clause, names })
+    }
+
+    fn field(&mut self, slot: Slot, datum: Datum) -> Field {
+        let field = self.layout.push(datum);
+        self.actions.push(Action::Trace(field));
+        self.slots.push(slot);
+        field
+    }
+
+    fn emit(&mut self, insts: &mut Vec<InstData>, at: At<'_>, op: Op, ty: Ty) -> Value {
+        let value = Value(self.func.values.len() as u32);
+        self.func.values.push(ty);
+        insts.push(InstData { op, result: Some(value), span: at.span, action: at.action });
+        value
+    }
+
+    /// Whose memory an address is in, if it is not only the program's own.
+    fn place(&self, addr: Value) -> Option<Place> {
+        match self.func.values.get(addr.0 as usize) {
+            Some(Ty::Ptr(Space::User)) => Some(Place::User),
+            Some(Ty::Ptr(Space::Scratch | Space::Static)) => None,
+            _ => Some(Place::Kernel),
+        }
+    }
+
+    /// Records that a read is tried, and its address.
+    fn tried(&mut self, insts: &mut Vec<InstData>, at: At<'_>, kind: Kind, addr: Value, one: Value) -> Field {
+        let state = self.field(Slot::Read(kind), BYTE);
+        let address = self.field(Slot::Address, INT);
+        let is_pointer = matches!(self.func.values.get(addr.0 as usize), Some(Ty::Ptr(_)));
+        let addr = if is_pointer { self.emit(insts, at, Op::AsInt(addr), Ty::Int) } else { addr };
+        for (field, value) in [(state, one), (address, addr)] {
+            insts.push(InstData { op: Op::Record(field, value), result: None, ..at.clone() });
+        }
+        state
+    }
+
+    /// An operation whose result is recorded.
+    fn read(
+        &mut self,
+        insts: &mut Vec<InstData>,
+        at: At<'_>,
+        (kind, addr, datum): (Kind, Value, Datum),
+        constants: Constants,
+    ) {
+        let state = self.tried(insts, at, kind, addr, constants.one);
+        insts.push(at.clone());
+        let field = self.field(Slot::Value, datum);
+        let record = |field, value| InstData { op: Op::Record(field, value), result: None, ..at.clone() };
+        insts.extend(at.result.map(|result| record(field, result)));
+        insts.push(record(state, constants.two));
+    }
+
+    /// Records the bytes at an address; `length`: only so many.
+    fn bytes(
+        &mut self,
+        insts: &mut Vec<InstData>,
+        at: At<'_>,
+        (addr, size, length): (Value, u32, Option<Value>),
+        constants: Constants,
+    ) {
+        let Some(place) = self.place(addr).filter(|_| size > 0) else { return };
+        let kind = Kind::Bytes(place, length.is_some());
+        let state = self.tried(insts, at, kind, addr, constants.one);
+        let field = self.field(Slot::Value, Datum::Bytes { size });
+        let length = length.map(|length| {
+            // To record no byte is to record all. Of none, one is read.
+            let none = self.emit(insts, at, Op::Const(0), Ty::Int);
+            let none = self.emit(insts, at, Op::Cmp(Cond::Eq, length, none), Ty::Int);
+            let some = self.emit(insts, at, Op::Bin(BinOp::Or, length, none), Ty::Int);
+            let field = self.field(Slot::Length, INT);
+            insts.push(InstData { op: Op::Record(field, some), result: None, ..at.clone() });
+            some
+        });
+        let op = Op::RecordBytes { field, addr, len: length };
+        insts.push(InstData { op, result: None, ..at.clone() });
+        insts.push(InstData { op: Op::Record(state, constants.two), result: None, ..at.clone() });
+    }
+
+    /// Copies an instruction, with what records it.
+    fn inst(
+        &mut self,
+        insts: &mut Vec<InstData>,
+        inst: At<'_>,
+        constants: Constants,
+        exit: Option<Field>,
+    ) -> Result<(), String> {
+        let text = Datum::Str { size: string_storage(self.module.strsize) };
+        match &inst.op {
+            Op::Load { size, addr, .. } if self.place(*addr).is_some() => {
+                let kind = Kind::Number(self.place(*addr).unwrap_or(Place::Kernel));
+                let datum = Datum::Int { size: *size, signed: false };
+                self.read(insts, inst, (kind, *addr, datum), constants);
+            }
+            Op::LoadStr { addr, .. } if self.place(*addr).is_some() => {
+                let kind = Kind::Text(self.place(*addr).unwrap_or(Place::Kernel));
+                self.read(insts, inst, (kind, *addr, text), constants);
+            }
+            Op::RecordBytes { field, addr, len } => {
+                self.bytes(insts, inst, (*addr, field.datum.size(), *len), constants);
+            }
+            Op::CopyObj { addr, size, .. } => {
+                self.bytes(insts, inst, (*addr, *size, None), constants);
+                insts.push(inst.clone());
+            }
+            Op::StoreObj { var, addr, .. } => {
+                let size = self.module.object_size(*var).unwrap_or(0);
+                self.bytes(insts, inst, (*addr, size, None), constants);
+                insts.push(inst.clone());
+            }
+            Op::Copy { src, len, .. } => {
+                let (size, length) = match self.constant(*len) {
+                    Some(known) => (u32::try_from(known).unwrap_or(0).min(1 << 16), None),
+                    None => (LONGEST_COPY, Some(*len)),
+                };
+                self.bytes(insts, inst, (*src, size, length), constants);
+                insts.push(inst.clone());
+            }
+            Op::Call(subr, args) => self.call(insts, inst, (*subr, args), constants)?,
+            Op::Exit(status) => {
+                let record =
+                    |field| InstData { op: Op::Record(field, *status), result: None, ..inst.clone() };
+                insts.extend(exit.map(record));
+                insts.push(inst.clone());
+            }
+            // Its record is another one, and what it aggregates is not captured.
+            Op::Reserve | Op::Commit | Op::Record(..) | Op::RecordPair(..) | Op::Aggregate { .. } => {}
+            Op::Stack { .. } => return Err("stack() and ustack(): a capture does not have stacks yet".into()),
+            Op::Speculate(_) => return Err("speculate(): speculations cannot be captured yet".into()),
+            Op::RecordPacket { .. } => return Err("pcap(): a capture does not have packets yet".into()),
+            Op::CopyOut { .. } | Op::CopyOutStr { .. } => {
+                return Err("destructive actions cannot be captured".into());
+            }
+            _ => insts.push(inst.clone()),
+        }
+        Ok(())
+    }
+
+    fn call(
+        &mut self,
+        insts: &mut Vec<InstData>,
+        inst: At<'_>,
+        (subr, args): (Subr, &[Value]),
+        constants: Constants,
+    ) -> Result<(), String> {
+        let text = Datum::Str { size: string_storage(self.module.strsize) };
+        let place = |recorder: &Self, addr: Value| recorder.place(addr);
+        let first = args.first().copied();
+        let read = match (subr, first, args.get(1).copied()) {
+            (Subr::Args, Some(addr), _) => Some((Kind::Arguments, addr, text)),
+            (Subr::DPath, Some(addr), _) => Some((Kind::Path(Place::Path), addr, text)),
+            (Subr::Fullpath, Some(addr), _) => Some((Kind::Path(Place::FullPath), addr, text)),
+            (Subr::Mountpoint, Some(addr), _) => Some((Kind::Path(Place::MountPath), addr, text)),
+            (Subr::DentryPath, Some(addr), _) => Some((Kind::Path(Place::DentryPath), addr, text)),
+            (Subr::InetNtoa | Subr::InetNtoa6, Some(addr), _) | (Subr::InetNtop, _, Some(addr)) => {
+                place(self, addr).map(|place| (Kind::NetworkAddress(place), addr, text))
+            }
+            (Subr::Memstr, Some(addr), _) => place(self, addr).map(|place| (Kind::Text(place), addr, text)),
+            (Subr::Progenyof, Some(pid), _) => Some((Kind::Descends, pid, BYTE)),
+            (Subr::LinkNtop, ..) => return Err("link_ntop(): it cannot be captured yet".into()),
+            (Subr::Speculation | Subr::Discard | Subr::Commit, ..) => {
+                return Err("speculation(): speculations cannot be captured yet".into());
+            }
+            (Subr::Chill | Subr::Raise | Subr::Return, ..) => {
+                return Err("destructive actions cannot be captured".into());
+            }
+            _ => None,
+        };
+        match read {
+            Some(read) => self.read(insts, inst, read, constants),
+            None => insts.push(inst.clone()),
+        }
+        Ok(())
+    }
+
+    /// The value of a constant.
+    fn constant(&self, value: Value) -> Option<i64> {
+        let mut insts = self.source.blocks.iter().flat_map(|block| &block.insts);
+        insts.find_map(|inst| match inst.op {
+            Op::Const(n) if inst.result == Some(value) => Some(n),
+            _ => None,
+        })
+    }
+}
+
+const INT: Datum = Datum::Int { size: 8, signed: false };
+const BYTE: Datum = Datum::Int { size: 1, signed: false };
+
+/// The built-in variables of a function: numbers, and whether `execname` is one.
+fn used(func: &Function) -> (BTreeSet<IntBuiltin>, bool) {
+    let ops = || func.blocks.iter().flat_map(|block| &block.insts).map(|inst| &inst.op);
+    let ints = ops().filter_map(|op| match op {
+        Op::Builtin(builtin) => Some(*builtin),
+        _ => None,
+    });
+    (ints.collect(), ops().any(|op| matches!(op, Op::BuiltinStr(StrBuiltin::Execname))))
+}

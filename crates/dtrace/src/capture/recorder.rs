@@ -1,0 +1,265 @@
+//! The sink of a session that captures: records become firings of a file.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use capture::{Content, Firing, Head, Loss, Place, Region, Word, Writer};
+use dif::memory;
+use events::{Action, DropKind, Event, Record, Sink, SinkError, Value};
+use providers::Role;
+
+use super::instrument::{Kind, SUCCEEDED, Slot, TRIED, UNMATCHED};
+use super::{Captured, role};
+
+/// Writes the firings of a session of [`super::compile`]. What else the session says goes to
+/// another sink: drops, messages, the end.
+pub struct Recorder<W: Write, S> {
+    writer: Option<Writer<W>>,
+    beside: S,
+    /// The number of each probe by its id, and its role.
+    probes: HashMap<u32, (u32, Role)>,
+    /// The fields of the record of an enabled probe.
+    slots: HashMap<u32, Vec<Option<Slot>>>,
+    /// Firings at one time: another clause of them may follow.
+    pending: Vec<Pending>,
+    drops: u64,
+    /// Variables of the script for which there was no memory.
+    unassigned: u64,
+    suppressed: u64,
+    written: u64,
+}
+
+struct Pending {
+    firing: Firing,
+    /// The enabled probes whose clauses it has.
+    epids: Vec<u32>,
+    /// A predicate was true, or a clause faulted.
+    matched: bool,
+}
+
+impl<W: Write + Send, S: Sink> Recorder<W, S> {
+    /// Begins a file. `version` is the tracer's; `clock` is the time now and since 1970, `cpus` are
+    /// those of the machine that are online.
+    pub fn new(out: W, captured: &Captured, beside: S) -> io::Result<Recorder<W, S>> {
+        let system = &captured.program.system;
+        let head = Head {
+            tracer: env!("CARGO_PKG_VERSION").to_owned(),
+            release: system.release(),
+            machine: std::env::consts::ARCH.to_owned(),
+            cpus: system.online_cpus().iter().max().map_or(1, |last| last + 1),
+            clock: (bpf_sys::monotonic_ns(), bpf_sys::wall_ns()),
+            ..captured.head.clone()
+        };
+        let numbered = (0u32..).zip(&head.probes);
+        let probes = numbered.map(|(at, (id, name))| (*id, (at, role(&captured.program, name)))).collect();
+        let writer = Some(Writer::new(out, &head, &captured.machine)?);
+        let (slots, pending) = (HashMap::new(), Vec::new());
+        let (drops, unassigned, suppressed, written) = (0, 0, 0, 0);
+        Ok(Recorder { writer, beside, probes, slots, pending, drops, unassigned, suppressed, written })
+    }
+
+    /// Firings that were written.
+    pub fn written(&self) -> u64 {
+        self.writer.as_ref().map_or(self.written, Writer::written)
+    }
+
+    fn record(&mut self, record: &Record<'_>) -> io::Result<()> {
+        let of = &record.firing;
+        if self.pending.first().is_some_and(|pending| pending.firing.time != of.time) {
+            self.write_pending()?;
+        }
+        let Some((probe, role)) = self.probes.get(&of.probe.id).copied() else { return Ok(()) };
+        let name = |field: &events::Field<'_>| Slot::named(&field.name);
+        let slots = self.slots.entry(of.epid).or_insert_with(|| record.fields.iter().map(name).collect());
+        // ERROR fires within the firing of the clause that faulted. A clause that comes again is
+        // that of another firing.
+        let is_error = role == Role::Error;
+        let same = |p: &Pending| {
+            p.firing.cpu == of.cpu && (is_error || p.firing.probe == probe && !p.epids.contains(&of.epid))
+        };
+        let at = match self.pending.iter().rposition(same) {
+            Some(at) => at,
+            None => {
+                let firing = Firing { probe, time: of.time, cpu: of.cpu, ..Firing::default() };
+                // The process of BEGIN and END is that of the tracer.
+                let matched = matches!(role, Role::Begin | Role::End);
+                self.pending.push(Pending { firing, epids: Vec::new(), matched });
+                self.pending.len() - 1
+            }
+        };
+        let Some(pending) = self.pending.get_mut(at) else { return Ok(()) };
+        pending.epids.push(of.epid);
+        let values = record.fields.iter().map(|field| match &field.action {
+            Action::Trace(value) => Some(value),
+            _ => None,
+        });
+        pending.add(slots.iter().copied().zip(values), is_error);
+        Ok(())
+    }
+
+    fn write_pending(&mut self) -> io::Result<()> {
+        let pending = std::mem::take(&mut self.pending);
+        let Some(writer) = &mut self.writer else { return Ok(()) };
+        pending.iter().filter(|pending| pending.matched).try_for_each(|p| writer.firing(&p.firing))
+    }
+
+    fn finish(&mut self, status: i32) -> io::Result<()> {
+        self.write_pending()?;
+        let Some(mut writer) = self.writer.take() else { return Ok(()) };
+        for (what, count) in [
+            ("records that were dropped", self.drops),
+            ("variables of the script for which there was no memory", self.unassigned),
+            ("firings that the kernel suppressed", self.suppressed),
+        ] {
+            if count > 0 {
+                writer.loss(&Loss { what: what.into(), count })?;
+            }
+        }
+        self.written = writer.written();
+        writer.finish(status).map(drop)
+    }
+}
+
+impl Pending {
+    /// Adds what a clause has read.
+    fn add<'a, 'b: 'a>(
+        &mut self,
+        mut fields: impl Iterator<Item = (Option<Slot>, Option<&'a Value<'b>>)>,
+        is_error: bool,
+    ) {
+        let number = |value: Option<&Value<'_>>| match value {
+            Some(Value::Int(int)) => int.as_unsigned(),
+            _ => 0,
+        };
+        while let Some((slot, value)) = fields.next() {
+            match slot {
+                // The arguments of ERROR are those of the fault.
+                Some(Slot::Word(Word::Arg(_))) if is_error => {}
+                Some(Slot::Word(word)) => {
+                    if self.firing.words.iter().all(|(known, _)| *known != word) {
+                        self.firing.words.push((word, number(value)));
+                    }
+                }
+                Some(Slot::Execname) => self.firing.execname = Some(text(value)),
+                Some(Slot::Outcome) => self.matched |= number(value) != UNMATCHED,
+                Some(Slot::Read(kind)) => {
+                    let state = number(value);
+                    let address = number(fields.next().and_then(|(_, value)| value));
+                    let content = fields.next().and_then(|(_, value)| value);
+                    let length = match kind {
+                        Kind::Bytes(_, true) => fields.next().map(|(_, value)| number(value)),
+                        _ => None,
+                    };
+                    let region = match state {
+                        SUCCEEDED => region(kind, address, content, length),
+                        TRIED => unread(kind, address),
+                        _ => None,
+                    };
+                    if let Some(region) = region.filter(|region| !self.firing.memory.contains(region)) {
+                        self.firing.memory.push(region);
+                    }
+                }
+                Some(Slot::Address | Slot::Value | Slot::Length | Slot::Exit) | None => {}
+            }
+        }
+    }
+}
+
+fn text(value: Option<&Value<'_>>) -> Vec<u8> {
+    match value {
+        Some(Value::Str { text, .. } | Value::Name { text, .. }) => text.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+/// The program's own memory is not captured: a replay makes it again.
+fn is_outside(place: Place, address: u64) -> bool {
+    place == Place::User || matches!(memory::place(address), memory::Place::Kernel | memory::Place::Invalid)
+}
+
+/// What was at an address.
+fn region(kind: Kind, address: u64, value: Option<&Value<'_>>, length: Option<u64>) -> Option<Region> {
+    let (place, bytes) = match kind {
+        Kind::Number(place) => match value? {
+            Value::Int(int) => {
+                (place, int.as_unsigned().to_le_bytes().get(..usize::from(int.size))?.to_vec())
+            }
+            _ => return None,
+        },
+        // The NUL, or the byte behind the longest string.
+        Kind::Text(place) => (place, [&text(value)[..], &[0]].concat()),
+        Kind::Arguments => (Place::User, [&text(value)[..], &[0]].concat()),
+        Kind::Path(place) => (place, text(value)),
+        Kind::Bytes(place, _) => match value? {
+            Value::Bytes(bytes) => {
+                let known = length.and_then(|n| usize::try_from(n).ok()).unwrap_or(bytes.len());
+                (place, bytes.get(..known.min(bytes.len()))?.to_vec())
+            }
+            _ => return None,
+        },
+        Kind::NetworkAddress(place) => {
+            let text = String::from_utf8(text(value)).ok()?;
+            let four = text.parse::<Ipv4Addr>().map(|a| a.octets().to_vec());
+            (place, four.or_else(|_| text.parse::<Ipv6Addr>().map(|a| a.octets().to_vec())).ok()?)
+        }
+        Kind::Descends => match value? {
+            Value::Int(int) => (Place::Ancestor, vec![u8::from(int.bits != 0)]),
+            _ => return None,
+        },
+    };
+    is_outside(place, address).then_some(Region { place, address, content: Content::Bytes(bytes) })
+}
+
+/// An address that could not be read.
+fn unread(kind: Kind, address: u64) -> Option<Region> {
+    let place = match kind {
+        Kind::Number(place)
+        | Kind::Text(place)
+        | Kind::Path(place)
+        | Kind::Bytes(place, _)
+        | Kind::NetworkAddress(place) => place,
+        Kind::Arguments => Place::User,
+        Kind::Descends => return None,
+    };
+    is_outside(place, address).then_some(Region { place, address, content: Content::Unreadable })
+}
+
+impl<W: Write + Send, S: Sink> Sink for Recorder<W, S> {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        match event {
+            Event::Record(record) => return Ok(self.record(record)?),
+            // What the script does is done by a replay.
+            Event::Aggregation(_) | Event::Interval(_) | Event::Effect(_) | Event::Fault(_) => return Ok(()),
+            // They are of the text.
+            Event::Interrupt | Event::Stop => return Ok(()),
+            Event::Drop(drop) if drop.kind == DropKind::Principal => {
+                self.drops = self.drops.saturating_add(drop.count);
+            }
+            Event::Drop(drop) if drop.kind == DropKind::Dynamic => {
+                self.unassigned = self.unassigned.saturating_add(drop.count);
+            }
+            Event::Suppressed(suppressed) => {
+                self.suppressed = self.suppressed.saturating_add(suppressed.count);
+            }
+            Event::End { status } => self.finish(*status)?,
+            _ => {}
+        }
+        self.beside.event(event)
+    }
+
+    fn batch_end(&mut self) -> io::Result<()> {
+        self.beside.batch_end()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if let Some(writer) = &mut self.writer {
+            writer.flush()?;
+        }
+        self.beside.flush()
+    }
+
+    fn aborted(&mut self) {
+        self.beside.aborted();
+    }
+}
