@@ -86,6 +86,14 @@ pub(crate) struct Command {
     pub(crate) system: Option<String>,
     /// `--record-system`: the file to be written.
     pub(crate) record_system: Option<String>,
+    /// `--capture`: the file to be written.
+    pub(crate) capture: Option<String>,
+    /// `--capture-for`: the last program is the script that is captured.
+    capture_for: bool,
+    /// `--replay`: a capture.
+    pub(crate) replay: Option<String>,
+    /// `--capture-info`: a capture.
+    pub(crate) capture_info: Option<String>,
     /// `--completions`: a shell.
     pub(crate) shell: Option<&'static str>,
     /// `-e`
@@ -127,6 +135,10 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
         events: None,
         system: None,
         record_system: None,
+        capture: None,
+        capture_for: false,
+        replay: None,
+        capture_info: None,
         shell: None,
         compile_only: false,
         verbose: false,
@@ -161,6 +173,13 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
             Word::Long("events", file) => c.events = Some(file),
             Word::Long("system", file) => c.system = Some(file),
             Word::Long("record-system", file) => c.record_system = Some(file),
+            Word::Long("capture", file) => c.capture = Some(file),
+            Word::Long("capture-for", file) => {
+                c.programs.push(Named::File(file));
+                c.capture_for = true;
+            }
+            Word::Long("replay", file) => c.replay = Some(file),
+            Word::Long("capture-info", file) => c.capture_info = Some(file),
             Word::Long("version", _) => c.only(Mode::About)?,
             Word::Long("check", _) => c.only(Mode::Check)?,
             Word::Long("completions", shell) => {
@@ -180,6 +199,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
     c.check_live()?;
     c.check_system()?;
     c.check_events()?;
+    c.check_captures()?;
     if c.postmortem.is_some()
         && !(c.programs.is_empty() && c.targets.is_empty() && c.formats.flames.is_empty())
     {
@@ -370,6 +390,44 @@ impl Command {
         }
         if !self.targets.is_empty() {
             return wrong("--system: the record of a machine has no processes: leave out -c and -p");
+        }
+        Ok(())
+    }
+
+    /// A capture is of one script, and what is in a file is not traced.
+    fn check_captures(&self) -> Result<(), Wrong> {
+        let wrong = |text: &str| Err(Wrong::Value(text.into()));
+        if self.capture.is_some() != self.capture_for {
+            return wrong(
+                "--capture FILE and --capture-for SCRIPT belong together: what the script reads is captured",
+            );
+        }
+        let all = [&self.capture, &self.replay, &self.capture_info, &self.system, &self.record_system];
+        let others = [&self.flame_from, &self.postmortem];
+        let named = all.iter().chain(&others).filter(|file| file.is_some()).count();
+        if named > 1 && all.iter().take(3).any(|file| file.is_some()) {
+            return wrong(
+                "--capture, --replay and --capture-info go with no other option that reads or writes a file of a session",
+            );
+        }
+        if self.capture.is_some() {
+            if self.mode != Mode::Trace || self.compile_only {
+                return wrong("--capture traces: leave out -l and -e");
+            }
+            if self.programs.len() > 1 {
+                return wrong(
+                    "--capture-for is the program of the session: leave out -s, -n and other programs",
+                );
+            }
+            if self.live || self.writes_files() || self.formats.printed.is_some() {
+                return wrong("--capture prints nothing of what it captures: --replay writes every format");
+            }
+        }
+        if self.replay.is_some() && !self.targets.is_empty() {
+            return wrong("--replay traces nothing: leave out -c and -p");
+        }
+        if self.replay.is_some() && self.live {
+            return wrong("--live shows what is traced: leave out --replay");
         }
         Ok(())
     }

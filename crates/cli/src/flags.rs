@@ -200,6 +200,32 @@ pub(crate) const LONG: &[Long] = &[
                facilities, without addresses; with programs only what these ask",
     },
     Long {
+        name: "capture",
+        arg: "file",
+        takes: File,
+        help: "capture the firings of the script of --capture-for to a new file (- is the standard output), and print nothing of \
+               them: --replay asks programs of them later",
+    },
+    Long {
+        name: "capture-for",
+        arg: "script",
+        takes: File,
+        help: "the script whose firings are captured, with all that it reads of them; the operands are its own",
+    },
+    Long {
+        name: "replay",
+        arg: "file",
+        takes: File,
+        help: "trace nothing; run the programs on the firings of a capture (- is the standard input), without privilege, on any \
+               machine; with -l list its probes and their firings",
+    },
+    Long {
+        name: "capture-info",
+        arg: "file",
+        takes: File,
+        help: "trace nothing; print what a capture is of, how many firings it has, and what is missing in it",
+    },
+    Long {
         name: "postmortem",
         arg: "core",
         takes: File,

@@ -8,6 +8,7 @@
 //!  flags      the table of options and their parser
 //!  formats    the words that name formats of results
 //!  command    a parsed command line
+//!  captures   the files of --capture, --replay and --capture-info
 //!  definitions  the header and the object of provider definitions (-h, -G)
 //!  drawing    the files of --flame
 //!  exports    the other files of results (--to, --format NAME=FILE), and where metrics go
@@ -36,7 +37,7 @@
 //! about arch completions formats manual
 //! command
 //! drawing output
-//! definitions exports live
+//! captures definitions exports live
 //! results
 //! postmortem stored
 //! lib+run
@@ -46,6 +47,7 @@
 
 mod about;
 mod arch;
+mod captures;
 mod command;
 mod completions;
 mod definitions;
@@ -72,6 +74,7 @@ use std::fmt::Display;
 use std::io::Write;
 
 use dtrace::Provider;
+use dtrace::capture::Replay;
 use dtrace::interpreter::Interpreter;
 use dtrace::metrics::scrape;
 
@@ -90,6 +93,8 @@ pub enum Engine {
     Kernel,
     /// The interpreter, over firings that are given: for tests of what the command prints.
     Interpreter(Box<Given>),
+    /// The interpreter, over a capture.
+    Replay(Box<Replay>),
 }
 
 /// What an interpreted command runs on.

@@ -9,6 +9,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dtrace::diagnostics::control;
@@ -150,5 +151,45 @@ impl dtrace::Output for Unprinted {
     fn messages(&mut self, messages: &[Message]) -> io::Result<()> {
         self.0.print(messages);
         Ok(())
+    }
+}
+
+/// Creates a file that did not exist. Whoever can write to this directory must not choose what a
+/// file of root's is, by a link or by a file that he holds open; and what the programs ask is for
+/// its owner alone.
+pub(crate) fn new_file(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut new = File::options();
+    new.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    new.open(path)
+}
+
+/// Writes such a file.
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    new_file(path)?.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_ours_is_new_and_private() {
+        let dir = std::env::temp_dir().join(format!("cli-new-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = |name: &str| dir.join(name).into_os_string().into_string().unwrap();
+        write_new(path("new").as_ref(), b"text").unwrap();
+        let mode = std::fs::metadata(path("new")).unwrap().permissions().mode();
+        assert_eq!((std::fs::read(path("new")).unwrap(), mode & 0o777), (b"text".to_vec(), 0o600));
+        symlink(path("target"), path("link")).unwrap();
+        for taken in ["new", "link"] {
+            let e = write_new(path(taken).as_ref(), b"other").unwrap_err();
+            assert_eq!(e.kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert!(!std::path::Path::new(&path("target")).exists());
+        assert_eq!(std::fs::read(path("new")).unwrap(), b"text");
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -1,7 +1,8 @@
 //! The sink of a session: what is printed, in the format that was chosen, and files beside it.
 
-use std::io;
+use std::io::{self, Write};
 
+use dtrace::capture::{Captured, Recorder};
 use dtrace::events::{Event, SinkError, ThreadName};
 use dtrace::formats::{Format, Kind};
 use dtrace::options::{Options, OutputFormat};
@@ -11,7 +12,7 @@ use crate::command::Command;
 use crate::drawing::Drawing;
 use crate::exports::Exports;
 use crate::live::LiveResults;
-use crate::output::{Output, Unprinted, to_stderr};
+use crate::output::{Output, Shown, Unprinted, to_stderr};
 
 /// What is printed: by the option `oformat`, or by `--format`.
 enum Printed {
@@ -22,7 +23,12 @@ enum Printed {
     Other(Box<dyn Sink>, Box<dyn Sink>),
     /// `--live`
     Live(Box<LiveResults>),
+    /// `--capture`: the firings are written to a file.
+    Captured(Box<Capturing>),
 }
+
+/// The sink of a session that captures, with the messages beside.
+type Capturing = Recorder<Box<dyn Write + Send>, Box<dyn Sink>>;
 
 /// What is needed of records. A drawing needs nothing more than what it draws.
 pub(crate) fn needs(options: &Options) -> Needs {
@@ -70,6 +76,29 @@ impl Results {
     /// Shows what happens in the terminal; the text comes at the end.
     pub(crate) fn live(live: LiveResults, drawing: Option<Drawing>, exports: Exports) -> Results {
         Results { printed: Printed::Live(Box::new(live)), drawing, exports }
+    }
+
+    /// Captures to a file.
+    pub(crate) fn captured(
+        file: Box<dyn Write + Send>,
+        captured: &Captured,
+        shown: Shown,
+    ) -> io::Result<Results> {
+        let text = Printer::Text.sink(Box::new(Unprinted(shown)));
+        let recorder = Recorder::new(file, captured, text)?;
+        Ok(Results {
+            printed: Printed::Captured(Box::new(recorder)),
+            drawing: None,
+            exports: Exports::none(),
+        })
+    }
+
+    /// Firings that were captured.
+    pub(crate) fn firings(&self) -> Option<u64> {
+        match &self.printed {
+            Printed::Captured(recorder) => Some(recorder.written()),
+            _ => None,
+        }
     }
 
     /// What is shown in the terminal.
@@ -164,6 +193,7 @@ impl Sink for Results {
             Printed::Text(_) | Printed::Live(_) if drawn => Ok(()),
             Printed::Text(text) => text.event(event),
             Printed::Live(live) => live.event(event),
+            Printed::Captured(recorder) => recorder.event(event),
         }
     }
 
@@ -175,6 +205,7 @@ impl Sink for Results {
             Printed::Json(json) => json.batch_end(),
             Printed::Other(sink, text) => text.batch_end().and(sink.batch_end()),
             Printed::Live(live) => live.batch_end(),
+            Printed::Captured(recorder) => recorder.batch_end(),
         };
         printed.and(drawn)
     }
@@ -186,6 +217,7 @@ impl Sink for Results {
             Printed::Json(json) => json.flush(),
             Printed::Other(sink, text) => text.flush().and(sink.flush()),
             Printed::Live(live) => live.flush(),
+            Printed::Captured(recorder) => recorder.flush(),
         }
     }
 
@@ -199,6 +231,7 @@ impl Sink for Results {
                 sink.aborted();
             }
             Printed::Live(live) => live.aborted(),
+            Printed::Captured(recorder) => recorder.aborted(),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Lists, compiles, or traces.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
+use dtrace::capture::Messages;
 use dtrace::events::{Event, Sink, SinkError};
 use dtrace::formats::{self, Format};
 use dtrace::live::{Action, Narrowing};
@@ -14,6 +15,7 @@ use dtrace::{
 };
 
 use crate::about;
+use crate::captures;
 use crate::command::{Command, Mode, Wanted, file_of};
 use crate::completions;
 use crate::definitions;
@@ -26,7 +28,7 @@ use crate::memory;
 use crate::notify;
 use dtrace::diagnostics::{control, raw, system_text};
 
-use crate::output::{Output, Shown};
+use crate::output::{Output, Shown, write_new};
 use crate::progress::ProgressLine;
 use crate::results::{self, Results};
 use crate::secure;
@@ -102,9 +104,20 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
     if let Some(file) = &command.record_system {
         return record_system(&command, file);
     }
-    let system = match system(&command) {
-        Ok(system) => system,
+    let replay = match captures::open(&command) {
+        Ok(replay) => replay,
         Err(e) => return complain_all(vec![e]),
+    };
+    let (system, engine) = match replay {
+        Some(replay) if command.capture_info.is_some() => return told(captures::info(replay)),
+        Some(replay) if command.mode == Mode::List && command.programs.is_empty() => {
+            return told(captures::list(replay));
+        }
+        Some(replay) => (replay.system().clone(), Engine::Replay(Box::new(replay))),
+        None => match system(&command) {
+            Ok(system) => (system, engine),
+            Err(e) => return complain_all(vec![e]),
+        },
     };
     dtrace::raise_fd_limit_at_start();
     if let Err(e) = limits_suffice() {
@@ -123,6 +136,17 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
     match command.mode {
         Mode::List => list(command, &system, out),
         _ => trace(command, &system, engine, out),
+    }
+}
+
+/// Prints what a file has, and the messages about it.
+fn told(result: Result<(String, Vec<String>), String>) -> u8 {
+    match result {
+        Ok((text, messages)) => {
+            messages.into_iter().for_each(complain);
+            to_stdout(text)
+        }
+        Err(e) => complain_all(vec![e]),
     }
 }
 
@@ -196,7 +220,7 @@ fn compile(
     options: &mut Options,
     (system, providers): (&System, Vec<Box<dyn Provider>>),
 ) -> Result<Program, u8> {
-    let shown_only = command.mode != Mode::Trace || command.compile_only;
+    let shown_only = command.mode != Mode::Trace || command.compile_only || command.replay.is_some();
     let setup = Setup { providers, needs: results::needs, shown_only, ..Setup::default() };
     let program = dtrace::compile_as(system, sources, macros, options, setup);
     program.map_err(|error| complain_all(error.messages(options.errtags)))
@@ -379,13 +403,23 @@ fn session(
     let targets = targets(command, sources)?;
     let mut options = command.options.clone();
     options.select(targets.all());
-    let target = targets.first();
-    let (providers, interpreter) = match engine {
-        Engine::Kernel => (Vec::new(), None),
-        Engine::Interpreter(given) => (given.providers, Some(given.interpreter)),
+    let (providers, interpreter, replay) = match engine {
+        Engine::Kernel => (Vec::new(), None, None),
+        Engine::Interpreter(given) => (given.providers, Some(given.interpreter), None),
+        Engine::Replay(replay) => (Vec::new(), None, Some(replay)),
     };
-    let machine = (system, providers);
-    let program = compile(command, sources, &macros(command, target), &mut options, machine)?;
+    let target = replay.as_ref().map_or(targets.first(), |replay| replay.head().target);
+    let (machine, macros) = ((system, providers), macros(command, target));
+    let mut captured = None;
+    let program = match &command.capture {
+        None => compile(command, sources, &macros, &mut options, machine)?,
+        Some(_) => {
+            let made = dtrace::capture::compile(system, sources, &macros, &options)
+                .map_err(|error| complain_all(error.messages(options.errtags)))?;
+            options = made.options.clone();
+            captured.insert(made).program.clone()
+        }
+    };
     to_stderr(program.tree.clone());
     if options.verbose {
         to_stderr(program.listing());
@@ -414,6 +448,14 @@ fn session(
         None => Ok(Results::new(format, out, drawing, exports)),
         Some(printed) => Results::in_format(printed, out, drawing, exports, &options),
     });
+    let sink = match (&captured, &command.capture) {
+        (Some(captured), Some(path)) => captures::create(path).and_then(|file| {
+            let shown = control::name_text(path);
+            let results = Results::captured(file, captured, Shown { quiet, verbose, resize: true });
+            results.map_err(|e| format!("failed to write {shown}: {}", system_text(&e)))
+        }),
+        _ => sink,
+    };
     let mut sink = match sink {
         Ok(sink) => sink,
         Err(e) => return Err(complain_all(vec![e])),
@@ -438,6 +480,16 @@ fn session(
     if options.destructive && !quiet {
         complain("allowing destructive actions");
     }
+    let (interpreter, messages) = match replay {
+        None => (interpreter, None),
+        Some(replay) => match replay.interpreter(&program) {
+            Ok((interpreter, notes, messages)) => {
+                notes.into_iter().for_each(complain);
+                (Some(interpreter), Some(messages))
+            }
+            Err(e) => return Err(complain_all(vec![e.to_string()])),
+        },
+    };
     let mut line = ProgressLine::new();
     let mut progress = |p: Progress| {
         interrupt::attaching();
@@ -467,6 +519,10 @@ fn session(
     let opened = session.sink_mut().live_mut().map_or(Ok(()), LiveResults::open).map_err(Error::Output);
     let narrower = |n: &Narrowing| narrower(command, system, sources, n);
     let followed = opened.and_then(|()| follow(&mut session, interrupts, command, &narrower));
+    if let Some(firings) = session.sink().firings().filter(|_| !quiet) {
+        complain(format!("captured {firings} firing{}", if firings == 1 { "" } else { "s" }));
+    }
+    messages.iter().flat_map(Messages::lines).for_each(complain);
     Ok(followed.unwrap_or_else(|e| {
         session.abort();
         Ended::Status(match e {
@@ -618,16 +674,6 @@ fn follow(
     Ok(Ended::Status(status))
 }
 
-/// Writes a file that did not exist. Whoever can write to this directory must not choose what a
-/// file of root's is, by a link or by a file that he holds open; and what the programs ask is for
-/// its owner alone.
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut new = std::fs::File::options();
-    new.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    new.open(path)?.write_all(bytes)
-}
-
 /// `-x bpflog`: writes a file with all that a report about a refused program needs.
 fn report_refusal(error: &Error, program: &Program, wanted: bool) {
     let Error::Load(e) = error else { return };
@@ -648,30 +694,5 @@ fn report_refusal(error: &Error, program: &Program, wanted: bool) {
     match write_new(Path::new(&path), text.as_bytes()) {
         Ok(()) => complain(format!("wrote {path}: please attach it to a report")),
         Err(e) => complain(format!("failed to write {path}: {}", system_text(&e))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
-
-    use super::*;
-
-    #[test]
-    fn a_file_of_ours_is_new_and_private() {
-        let dir = std::env::temp_dir().join(format!("cli-new-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let path = |name: &str| dir.join(name).into_os_string().into_string().unwrap();
-        write_new(path("new").as_ref(), b"text").unwrap();
-        let mode = std::fs::metadata(path("new")).unwrap().permissions().mode();
-        assert_eq!((std::fs::read(path("new")).unwrap(), mode & 0o777), (b"text".to_vec(), 0o600));
-        symlink(path("target"), path("link")).unwrap();
-        for taken in ["new", "link"] {
-            let e = write_new(path(taken).as_ref(), b"other").unwrap_err();
-            assert_eq!(e.kind(), io::ErrorKind::AlreadyExists);
-        }
-        assert!(!std::path::Path::new(&path("target")).exists());
-        assert_eq!(std::fs::read(path("new")).unwrap(), b"text");
-        std::fs::remove_dir_all(dir).unwrap();
     }
 }

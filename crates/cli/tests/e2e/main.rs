@@ -21,6 +21,7 @@ mod basics;
 mod blocks;
 mod buffers;
 mod builtins;
+mod captures;
 mod command;
 mod completions;
 mod containers;
@@ -249,6 +250,7 @@ const GROUPS: &[&[Test]] = &[
     profile::TESTS,
     python::TESTS,
     recorded::TESTS,
+    captures::TESTS,
     stacks::TESTS,
     kernel_walk::TESTS,
     unwinding::TESTS,

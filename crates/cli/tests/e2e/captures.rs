@@ -1,0 +1,250 @@
+//! Captures: what a replay prints is what a session has printed.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use testing::dir::Dir;
+
+use crate::Verdict::{self, Pass};
+use crate::tool::{Output, binary, dtrace, finish, workload};
+
+tests! {
+    a_replay_prints_what_a_session_of_the_script_prints a_replay_needs_no_privilege_and_writes_every_format
+    a_capture_is_private_and_replaces_no_file another_program_is_asked_of_a_capture
+    a_capture_goes_through_a_pipe damaged_captures_are_read_around_the_damage
+    options_that_go_with_no_capture_are_refused what_cannot_be_captured_is_refused_before_anything_is_traced
+}
+
+/// A directory with a script, and the words that capture it.
+struct Script {
+    dir: Dir,
+}
+
+impl Script {
+    fn new(text: &str) -> Script {
+        let dir = Dir::new("captures");
+        std::fs::write(dir.join("script.d"), text).unwrap();
+        std::fs::write(dir.join("job.sh"), JOB).unwrap();
+        Script { dir }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.join(name).display().to_string()
+    }
+
+    /// Captures the script over a command.
+    #[track_caller]
+    fn capture(&self, command: &str) -> Output {
+        let words = ["--capture", &self.path("file"), "--capture-for", &self.path("script.d"), "-c", command];
+        let o = dtrace(&words).code(0);
+        assert!(o.out.is_empty() && o.err.contains("captured "), "{o:?}");
+        assert!(!o.err.contains("drop"), "{o:?}");
+        o
+    }
+
+    #[track_caller]
+    fn replay(&self) -> Output {
+        dtrace(&["-q", "--replay", &self.path("file"), "-s", &self.path("script.d")])
+    }
+}
+
+/// Scripts whose output is the same each time that a command runs.
+const SCRIPTS: [&str; 7] = [
+    // Of a failure the path is read when the call returns.
+    "syscall::openat:entry /pid == $target/ { self->path = arg1; }
+     syscall::openat:return /self->path/ { printf(\"%s %s %d\\n\", execname, copyinstr(self->path), errno); self->path = 0; }",
+    "syscall::read:return, syscall::write:return, syscall::close:return
+     /pid == $target/ { @calls[probefunc] = count(); @bytes[probefunc] = quantize(arg0); }",
+    "proc:::exec-success /progenyof($target)/ { printf(\"%s|%s\\n\", execname, curpsinfo->pr_psargs); }",
+    "syscall::write:entry /pid == $target/ { trace(stringof(curthread->comm)); trace(fds[arg0].fi_oflags & 3); }
+     syscall::write:entry /pid == $target && arg0 == 1/ { tracemem(copyin(arg1, arg2 < 100 ? arg2 : 100), 16); }",
+    // A fault is reported, its clause ends and ERROR fires.
+    "int n;
+     syscall::openat:return /pid == $target/ { n++; trace(execname); this->bad = copyinstr(8); trace(n); }
+     ERROR { printf(\"ERROR %d %x\\n\", arg4, arg5); }
+     END { printf(\"%d calls\\n\", n); }",
+    "BEGIN { printf(\"begin\\n\"); }
+     syscall::exit_group:entry /pid == $target/ { exit(3); }
+     END { printf(\"end\\n\"); }",
+    "syscall:::entry /pid == $target/ { self->calls++; @[probefunc] = count(); }
+     syscall::exit_group:entry /pid == $target/ { printf(\"%d\\n\", self->calls); }",
+];
+
+/// What is traced: a process that executes a program, and another in its place.
+const JOB: &str = "/bin/true\nexec cat /nonexistent/of/a/capture /etc/passwd\n";
+
+fn a_replay_prints_what_a_session_of_the_script_prints() -> Verdict {
+    for text in SCRIPTS {
+        let script = Script::new(text);
+        let command = &format!("sh {}", script.path("job.sh"));
+        let live = dtrace(&["-q", "-s", &script.path("script.d"), "-c", command]);
+        let words = [
+            "-q",
+            "--capture",
+            &script.path("file"),
+            "--capture-for",
+            &script.path("script.d"),
+            "-c",
+            command,
+        ];
+        let captured = dtrace(&words);
+        let replay = script.replay();
+        // The command's own output is there when it runs.
+        let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
+        let printed = |o: &Output| o.out.replace(&passwd, "");
+        assert_eq!(captured.code, live.code, "{text}: {captured:?}");
+        assert_eq!(printed(&captured), "", "{text}: {captured:?}");
+        assert_eq!(printed(&replay), printed(&live), "{text}: {replay:?} {live:?}");
+        assert_eq!(replay.code, live.code, "{text}: {replay:?}");
+        let reported = |o: &Output| {
+            // Each engine numbers enabled probes in its own way.
+            let known = |line: &str| line.split_once("(ID ").map(|(_, rest)| rest.to_owned());
+            o.err.lines().filter(|line| line.contains("error on")).map(known).collect::<Vec<_>>()
+        };
+        assert_eq!(reported(&replay), reported(&live), "{text}");
+    }
+    Pass
+}
+
+/// The path is read when the call returns: it is in memory then.
+const OPENS: &str = "syscall::openat:entry /pid == $target/ { self->path = arg1; }
+     syscall::openat:return /self->path/ { printf(\"%s %s\\n\", execname, copyinstr(self->path)); self->path = 0; }";
+
+fn a_replay_needs_no_privilege_and_writes_every_format() -> Verdict {
+    const NOBODY: u32 = 65534;
+    let script = Script::new(OPENS);
+    script.capture("cat /dev/null");
+    // Somebody else may read it.
+    std::fs::set_permissions(script.path("file"), PermissionsExt::from_mode(0o644)).unwrap();
+    std::fs::set_permissions(&*script.dir, PermissionsExt::from_mode(0o755)).unwrap();
+    let ask = |more: &[&str]| {
+        let mut command = Command::new(binary());
+        command.args(["-q", "--replay", &script.path("file"), "-s", &script.path("script.d")]).args(more);
+        command.uid(NOBODY).gid(NOBODY).current_dir("/");
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        finish(child.unwrap()).code(0)
+    };
+    let o = ask(&[]);
+    assert!(o.out.contains("cat ") && o.err.is_empty(), "{o:?}");
+    let lines = o.out.lines().filter(|line| line.starts_with("cat ")).count();
+    let json = ask(&["--format", "json"]);
+    assert_eq!(
+        json.out.lines().filter(|line| line.contains("\"copyinstr(self->path)\"")).count(),
+        lines,
+        "{json:?}"
+    );
+    Pass
+}
+
+fn a_capture_is_private_and_replaces_no_file() -> Verdict {
+    let script = Script::new(OPENS);
+    script.capture("cat /dev/null");
+    let meta = std::fs::metadata(script.path("file")).unwrap();
+    println!("{} bytes", meta.len());
+    assert_eq!(meta.permissions().mode() & 0o777, 0o600);
+    let words = ["--capture", &script.path("file"), "--capture-for", &script.path("script.d"), "-c", "true"];
+    let o = dtrace(&words).code(1);
+    assert!(o.err.contains("File exists"), "{o:?}");
+    Pass
+}
+
+fn another_program_is_asked_of_a_capture() -> Verdict {
+    let script = Script::new(OPENS);
+    script.capture("cat /dev/null");
+    let file = script.path("file");
+    let all = script.replay();
+    let count = all.out.lines().filter(|line| line.starts_with("cat ")).count();
+    assert!(count > 0, "{all:?}");
+    let o = dtrace(&["-q", "--replay", &file, "-n", "syscall::openat:return { @ = count(); }"]).code(0);
+    assert_eq!(o.last_number(), count as i64, "{o:?}");
+    // What it reads beyond that is said, and not taken for something else.
+    let o = dtrace(&["-q", "--replay", &file, "-n", "syscall::openat:return { @ = sum(uid); }"]).code(0);
+    assert!(o.err.contains("not in the capture, and 0 or empty in this replay: uid"), "{o:?}");
+    let o = dtrace(&["--replay", &file, "-n", "syscall::close:entry"]).code(1);
+    assert!(o.err.contains(":close:entry is not in the capture"), "{o:?}");
+    let o = dtrace(&["-w", "--replay", &file, "-n", "syscall::openat:return { stop(); }"]).code(1);
+    assert!(o.err.contains("a replay performs no destructive actions"), "{o:?}");
+    let o = dtrace(&["-l", "--replay", &file]).code(0);
+    let row = o.out.lines().find(|line| line.ends_with(":openat:return")).unwrap();
+    assert_eq!(row.split_whitespace().nth(1), Some(&*count.to_string()), "{o:?}");
+    let o = dtrace(&["--capture-info", &file]).code(0);
+    assert!(
+        o.out.contains(&format!("firings: {}\n", 2 * count)) && o.out.contains("copyinstr(self->path)"),
+        "{o:?}"
+    );
+    Pass
+}
+
+fn a_capture_goes_through_a_pipe() -> Verdict {
+    let script = Script::new("syscall::getppid:entry /pid == $target/ { @ = count(); }");
+    let (bin, path) = (binary().display().to_string(), script.path("script.d"));
+    let calls = workload("getppid", 100);
+    let line = format!(
+        "'{bin}' -q --capture - --capture-for '{path}' -c '{calls}' | '{bin}' -q --replay - -s '{path}'"
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let o = finish(shell.spawn().unwrap()).code(0);
+    assert_eq!(o.last_number(), 100, "{o:?}");
+    Pass
+}
+
+fn damaged_captures_are_read_around_the_damage() -> Verdict {
+    let script = Script::new(OPENS);
+    script.capture("cat /dev/null");
+    let file = script.path("file");
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &whole[..whole.len() - 20]).unwrap();
+    let o = script.replay().code(0);
+    assert!(o.out.contains("cat ") && o.err.contains("it was cut short"), "{o:?}");
+    let mut changed = whole.clone();
+    changed[whole.len() / 2] ^= 1;
+    std::fs::write(&file, &changed).unwrap();
+    let o = script.replay().code(1);
+    assert!(o.err.contains("the capture is damaged: the machine cannot be read"), "{o:?}");
+    std::fs::write(&file, b"no capture").unwrap();
+    let o = script.replay().code(1);
+    assert!(o.err.contains("this is no capture: --capture writes one"), "{o:?}");
+    Pass
+}
+
+fn options_that_go_with_no_capture_are_refused() -> Verdict {
+    for (words, why) in [
+        (&["--capture", "x", "-n", "BEGIN"][..], "belong together"),
+        (&["--capture-for", "x"], "belong together"),
+        (&["--capture", "x", "--capture-for", "x", "-n", "BEGIN"], "leave out -s, -n"),
+        (&["--capture", "x", "--capture-for", "x", "-e"], "leave out -l and -e"),
+        (&["--capture", "x", "--capture-for", "x", "--replay", "x"], "no other option"),
+        (&["--replay", "x", "-n", "BEGIN", "-p", "1"], "leave out -c and -p"),
+        (&["--replay", "/nonexistent", "-n", "BEGIN"], "failed to open /nonexistent"),
+    ] {
+        let o = dtrace(words).code(1);
+        assert!(o.err.contains(why) && o.out.is_empty(), "{words:?}: {o:?}");
+    }
+    Pass
+}
+
+fn what_cannot_be_captured_is_refused_before_anything_is_traced() -> Verdict {
+    for (text, why) in [
+        ("syscall::openat:entry { stack(); }", "a capture does not have them yet"),
+        ("syscall::openat:entry { @[ustack()] = count(); }", "stacks and names of addresses"),
+        ("syscall::openat:entry { stop(); }", "destructive actions cannot be captured"),
+        ("pid$target:a.out:main:entry { trace(arg0); }", "probes in processes"),
+    ] {
+        let script = Script::new(text);
+        let words = [
+            "-w",
+            "--capture",
+            &script.path("file"),
+            "--capture-for",
+            &script.path("script.d"),
+            "-c",
+            "true",
+        ];
+        let o = dtrace(&words);
+        assert!(o.code == Some(1) && (o.err.contains(why) || text.starts_with("pid")), "{text}: {o:?}");
+        assert!(!script.dir.join("file").exists(), "{text}");
+    }
+    Pass
+}
