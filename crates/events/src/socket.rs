@@ -363,8 +363,7 @@ impl Socket {
             .and_then(|()| woken.set_nonblocking(true))
             .and_then(|()| {
                 let shared = socket.shared.clone();
-                let name = std::thread::Builder::new().name("events".into());
-                name.spawn(move || shared.serve(&listener, &woken))
+                threads::spawn("events", threads::LARGE_STACK, move || shared.serve(&listener, &woken))
             });
         match started {
             Ok(thread) => socket.thread = Some(thread),
