@@ -303,7 +303,7 @@ fn probes_and_values_that_are_none_are_refused() -> Verdict {
         (
             "argdist",
             &["syscall::read:entry", "exit(0)"],
-            "the value must be arg0 to arg9, errno, pid, tid, uid or cpu: exit(0)",
+            "the value must be arg0 to arg9, errno, pid, tid, uid, cpu or timestamp: exit(0)",
         ),
         ("trace", &["syscall::read:entry", "x"], "unexpected operand: x"),
         ("stackcount", &["syscall::read:entry", "x"], "the number of seconds must be a number: x"),
