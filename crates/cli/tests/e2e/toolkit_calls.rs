@@ -198,9 +198,9 @@ fn syncsnoop_prints_each_call_that_writes_a_file_out() -> Verdict {
     file.sync_all().unwrap();
     file.sync_data().unwrap();
     let o = tracing.end().code(0);
-    // The latency is before the file.
+    // Latency and result are before the file.
     let rows = without(4, &rows_with(&o, &path));
-    let calls: Vec<&str> = rows.iter().filter_map(|l| l.rsplitn(3, ' ').last()).collect();
+    let calls: Vec<&str> = rows.iter().filter_map(|l| l.rsplitn(4, ' ').last()).collect();
     assert_eq!(calls, [format!("{} fsync", me()), format!("{} fdatasync", me())], "{o:?}");
     Pass
 }
