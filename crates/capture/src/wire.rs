@@ -171,6 +171,9 @@ pub(crate) fn put_firing(out: &mut Vec<u8>, firing: &Firing, before: u64, table:
     }
 }
 
+/// Bytes of a thread's name, with the NUL (`TASK_COMM_LEN`, include/linux/sched.h).
+const EXECNAME_MAX: usize = 16;
+
 pub(crate) fn firing<'a>(bytes: &mut Bytes<'a>, before: u64, table: &mut Table<'a>) -> Option<Firing> {
     let probe = bytes.narrow()?;
     let time = before.wrapping_add(bytes.int()?);
@@ -182,7 +185,8 @@ pub(crate) fn firing<'a>(bytes: &mut Bytes<'a>, before: u64, table: &mut Table<'
     }
     let execname = match bytes.byte()? {
         0 => None,
-        1 => Some(table.get(bytes)?.to_vec()),
+        // A longer one could be in each of many firings, and in the file once.
+        1 => Some(table.get(bytes).filter(|name| name.len() <= EXECNAME_MAX)?.to_vec()),
         _ => return None,
     };
     let (mut memory, mut total) = (Vec::new(), 0usize);

@@ -20,9 +20,9 @@
 //! speculations, packets, and probes in processes (the machine of the file is the kernel's). In a
 //! replay clocks (`tick-1s`) fire as they were captured. Destructive actions are refused in both.
 //!
-//! Firings of which no predicate was true are left out: they change nothing in a replay. Where
-//! several CPUs write one variable of the script, its clauses in the kernel saw these writes in
-//! another order than the replay does, which has the order of time.
+//! Firings of which no predicate was true are left out, unless a predicate stores to a variable:
+//! they change nothing in a replay. Where several CPUs write one variable of the script, its clauses
+//! in the kernel saw these writes in another order than the replay does, which has that of time.
 
 mod instrument;
 mod recorder;

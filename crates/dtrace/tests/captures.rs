@@ -140,8 +140,12 @@ fn quiet() -> Options {
 
 /// The file of a capture of [`OPENS`].
 fn opens() -> Vec<u8> {
+    capture_of(OPENS)
+}
+
+fn capture_of(script: &str) -> Vec<u8> {
     let mut options = quiet();
-    let program = compiled(OPENS, &mut options, Vec::new());
+    let program = compiled(script, &mut options, Vec::new());
     captured(&program, options, firings()).unwrap()
 }
 
@@ -165,6 +169,30 @@ fn another_program_finds_what_was_read_and_is_told_what_was_not() {
         said.len() == 1 && said[0].starts_with("2 reads of memory that is not in the capture"),
         "{said:?}"
     );
+}
+
+#[test]
+fn a_text_that_was_cut_is_not_taken_for_a_whole_one() {
+    without_privileges();
+    let file = capture_of(&OPENS.replacen("syscall", "#pragma D option strsize=8\nsyscall", 1));
+    let mut options = quiet();
+    let program = compiled(OPENS, &mut options, Vec::new());
+    let (text, _, messages) = replayed(file, &program, options);
+    assert!(!text.contains("/etc"), "{text}");
+    let said = messages.lines();
+    assert!(said.len() == 1 && said[0].contains("not in the capture"), "{said:?}");
+}
+
+#[test]
+fn a_predicate_that_assigns_has_its_effect_in_a_replay() {
+    without_privileges();
+    let script =
+        "int n; syscall::openat:entry /n++ >= 1/ { printf(\"%d\\n\", n); } END { printf(\"end %d\\n\", n); }";
+    let mut options = quiet();
+    let program = compiled(script, &mut options, Vec::new());
+    let (live, _) = printed(&program, options.clone(), firings());
+    let (text, _, _) = replayed(capture_of(script), &program, options);
+    assert_eq!((text.as_str(), live.as_str()), ("2\nend 2\n\n", "2\nend 2\n\n"));
 }
 
 #[test]

@@ -50,7 +50,9 @@ fn of_json(text: &str) -> (Vec<u64>, String) {
         let rest = line.split_once("\"value\":")?.1;
         rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     };
-    let records = text.lines().filter(|line| line.contains("\"event\":\"record\""));
+    // That of exit() has a number too.
+    let is_record = |line: &&str| line.contains("\"event\":\"record\"") && !line.contains("\"exit\"");
+    let records = text.lines().filter(is_record);
     let aggregations = text.lines().filter(|line| line.contains("\"event\":\"aggregation\""));
     (records.filter_map(number).collect(), aggregations.collect())
 }

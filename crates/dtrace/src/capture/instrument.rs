@@ -205,6 +205,41 @@ struct Recorder<'a> {
     slots: Vec<Slot>,
 }
 
+/// True if a variable may have another value when the predicate is found false.
+fn predicate_stores(func: &Function) -> bool {
+    // Blocks from which the predicate's end is reached, the last ones first.
+    let mut before: BTreeSet<usize> =
+        (0..).zip(&func.blocks).filter(|(_, b)| b.term == Term::PredicateFalse).map(|(at, _)| at).collect();
+    loop {
+        let leads = |block: &BlockData| match &block.term {
+            Term::Jump(to, _) => before.contains(&(to.0 as usize)),
+            Term::Branch { then, other, .. } => {
+                [then, other].iter().any(|(to, _)| before.contains(&(to.0 as usize)))
+            }
+            Term::Return | Term::PredicateFalse => false,
+        };
+        let more: BTreeSet<usize> =
+            (0..).zip(&func.blocks).filter(|(_, b)| leads(b)).map(|(at, _)| at).collect();
+        if more.is_subset(&before) {
+            break;
+        }
+        before.extend(more);
+    }
+    let stores = |inst: &InstData| {
+        matches!(
+            inst.op,
+            Op::Store { .. }
+                | Op::Copy { .. }
+                | Op::StoreObj { .. }
+                | Op::StoreVar(..)
+                | Op::StoreElem(..)
+                | Op::AddElem(..)
+                | Op::DeleteElem(..)
+        )
+    };
+    before.iter().filter_map(|at| func.blocks.get(*at)).flat_map(|block| &block.insts).any(stores)
+}
+
 /// Constants of a function.
 #[derive(Clone, Copy)]
 struct Constants {
@@ -252,6 +287,7 @@ impl Recorder<'_> {
             self.slots.push(Slot::Exit);
             field
         });
+        let stores = predicate_stores(&clause.func);
         for block in &clause.func.blocks {
             let mut insts = std::mem::take(&mut first);
             for inst in &block.insts {
@@ -262,7 +298,8 @@ impl Recorder<'_> {
                 Term::Return => Some(one),
                 Term::PredicateFalse => {
                     term = Term::Return;
-                    Some(two)
+                    // A predicate with an effect has to run in a replay too.
+                    Some(if stores { one } else { two })
                 }
                 Term::Jump(..) | Term::Branch { .. } => None,
             };

@@ -28,6 +28,8 @@ pub struct Recorder<W: Write, S> {
     unassigned: u64,
     suppressed: u64,
     written: u64,
+    /// The most bytes of a text that the script reads.
+    longest: usize,
 }
 
 struct Pending {
@@ -56,7 +58,19 @@ impl<W: Write + Send, S: Sink> Recorder<W, S> {
         let writer = Some(Writer::new(out, &head, &captured.machine)?);
         let (slots, pending) = (HashMap::new(), Vec::new());
         let (drops, unassigned, suppressed, written) = (0, 0, 0, 0);
-        Ok(Recorder { writer, beside, probes, slots, pending, drops, unassigned, suppressed, written })
+        let longest = captured.options.strsize.0.saturating_sub(1) as usize;
+        Ok(Recorder {
+            writer,
+            beside,
+            probes,
+            slots,
+            pending,
+            drops,
+            unassigned,
+            suppressed,
+            written,
+            longest,
+        })
     }
 
     /// Firings that were written.
@@ -94,7 +108,7 @@ impl<W: Write + Send, S: Sink> Recorder<W, S> {
             Action::Trace(value) => Some(value),
             _ => None,
         });
-        pending.add(slots.iter().copied().zip(values), is_error);
+        pending.add(slots.iter().copied().zip(values), is_error, self.longest);
         Ok(())
     }
 
@@ -127,6 +141,7 @@ impl Pending {
         &mut self,
         mut fields: impl Iterator<Item = (Option<Slot>, Option<&'a Value<'b>>)>,
         is_error: bool,
+        longest: usize,
     ) {
         let number = |value: Option<&Value<'_>>| match value {
             Some(Value::Int(int)) => int.as_unsigned(),
@@ -152,7 +167,7 @@ impl Pending {
                         _ => None,
                     };
                     let region = match state {
-                        SUCCEEDED => region(kind, address, content, length),
+                        SUCCEEDED => region(kind, address, content, (length, longest)),
                         TRIED => unread(kind, address),
                         _ => None,
                     };
@@ -179,7 +194,12 @@ fn is_outside(place: Place, address: u64) -> bool {
 }
 
 /// What was at an address.
-fn region(kind: Kind, address: u64, value: Option<&Value<'_>>, length: Option<u64>) -> Option<Region> {
+fn region(
+    kind: Kind,
+    address: u64,
+    value: Option<&Value<'_>>,
+    (length, longest): (Option<u64>, usize),
+) -> Option<Region> {
     let (place, bytes) = match kind {
         Kind::Number(place) => match value? {
             Value::Int(int) => {
@@ -187,8 +207,13 @@ fn region(kind: Kind, address: u64, value: Option<&Value<'_>>, length: Option<u6
             }
             _ => return None,
         },
-        // The NUL, or the byte behind the longest string.
-        Kind::Text(place) => (place, [&text(value)[..], &[0]].concat()),
+        // The NUL. What is behind a text that was cut is not known: no NUL, so that whoever reads
+        // more finds that it is missing.
+        Kind::Text(place) => {
+            let text = text(value);
+            let behind = if text.len() < longest { 0 } else { u8::MAX };
+            (place, [&text[..], &[behind]].concat())
+        }
         Kind::Arguments => (Place::User, [&text(value)[..], &[0]].concat()),
         Kind::Path(place) => (place, text(value)),
         Kind::Bytes(place, _) => match value? {
