@@ -21,8 +21,8 @@
 //! replay clocks (`tick-1s`) fire as they were captured. Destructive actions are refused in both.
 //!
 //! Firings of which no predicate was true are left out, unless a predicate stores to a variable:
-//! they change nothing in a replay. Where several CPUs write one variable of the script, its clauses
-//! in the kernel saw these writes in another order than the replay does, which has that of time.
+//! they change nothing in a replay. Where several CPUs write one variable of the script, its
+//! clauses in the kernel saw these writes in another order than the replay, which has that of time.
 
 mod instrument;
 mod recorder;

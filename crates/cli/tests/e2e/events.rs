@@ -11,7 +11,7 @@ use dtrace::events::{Event, ReadError, Reader};
 use testing::{HANG_LIMIT, eventually};
 
 use crate::Verdict::{self, Pass};
-use crate::tool::{dtrace, finish, printed, signal, start, workload};
+use crate::tool::{dtrace, finish, printed, printed_more, signal, start, workload};
 
 tests! {
     readers_have_the_events_of_a_session_from_when_they_join
@@ -35,6 +35,11 @@ fn script(id: i32, action: &str, end: u32) -> String {
         "syscall::getsid:entry /arg0 == {id}/ {{ this->n = n++; {action}; @calls = count(); }} \
          syscall::getsid:entry /arg0 == {id} && n == {end}/ {{ exit(0); }} BEGIN {{ printf(\"ready\"); }}"
     )
+}
+
+/// The length of the text of so many numbers from 0 on.
+fn digits(numbers: u32) -> i32 {
+    (0..numbers).map(|n| n.to_string().len() as i32).sum()
 }
 
 /// A reader that prints JSON, once it has the start of the session.
@@ -67,9 +72,10 @@ fn readers_have_the_events_of_a_session_from_when_they_join() -> Verdict {
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let first = reader(&address);
     call(NOBODY, 100);
-    // The first one's records, too, are there before another one joins.
     let (mut killed, second) = (reader(&address), reader(&address));
     call(NOBODY, 100);
+    // Readers have had what the session has printed: the first hundred numbers, and more.
+    printed_more(&mut session, "ready".len() as i32 + digits(100));
     killed.kill().unwrap();
     finish(killed);
     let third = reader(&address);
@@ -80,7 +86,7 @@ fn readers_have_the_events_of_a_session_from_when_they_join() -> Verdict {
         let o = finish(reader).code(0);
         let (numbers, aggregation) = of_json(&o.out);
         let from = numbers[0];
-        // What was delivered when it joined is not known; nothing is missing after that.
+        // How much was delivered when it joined is not known; nothing is missing after that.
         assert!((least..=most).contains(&from), "{from}");
         assert_eq!(numbers, (from..300).collect::<Vec<u64>>(), "{}", o.err);
         assert!(aggregation.contains("300"), "{aggregation}");
