@@ -1,5 +1,6 @@
 //! The files of results beside what is printed (`--to`, `--format NAME=FILE`, `--heat`), and where
-//! metrics are served and sent (`-x listen`, `-x graphite`, `-x otlp`), and events (`-x events`).
+//! metrics are served and sent (`-x listen`, `-x graphite`, `-x otlp`), profiles
+//! (`-x otlpprofiles`) and events (`-x events`).
 //!
 //! A file is replaced as a whole, as those of `--flame` are. One that is known at any time is
 //! written from time to time; one that is a stream grows under another name beside it until the
@@ -13,12 +14,13 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use dtrace::Program;
 use dtrace::diagnostics::control;
 use dtrace::events::{Event, Sink, SinkError, Socket, ThreadName};
-use dtrace::formats::{Format, Kind, Snapshot};
+use dtrace::formats::{self, Format, Kind, Snapshot};
 use dtrace::metrics::delivery::{self, Delivery};
 use dtrace::metrics::scrape::Server;
-use dtrace::metrics::{Lines, Otlp, Prometheus, Protocol, Repeat};
+use dtrace::metrics::{Lines, Otlp, Prometheus, Protocol};
 use dtrace::options::Options;
 
 use crate::command::{Command, file_of};
@@ -65,7 +67,7 @@ enum Content {
     },
     /// To a server.
     Sent {
-        sink: Box<dyn Repeat>,
+        sink: Box<dyn Sink>,
         delivery: Delivery,
     },
 }
@@ -92,35 +94,48 @@ impl Place {
 /// An option that names a server, or where one is.
 pub(crate) struct ServerOption {
     pub(crate) name: &'static str,
-    /// The format of what it gets, which a program may not fit.
-    pub(crate) format: &'static str,
+    /// Whether a program has something for it. An error is what would be.
+    pub(crate) check: fn(&Program) -> Result<(), String>,
+    /// It gets what intervals add.
+    pub(crate) intervals: bool,
     pub(crate) place: fn(&Options) -> Option<&String>,
-    make: fn(&str) -> io::Result<Content>,
+    make: fn(&str, &Options) -> io::Result<Content>,
 }
 
 /// All of them.
-pub(crate) const SERVERS: [ServerOption; 4] = [
+pub(crate) const SERVERS: [ServerOption; 5] = [
     ServerOption {
         name: "listen",
-        format: "prometheus",
+        check: formats::check_metrics,
+        intervals: true,
         place: |options| options.listen.as_ref(),
         make: Content::served,
     },
     ServerOption {
         name: "graphite",
-        format: "graphite",
+        check: formats::check_metrics,
+        intervals: true,
         place: |options| options.graphite.as_ref(),
         make: Content::sent_lines,
     },
     ServerOption {
         name: "otlp",
-        format: "prometheus",
+        check: formats::check_metrics,
+        intervals: true,
         place: |options| options.otlp.as_ref(),
         make: Content::sent_requests,
     },
     ServerOption {
+        name: "otlpprofiles",
+        check: formats::check_profiles,
+        intervals: true,
+        place: |options| options.otlpprofiles.as_ref(),
+        make: Content::sent_profiles,
+    },
+    ServerOption {
         name: "events",
-        format: "events",
+        check: |_| Ok(()),
+        intervals: false,
         place: |options| options.events.as_ref(),
         make: Content::events,
     },
@@ -136,7 +151,7 @@ impl Exports {
         let mut all: Vec<Export> = command.formats.files.iter().map(make).collect::<Result<_, String>>()?;
         for option in &SERVERS {
             let Some(place) = (option.place)(options) else { continue };
-            let content = (option.make)(place).map_err(|e| failed(place, &e))?;
+            let content = (option.make)(place, options).map_err(|e| failed(place, &e))?;
             all.push(Export::new(format!("-x {}={place}", option.name), place, content));
         }
         Ok(Exports { all, quiet: options.quiet })
@@ -370,7 +385,7 @@ impl Content {
 
     /// Metrics that are served at an address. Before the first interval there are those of the
     /// exporter.
-    fn served(address: &str) -> io::Result<Content> {
+    fn served(address: &str, _: &Options) -> io::Result<Content> {
         let sink = Prometheus::text();
         let server = Server::start(address, sink.bytes())?;
         let (place, next) = (Place::Server(server), Instant::now());
@@ -378,21 +393,30 @@ impl Content {
     }
 
     /// Events for whoever connects to a socket.
-    fn events(address: &str) -> io::Result<Content> {
+    fn events(address: &str, _: &Options) -> io::Result<Content> {
         let path = address.strip_prefix("unix:").unwrap_or(address);
         Ok(Content::Stream { sink: Box::new(Socket::bind(file_of(path))?), end: None })
     }
 
     /// Lines that are sent to a server of Graphite.
-    fn sent_lines(server: &str) -> io::Result<Content> {
+    fn sent_lines(server: &str, _: &Options) -> io::Result<Content> {
         let (out, delivery) = delivery::start(delivery::Server::Graphite(server.into()))?;
         Ok(Content::Sent { sink: Box::new(Lines::new(Protocol::Graphite, out)), delivery })
     }
 
     /// Requests that are sent to a server of OpenTelemetry.
-    fn sent_requests(server: &str) -> io::Result<Content> {
+    fn sent_requests(server: &str, _: &Options) -> io::Result<Content> {
         let (out, delivery) = delivery::start(delivery::Server::Otlp(server.into()))?;
         Ok(Content::Sent { sink: Box::new(Otlp::new(out)), delivery })
+    }
+
+    /// Profiles that are sent there.
+    fn sent_profiles(server: &str, options: &Options) -> io::Result<Content> {
+        let (out, delivery) = delivery::start(delivery::Server::Profiles(server.into()))?;
+        Ok(Content::Sent {
+            sink: Box::new(dtrace::flame::Otlp::new(formats::unnamed(options), out)),
+            delivery,
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dtrace::capture::Messages;
 use dtrace::events::{Event, Sink, SinkError};
-use dtrace::formats::{self, Format};
+use dtrace::formats;
 use dtrace::live::{Action, Narrowing};
 use dtrace::options::{Options, OutputFormat};
 use dtrace::{
@@ -550,11 +550,10 @@ fn fit_formats(
         format.check(program).map_err(|why| format!("--format {}: {why}", format.name))?;
     }
     for option in exports::SERVERS.iter() {
-        if let (Some(place), Some(format)) = ((option.place)(options), Format::find(option.format)) {
-            format.check(program).map_err(|why| format!("-x {}={place}: {why}", option.name))?;
-            if format.intervals {
-                options.every.get_or_insert(Duration::from_secs(1));
-            }
+        let Some(place) = (option.place)(options) else { continue };
+        (option.check)(program).map_err(|why| format!("-x {}={place}: {why}", option.name))?;
+        if option.intervals {
+            options.every.get_or_insert(Duration::from_secs(1));
         }
     }
     Ok(())

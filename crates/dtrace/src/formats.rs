@@ -261,14 +261,29 @@ pub fn fit_slices(options: &mut Options, program: &Program, target: u64) -> Resu
     Ok(())
 }
 
-/// Metrics are aggregations whose keys can be labels.
-pub(crate) fn check_metrics(program: &Program) -> Result<(), String> {
-    let aggregations = &program.checked.aggs;
+/// Whether each aggregation of a program has a stack in its key.
+fn have_stacks(program: &Program) -> impl Iterator<Item = bool> + '_ {
     let is_stack = |datum| matches!(datum, Datum::KernelStack { .. } | Datum::UserStack { .. });
-    if aggregations.iter().any(|all| !all.key.iter().any(|field| is_stack(field.datum))) {
+    program.checked.aggs.iter().map(move |all| all.key.iter().any(|field| is_stack(field.datum)))
+}
+
+/// Profiles are aggregations with stacks. An error is what would have one.
+pub fn check_profiles(program: &Program) -> Result<(), String> {
+    match have_stacks(program).any(|has| has) {
+        true => Ok(()),
+        false => {
+            Err("profiles are of stacks, and no key of an aggregation has one, as in @[ustack()] = count()"
+                .into())
+        }
+    }
+}
+
+/// Metrics are aggregations whose keys can be labels. An error is what would be one.
+pub fn check_metrics(program: &Program) -> Result<(), String> {
+    if have_stacks(program).any(|has| !has) {
         return Ok(());
     }
-    Err(match aggregations.first() {
+    Err(match program.checked.aggs.first() {
         None => "metrics are of aggregations, and the programs have none, as in @[execname] = count()".into(),
         Some(_) => {
             "a stack in the key is no label: func(), mod() or execname is one, and --flame draws stacks"

@@ -43,6 +43,12 @@ pub trait Sink: Send {
         Ok(())
     }
 
+    /// Something of what was written is lost, and more can be written at the end: writes once more
+    /// what is since the start, which makes up for it. An interval's own number is not.
+    fn repeat(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Tracing has ended by an error, or was aborted: neither [`Event::Stop`] nor [`Event::End`]
     /// may follow. What a sink keeps for them is for the next flush. It may be called more than
     /// once.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use diagnostics::control;
 use events::{
-    AggValue, Aggregation, Column, Event, Int, Row, Sink, SinkError, Stack, Symbol, SymbolName, Value,
+    AggValue, Aggregation, Column, Event, Int, Interval, Sink, SinkError, Stack, Symbol, SymbolName, Value,
 };
 
 use crate::escape;
@@ -126,8 +126,7 @@ impl Flame {
     /// Whether an event has rows with stacks, which are drawn.
     pub fn draws(event: &Event<'_>) -> bool {
         let Event::Aggregation(all) = event else { return false };
-        let is_stack = |value: &Value<'_>| matches!(value, Value::Stack(_));
-        all.rows.first().is_some_and(|row| row.key.iter().any(is_stack))
+        all.rows.first().is_some_and(|row| has_stack(&row.key))
     }
 
     /// The profiles, in the order in which they came, without those that are refused.
@@ -187,19 +186,39 @@ impl Flame {
     }
 
     fn aggregation(&mut self, all: &Aggregation<'_>) {
-        let draws = all.rows.iter().any(|r| r.key.iter().any(|v| matches!(v, Value::Stack(_))));
+        let draws = all.rows.iter().any(|row| has_stack(&row.key));
         for (n, column) in all.columns.iter().enumerate() {
             let Some(at) = self.place(column, draws) else { continue };
             self.changed = true;
             if all.part.first {
-                self.restart(at, all, column);
+                self.restart(at, &all.keys, all.rows.first().map(|row| &*row.key), column);
             }
             for row in &all.rows {
                 if let Some(value) = row.values.get(n).filter(|value| !value.absent) {
-                    self.row(at, row, value);
+                    self.row(at, &row.key, value);
                 }
             }
         }
+    }
+
+    /// Draws what an interval has added to an aggregation, in place of what was drawn of it.
+    pub(crate) fn interval(&mut self, all: &Interval<'_>) {
+        let draws = all.rows.iter().any(|row| has_stack(&row.key));
+        let Some(at) = self.place(&all.column, draws) else { return };
+        // The first parts may be drawn, and forgotten.
+        let is_empty = self.profiles.get(at).is_some_and(|profile| profile.stacks == 0);
+        if all.part.first || is_empty {
+            self.restart(at, &all.keys, all.rows.first().map(|row| &*row.key), &all.column);
+        }
+        for row in &all.rows {
+            self.row(at, &row.key, &row.increment);
+        }
+    }
+
+    /// Nothing is drawn any more; what was lost is forgotten.
+    pub(crate) fn clear(&mut self) {
+        (self.profiles, self.refused, self.numbers) = Default::default();
+        self.loss = Loss::default();
     }
 
     /// The profile of an aggregation; `None` if it has none and needs none.
@@ -217,23 +236,28 @@ impl Flame {
         Some(self.profiles.len() - 1)
     }
 
-    fn restart(&mut self, at: usize, all: &Aggregation<'_>, column: &Column<'_>) {
+    fn restart(
+        &mut self,
+        at: usize,
+        keys: &[Cow<'_, str>],
+        first: Option<&[Value<'_>]>,
+        column: &Column<'_>,
+    ) {
         let Some(profile) = self.profiles.get_mut(at) else { return };
         let unit = column.function.name();
         let known = |names: &[Cow<'_, str>]| names.iter().all(|name| !name.is_empty());
-        let title = match known(&all.keys) && !all.keys.is_empty() {
-            true => format!("{}[{}] = {unit}()", profile.name, all.keys.join(", ")),
+        let title = match known(keys) && !keys.is_empty() {
+            true => format!("{}[{}] = {unit}()", profile.name, keys.join(", ")),
             false => format!("{} = {unit}()", profile.name),
         };
         let title = escape::name(title.as_bytes());
         let name = profile.name.clone();
         *profile = Profile::new(title, name, unit);
-        profile.limits = all.keys.iter().map(|key| limit(key, self.most_frames)).collect();
-        let first = all.rows.first();
-        let others = first.into_iter().flat_map(|row| row.key.iter().enumerate());
+        profile.limits = keys.iter().map(|key| limit(key, self.most_frames)).collect();
+        let others = first.into_iter().flat_map(|key| key.iter().enumerate());
         profile.keys = others
             .filter(|(_, value)| !matches!(value, Value::Stack(_)))
-            .map(|(n, _)| all.keys.get(n).map_or(String::new(), |key| escape::name(key.as_bytes())))
+            .map(|(n, _)| keys.get(n).map_or(String::new(), |key| escape::name(key.as_bytes())))
             .map(|key| if key.is_empty() { "key".into() } else { key })
             .collect();
         if let Some(refused) = self.refused.get_mut(at) {
@@ -244,7 +268,7 @@ impl Flame {
         }
     }
 
-    fn row(&mut self, at: usize, row: &Row<'_>, value: &AggValue<'_>) {
+    fn row(&mut self, at: usize, key: &[Value<'_>], value: &AggValue<'_>) {
         let Flame { unnamed, profiles, refused, numbers, .. } = self;
         let (Some(profile), Some(refused), Some(numbers)) =
             (profiles.get_mut(at), refused.get_mut(at), numbers.get_mut(at))
@@ -264,22 +288,22 @@ impl Flame {
             return;
         }
         let mut path = Vec::new();
-        let mut others = row.key.iter().filter(|v| !matches!(v, Value::Stack(_)));
+        let mut others = key.iter().filter(|v| !matches!(v, Value::Stack(_)));
         for n in 0..profile.keys.len() {
-            let key = profile.keys.get(n).map_or("", String::as_str);
-            let name = others.next().map(|value| column_text(key, value)).unwrap_or_default();
+            let column = profile.keys.get(n).map_or("", String::as_str);
+            let name = others.next().map(|value| column_text(column, value)).unwrap_or_default();
             path.push(profile.frame(Frame { kind: Kind::Key, name: name.into() }));
         }
         let keys = path.len();
         let stacks = |kernel: bool| {
-            let all = row.key.iter().filter_map(|v| if let Value::Stack(s) = v { Some(s) } else { None });
+            let all = key.iter().filter_map(|v| if let Value::Stack(s) = v { Some(s) } else { None });
             all.filter(move |stack| stack.process.is_none() == kernel)
         };
         let mut incomplete = false;
         for stack in stacks(false).chain(stacks(true)) {
             incomplete |= push_stack(&mut path, profile, numbers, stack, *unnamed);
         }
-        for (value, limit) in row.key.iter().zip(&profile.limits) {
+        for (value, limit) in key.iter().zip(&profile.limits) {
             if let (Value::Stack(stack), Some(limit)) = (value, limit)
                 && taken(stack) >= limit.frames
             {
@@ -296,6 +320,10 @@ impl Flame {
         }
         profile.add_path(&path, number);
     }
+}
+
+fn has_stack(key: &[Value<'_>]) -> bool {
+    key.iter().any(|value| matches!(value, Value::Stack(_)))
 }
 
 /// How many frames a column's stacks have at most, if its text says it.

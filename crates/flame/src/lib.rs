@@ -17,9 +17,11 @@
 //!  escape      what a process chose is text, in XML and in JSON
 //!  mix         a hash for the tree
 //!  profile     the tree
+//!  strings     the texts of messages
 //!  flat        the tree in the order of drawing, bounded; the smallest frames folded
 //!  loss        what is missing in the data
 //!  collect     the sink
+//!  otlp        intervals as profiles of OpenTelemetry
 //!  svg, html   pictures; picture.css and picture.js are their style and their script
 //!  file        the formats by the ending of a file's name
 //! ```
@@ -36,11 +38,11 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! escape gzip mix
+//! escape gzip mix strings
 //! profile
 //! loss
 //! collect flat folded
-//! pprof speedscope svg
+//! otlp pprof speedscope svg
 //! html
 //! file
 //! ```
@@ -56,13 +58,16 @@ mod gzip;
 mod html;
 mod loss;
 mod mix;
+mod otlp;
 mod pprof;
 mod profile;
 mod speedscope;
+mod strings;
 mod svg;
 
 pub use collect::{Baseline, Flame, Refused, Unnamed};
 pub use file::Format;
 pub use folded::{FoldedError, read as read_folded};
 pub use loss::Loss;
+pub use otlp::Otlp;
 pub use profile::{Frame, Kind, Profile, Side};

@@ -12,25 +12,8 @@ use protobuf::Message;
 
 use crate::gzip;
 use crate::loss::Loss;
-use crate::profile::{Frame, Kind, Profile};
-
-/// The table of strings; the first is empty.
-struct Strings {
-    numbers: HashMap<String, u64>,
-    all: Vec<String>,
-}
-
-impl Strings {
-    fn number(&mut self, text: &str) -> u64 {
-        if let Some(number) = self.numbers.get(text) {
-            return *number;
-        }
-        let number = self.all.len() as u64;
-        self.all.push(text.to_string());
-        self.numbers.insert(text.to_string(), number);
-        number
-    }
-}
+use crate::profile::{Frame, Kind, Profile, key_value};
+use crate::strings::Strings;
 
 /// What is written so far.
 struct Writer {
@@ -93,7 +76,7 @@ impl Writer {
     }
 
     fn label(&mut self, key: &str, text: &str) -> Message {
-        let value = text.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')).unwrap_or(text);
+        let value = key_value(key, text);
         let mut of = Message::default();
         of.number(1, self.strings.number(key));
         match value.parse::<i64>() {
@@ -107,7 +90,7 @@ impl Writer {
 
 /// The profiles in one file.
 pub(crate) fn write(profiles: &[&Profile], loss: &Loss) -> Vec<u8> {
-    let strings = Strings { numbers: HashMap::from([(String::new(), 0)]), all: vec![String::new()] };
+    let strings = Strings::default();
     let mut w =
         Writer { out: Message::default(), strings, mappings: HashMap::new(), locations: HashMap::new() };
     // The first mapping is that of the main program, which no object is.
@@ -123,7 +106,7 @@ pub(crate) fn write(profiles: &[&Profile], loss: &Loss) -> Vec<u8> {
         let number = w.strings.number(&format!("lost: {line}"));
         w.out.number(13, number);
     }
-    for text in &w.strings.all {
+    for text in w.strings.all() {
         w.out.bytes(6, text.as_bytes());
     }
     gzip::stored(w.out.encoded())

@@ -72,6 +72,12 @@ impl Frame {
     }
 }
 
+/// The value of a column from the name of its [frame](Kind::Key): a number's has the expression
+/// before it.
+pub(crate) fn key_value<'a>(key: &str, name: &'a str) -> &'a str {
+    name.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')).unwrap_or(name)
+}
+
 /// Which of the two profiles of a difference a value belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {

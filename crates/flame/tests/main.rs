@@ -6,5 +6,6 @@
 mod common;
 
 mod browser;
+mod otlp;
 mod pictures;
 mod sink;

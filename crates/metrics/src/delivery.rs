@@ -1,5 +1,5 @@
-//! Metrics for a server: lines over a connection that is made again (`-x graphite`), and requests
-//! of HTTP (`-x otlp`).
+//! Metrics and profiles for a server: lines over a connection that is made again (`-x graphite`),
+//! and requests of HTTP (`-x otlp`, `-x otlpprofiles`).
 //!
 //! A thread sends what a queue has, so the session never waits for a server or a network. What the
 //! queue has no space for is lost and counted. What was sent in part is sent again: the same number
@@ -36,8 +36,10 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(3
 pub enum Server {
     /// Of Graphite: a host and a port.
     Graphite(String),
-    /// Of OpenTelemetry: `http://HOST:PORT`, perhaps with a path.
+    /// Of OpenTelemetry, for metrics: `http://HOST:PORT`, perhaps with a path.
     Otlp(String),
+    /// The same for profiles. Each is of an interval, so none makes up for one that is lost.
+    Profiles(String),
 }
 
 /// Where it is written; each write is of whole lines, or of one request.
@@ -81,10 +83,14 @@ impl Server {
     fn parts(&self) -> (&str, &str) {
         match self {
             Server::Graphite(address) => (address, ""),
-            Server::Otlp(url) => {
+            Server::Otlp(url) | Server::Profiles(url) => {
                 let rest = url.strip_prefix("http://").unwrap_or(url);
                 let (address, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-                (address, if path.len() > 1 { path } else { "/v1/metrics" })
+                let own = match self {
+                    Server::Profiles(_) => "/v1development/profiles",
+                    _ => "/v1/metrics",
+                };
+                (address, if path.len() > 1 { path } else { own })
             }
         }
     }
@@ -94,6 +100,7 @@ impl Server {
         match self {
             Server::Graphite(address) => format!("-x graphite={address}"),
             Server::Otlp(url) => format!("-x otlp={url}"),
+            Server::Profiles(url) => format!("-x otlpprofiles={url}"),
         }
     }
 
@@ -101,14 +108,22 @@ impl Server {
     fn units(&self, bytes: &[u8]) -> usize {
         match self {
             Server::Graphite(_) => bytes.iter().filter(|byte| **byte == b'\n').count(),
-            Server::Otlp(_) => 1,
+            Server::Otlp(_) | Server::Profiles(_) => 1,
         }
     }
 
     fn unit(&self) -> &'static str {
         match self {
             Server::Graphite(_) => "lines",
-            Server::Otlp(_) => "requests",
+            Server::Otlp(_) | Server::Profiles(_) => "requests",
+        }
+    }
+
+    /// What a server may refuse of a request.
+    fn part(&self) -> &'static str {
+        match self {
+            Server::Graphite(_) | Server::Otlp(_) => "points",
+            Server::Profiles(_) => "profiles",
         }
     }
 
@@ -118,7 +133,7 @@ impl Server {
         let (address, path) = self.parts();
         match self {
             Server::Graphite(_) => link.write(address, bytes).map(|()| None),
-            Server::Otlp(_) => {
+            Server::Otlp(_) | Server::Profiles(_) => {
                 let there = link.stream.take().filter(|stream| !is_closed(stream));
                 post(&mut there.map_or_else(|| connect(address), Ok)?, LIMIT, address, path, bytes)
             }
@@ -127,7 +142,7 @@ impl Server {
 
     /// Whether it confirms each of them.
     fn confirms(&self) -> bool {
-        matches!(self, Server::Otlp(_))
+        !matches!(self, Server::Graphite(_))
     }
 }
 
@@ -338,7 +353,7 @@ impl Delivery {
         }
         let option = self.0.server.option();
         if !is_lost {
-            return Some(format!("{option}: points are refused: {}", state.refusal));
+            return Some(format!("{option}: {} are refused: {}", self.0.server.part(), state.refusal));
         }
         let why = state.error.as_deref().unwrap_or("it takes too few").to_string();
         Some(format!("{option}: {} are lost: {why}", self.0.server.unit()))
@@ -348,7 +363,7 @@ impl Delivery {
     /// lost can be made up for.
     pub fn may_repeat(&self) -> bool {
         let mut state = self.0.lock();
-        if state.lost == 0 {
+        if state.lost == 0 || matches!(self.0.server, Server::Profiles(_)) {
             return false;
         }
         let end = Instant::now() + LIMIT;
@@ -385,7 +400,7 @@ impl Delivery {
         let lost = lost.map(|text| text + again);
         let refused = match state.refused {
             0 => None,
-            n => Some(format!("{n} points were refused: {}", state.refusal)),
+            n => Some(format!("{n} {} were refused: {}", self.0.server.part(), state.refusal)),
         };
         let all: Vec<String> = lost.into_iter().chain(refused).collect();
         if all.is_empty() { Ok(()) } else { Err(io::Error::other(all.join("; "))) }
@@ -589,6 +604,7 @@ mod tests {
         assert_eq!(parts("http://a:4318"), ("a:4318".into(), "/v1/metrics".into()));
         assert_eq!(parts("http://a:4318/"), ("a:4318".into(), "/v1/metrics".into()));
         assert_eq!(parts("http://[::1]:4318/x/y"), ("[::1]:4318".into(), "/x/y".into()));
+        assert_eq!(Server::Profiles("http://a:4318".into()).parts(), ("a:4318", "/v1development/profiles"));
     }
 
     #[test]

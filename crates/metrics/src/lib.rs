@@ -9,7 +9,6 @@
 //!  prometheus  the text of Prometheus, and OpenMetrics
 //!  lines       Graphite, StatsD, InfluxDB
 //!  otlp        requests of OpenTelemetry
-//!  repeat      making up for what was lost
 //!  request     what who scrapes is answered
 //!  scrape      the process that answers (-x listen)
 //!  delivery    lines and requests to servers (-x graphite, -x otlp)
@@ -33,7 +32,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! names repeat
+//! names
 //! model
 //! lines otlp prometheus request
 //! delivery/http scrape/server
@@ -48,11 +47,9 @@ mod model;
 mod names;
 mod otlp;
 mod prometheus;
-mod repeat;
 pub mod request;
 pub mod scrape;
 
 pub use lines::{Lines, Protocol};
 pub use otlp::{Otlp, rejected};
 pub use prometheus::Prometheus;
-pub use repeat::Repeat;

@@ -15,7 +15,6 @@ use std::io::{self, Write};
 use events::{AggFunc, Event, Sink, SinkError};
 
 use crate::model::{Family, Kind, Labels, Model, Series};
-use crate::repeat::Repeat;
 
 /// A format of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,9 +209,7 @@ impl<W: Write + Send> Sink for Lines<W> {
         self.own()?;
         self.out.flush()
     }
-}
 
-impl<W: Write + Send> Repeat for Lines<W> {
     fn repeat(&mut self) -> io::Result<()> {
         self.flush()?;
         for at in 0..self.model.families.len() {

@@ -25,7 +25,6 @@ use events::{Event, Sink, SinkError};
 use protobuf::{Message, Value, fields};
 
 use crate::model::{Family, Kind, Model, Series, cumulative};
-use crate::repeat::Repeat;
 
 /// Writes a request with each write.
 #[derive(Debug)]
@@ -156,9 +155,7 @@ impl<W: Write + Send> Sink for Otlp<W> {
         }
         self.out.flush()
     }
-}
 
-impl<W: Write + Send> Repeat for Otlp<W> {
     fn repeat(&mut self) -> io::Result<()> {
         self.flush()?;
         self.out.write_all(self.request(true).encoded())?;

@@ -1,6 +1,6 @@
 //! Graphite, StatsD and InfluxDB.
 
-use metrics::{Lines, Protocol, Repeat};
+use metrics::{Lines, Protocol};
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! Requests of OpenTelemetry, decoded.
 
-use metrics::{Otlp, Repeat, rejected};
+use metrics::{Otlp, rejected};
 
 use super::*;
 use crate::lines::Shared;

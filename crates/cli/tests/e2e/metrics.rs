@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Child, Command};
 
-use crate::Verdict::{self, Pass};
+use crate::Verdict::{self, Pass, Skip};
 use crate::heat::printed;
 use crate::tool::{dtrace, finish, signal, start, workload};
 
@@ -22,6 +22,7 @@ tests! {
     a_socket_of_metrics_is_for_its_user_and_goes_with_the_session
     lines_are_sent_to_a_server_of_graphite
     requests_are_sent_to_a_server_of_opentelemetry
+    profiles_are_sent_to_a_server_of_opentelemetry
     the_command_of_the_service_is_ready_and_serves_what_the_dashboard_shows
 }
 
@@ -379,35 +380,38 @@ fn lines_are_sent_to_a_server_of_graphite() -> Verdict {
     Pass
 }
 
+/// The bodies of requests for a path, from a server that takes all until the headers of one are
+/// `stop`.
+fn collect(listener: &TcpListener, path: &str) -> Vec<Vec<u8>> {
+    let mut bodies = Vec::new();
+    // The first connection is the one of the start, until the one of a later request.
+    loop {
+        let mut reader = BufReader::new(listener.accept().unwrap().0);
+        let (mut line, mut length) = (String::new(), None);
+        // The test ends it: requests of the session may follow each of its intervals.
+        let mut is_last = false;
+        while reader.read_line(&mut line).unwrap_or(0) > 2 {
+            length = line.strip_prefix("Content-Length: ").map_or(length, |n| n.trim().parse::<usize>().ok());
+            is_last |= line == "stop\r\n";
+            assert!(!line.contains(" HTTP/") || line.starts_with(&format!("POST {path} ")), "{line}");
+            line.clear();
+        }
+        if is_last {
+            return bodies;
+        }
+        let Some(length) = length else { continue };
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+        bodies.push(body);
+    }
+}
+
 fn requests_are_sent_to_a_server_of_opentelemetry() -> Verdict {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let option = format!("-xotlp=http://{address}");
-    let served = std::thread::spawn(move || {
-        let mut bodies = Vec::new();
-        // The first connection is the one of the start, until the one of a later request.
-        loop {
-            let mut reader = BufReader::new(listener.accept().unwrap().0);
-            let mut length = None;
-            let mut line = String::new();
-            // The test ends it: requests of the session may follow each of its intervals.
-            let mut is_last = false;
-            while reader.read_line(&mut line).unwrap_or(0) > 2 {
-                length =
-                    line.strip_prefix("Content-Length: ").map_or(length, |n| n.trim().parse::<usize>().ok());
-                is_last |= line == "stop\r\n";
-                line.clear();
-            }
-            if is_last {
-                return bodies;
-            }
-            let Some(length) = length else { continue };
-            let mut body = vec![0; length];
-            reader.read_exact(&mut body).unwrap();
-            reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
-            bodies.push(body);
-        }
-    });
+    let served = std::thread::spawn(move || collect(&listener, "/v1/metrics"));
     let script = "BEGIN { @n[\"key of a row\"] = count(); } tick-100ms { @last[\"dtrace.last=1\"] = count(); exit(0); }";
     let o = dtrace(&["-q", "-xevery=20ms", &option, "-n", script]).code(0);
     assert_eq!(o.err, "");
@@ -417,6 +421,81 @@ fn requests_are_sent_to_a_server_of_opentelemetry() -> Verdict {
     assert!(bodies.iter().any(|body| has(body, b"dtrace.n") && has(body, b"key of a row")), "{bodies:?}");
     let o = dtrace(&["-q", "-xotlp=https://host:4318", "-n", script]).code(1);
     assert!(o.err.contains("it takes a server with its port, as in http://localhost:4318"), "{}", o.err);
+    Pass
+}
+
+/// The samples of requests by the descriptors that OpenTelemetry publishes for Python: how many
+/// profiles there are, the sum of their values, and what their samples have.
+const SAMPLES: &str = "
+import sys
+from google.protobuf.unknown_fields import UnknownFieldSet
+from opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2 import ExportProfilesServiceRequest
+def known(message):
+    assert not len(UnknownFieldSet(message))
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_MESSAGE:
+            try: values = list(value)
+            except TypeError: values = [value]
+            for one in values: known(one)
+total, seen, ids = 0, set(), set()
+for file in sys.argv[1:]:
+    request = ExportProfilesServiceRequest.FromString(open(file, 'rb').read())
+    known(request)
+    d = request.dictionary
+    text = lambda n: d.string_table[n]
+    attribute = lambda n: text(d.attribute_table[n].key_strindex) + '=' + d.attribute_table[n].value.string_value
+    for table in (d.mapping_table, d.location_table, d.function_table, d.link_table, d.attribute_table, d.stack_table):
+        assert table[0].ByteSize() == 0
+    assert text(0) == ''
+    for r in request.resource_profiles:
+        for s in r.scope_profiles:
+            for p in s.profiles:
+                assert len(p.profile_id) == 16 and p.profile_id not in ids and p.time_unix_nano and p.duration_nano
+                ids.add(p.profile_id)
+                for sample in p.samples:
+                    total += sum(sample.values)
+                    seen |= {attribute(n) for n in sample.attribute_indices}
+                    for n in d.stack_table[sample.stack_index].location_indices:
+                        l = d.location_table[n]
+                        file = text(d.mapping_table[l.mapping_index].filename_strindex)
+                        name = text(d.function_table[l.lines[0].function_index].name_strindex)
+                        seen.add(f'{file}`{name}' + ' ' + ' '.join(attribute(n) for n in l.attribute_indices))
+print(len(ids) > 1, total)
+print('\\n'.join(sorted(seen)))
+";
+
+fn profiles_are_sent_to_a_server_of_opentelemetry() -> Verdict {
+    let dir = testing::dir::Dir::new("metrics-profiles");
+    let python = match crate::timeline::python(&dir, &["opentelemetry-proto"]) {
+        Ok(python) => python,
+        Err(why) => return Skip(format!("no package opentelemetry-proto of Python: {why}")),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let option = format!("-xotlpprofiles=http://{address}");
+    let served = std::thread::spawn(move || collect(&listener, "/v1development/profiles"));
+    let words = workload("stacks-slowly", 60);
+    let script =
+        "syscall::getppid:entry /pid == $target/ { @[execname, ustack(), stack()] = count(); @n = count(); }";
+    let o = dtrace(&["-q", "-xevery=20ms", &option, "-c", &words, "-n", script]).code(0);
+    assert_eq!(o.err, "");
+    TcpStream::connect(address).unwrap().write_all(b"stop\r\n\r\n").unwrap();
+    let mut files = Vec::new();
+    for (n, body) in served.join().unwrap().into_iter().enumerate() {
+        let file = dir.join(n.to_string());
+        std::fs::write(&file, body).unwrap();
+        files.push(file);
+    }
+    let o = Command::new(python).args(["-c", SAMPLES]).args(files).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));
+    assert!(out.starts_with("True 120\n") && out.contains("\nexecname=e2e-"), "{out}{err}");
+    assert!(
+        out.contains("`e2e::workload::call_with_stack profile.frame.type=native")
+            && out.contains("profile.frame.type=kernel"),
+        "{out}"
+    );
+    let o = dtrace(&["-q", &option, "-n", "BEGIN { @[execname] = count(); }"]).code(1);
+    assert!(o.err.contains("no key of an aggregation has one, as in @[ustack()] = count()"), "{}", o.err);
     Pass
 }
 

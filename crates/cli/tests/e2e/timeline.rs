@@ -158,30 +158,24 @@ assert not any(stacks.values())
 print(' '.join(f'{name}={count}' for name, count in sorted(done.items())))
 ";
 
-/// A Python that has Perfetto's descriptors, made in a directory.
-fn python(dir: &Path) -> Result<std::path::PathBuf, String> {
+/// A Python that has packages, made in a directory.
+pub(crate) fn python(dir: &Path, packages: &[&str]) -> Result<std::path::PathBuf, String> {
     let run = |program: &Path, words: &[&str]| {
         let done = Command::new(program).args(words).output().map_err(|e| e.to_string())?;
         let wrong = String::from_utf8_lossy(&done.stderr).lines().last().unwrap_or_default().to_string();
         if done.status.success() { Ok(()) } else { Err(wrong) }
     };
-    let given = std::env::var_os("PERFETTO_PYTHON").map(std::path::PathBuf::from);
-    if let Some(given) = given {
-        return Ok(given);
-    }
     let place = dir.join("python");
     run(Path::new("python3"), &["-m", "venv", &place.to_string_lossy()])?;
     let python = place.join("bin/python");
-    run(
-        &python,
-        &["-m", "pip", "install", "--quiet", "--timeout=20", "--retries=1", "perfetto", "protobuf"],
-    )?;
+    let install = ["-m", "pip", "install", "--quiet", "--timeout=20", "--retries=1"];
+    run(&python, &[&install, packages].concat())?;
     Ok(python)
 }
 
 fn the_descriptors_of_perfetto_read_a_timeline() -> Verdict {
     let dir = testing::dir::Dir::new("timeline-python");
-    let python = match python(&dir) {
+    let python = match python(&dir, &["perfetto", "protobuf"]) {
         Ok(python) => python,
         Err(why) => return Skip(format!("no package perfetto of Python: {why}")),
     };

@@ -87,7 +87,7 @@ impl Row {
             ("listen", _) => all(is_address),
             ("events", _) => all(is_socket),
             ("graphite", _) => all(is_server),
-            ("otlp", _) => all(is_url),
+            ("otlp" | "otlpprofiles", _) => all(is_url),
             ("setenv", _) => all(|t| t.split_once('=').is_some_and(|(name, _)| !name.is_empty())),
             ("slices", _) => all(|t| Pair::parse(t).is_ok()),
             ("unsetenv", _) => all(|t| !t.is_empty() && !t.contains('=')),
@@ -118,7 +118,7 @@ impl Row {
                     .into()
             }
             (Shape::Text, _) if self.name == "events" => "a socket, as in unix:/run/dtrace.events".into(),
-            (Shape::Text, _) if self.name == "otlp" => {
+            (Shape::Text, _) if self.name.starts_with("otlp") => {
                 "a server with its port, as in http://localhost:4318".into()
             }
             (Shape::Text, _) if self.name == "graphite" => "a server with its port, as in carbon:2003".into(),
@@ -362,6 +362,13 @@ options! {
         pub ordertimeout: Duration,
         #[option(Run, "", "send the metrics of aggregations to a server of OpenTelemetry, as in http://localhost:4318, interval by interval (every)")]
         pub otlp: Option<String>,
+        #[option(
+            Run,
+            "",
+            "send aggregations of stacks to a server of OpenTelemetry as profiles (v1development), as in \
+             http://localhost:4318, interval by interval (every)"
+        )]
+        pub otlpprofiles: Option<String>,
         #[option(Run, "1514", "bytes that pcap() records of a packet, 1 to 65535")]
         pub pcapsize: Bytes,
         #[option(Run, "auto", "how returns of functions of processes are probed")]

@@ -1,0 +1,323 @@
+//! OpenTelemetry's profiles: what each interval adds to aggregations of stacks, as a request of
+//! OTLP (`v1development`, as of version 1.10 of its protocol; its makers call it alpha and still
+//! change it).
+//!
+//! A profile is the increment of one aggregation in one interval, so what is lost is made up for by
+//! no later one. It has an id, by which a collector knows one that is sent twice. Each request has
+//! the tables that it needs; the first row of each table is empty, and means none.
+//!
+//! ```text
+//!  ExportProfilesServiceRequest  1 resource_profiles, 2 dictionary
+//!  ResourceProfiles              1 resource (1 attributes), 2 scope_profiles
+//!  ScopeProfiles                 1 scope (1 name), 2 profiles
+//!  Profile                       1 sample_type, 2 samples, 3 time, 4 duration, 7 id, 11 attributes
+//!  Sample                        1 stack, 2 attributes, 4 values
+//!  ProfilesDictionary            1 mappings, 2 locations, 3 functions, 4 links, 5 strings,
+//!                                6 attributes, 7 stacks
+//!  Mapping                       4 file
+//!  Location                      1 mapping, 3 lines (1 function), 4 attributes
+//!  Function                      1 name, 2 name in the system, 3 file
+//!  KeyValueAndUnit               1 key, 2 value (1 string_value, 3 int_value)
+//! ```
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+
+use events::{Clock, Event, Sink, SinkError};
+use protobuf::Message;
+
+use crate::collect::{Flame, Unnamed};
+use crate::loss::Loss;
+use crate::profile::{Frame, Kind, Profile, key_value};
+use crate::strings::Strings;
+
+/// The attribute of a frame, as the semantic conventions of OpenTelemetry have it.
+const FRAME_TYPE: &str = "profile.frame.type";
+/// The attribute of a profile with what was lost.
+const LOST: &str = "dtrace.lost";
+
+/// Writes a request for each interval in which stacks were aggregated, with one write.
+pub struct Otlp<W> {
+    flame: Flame,
+    /// The name of the machine.
+    host: String,
+    clock: Clock,
+    /// The beginning and the end of the interval whose rows come: by the clock of `timestamp`.
+    interval: (u64, u64),
+    /// Its end, in nanoseconds since 1970.
+    wall: u64,
+    /// An aggregation that cannot be drawn was named.
+    refused: bool,
+    /// The profiles so far; with `ids`, for those that come.
+    written: u64,
+    ids: [RandomState; 2],
+    out: W,
+}
+
+/// A table of messages, the first of which is empty.
+struct Table<K> {
+    numbers: HashMap<K, u64>,
+    all: Message,
+    /// Of the dictionary.
+    field: u64,
+}
+
+impl<K: Eq + std::hash::Hash> Table<K> {
+    fn new(field: u64) -> Table<K> {
+        let mut all = Message::default();
+        all.message(field, &Message::default());
+        Table { numbers: HashMap::new(), all, field }
+    }
+
+    fn find(&self, key: &K) -> Option<u64> {
+        self.numbers.get(key).copied()
+    }
+
+    fn add(&mut self, key: K, message: &Message) -> u64 {
+        let number = self.numbers.len() as u64 + 1;
+        self.numbers.insert(key, number);
+        self.all.message(self.field, message);
+        number
+    }
+}
+
+/// What the profiles of a request refer to.
+struct Dictionary {
+    strings: Strings,
+    /// By the name of the object.
+    mappings: Table<String>,
+    locations: Table<Frame>,
+    functions: Table<(u64, u64)>,
+    /// By key and value.
+    attributes: Table<(String, String)>,
+    /// By locations, the innermost first.
+    stacks: Table<Vec<u64>>,
+}
+
+impl Dictionary {
+    fn new() -> Dictionary {
+        Dictionary {
+            strings: Strings::default(),
+            mappings: Table::new(1),
+            locations: Table::new(2),
+            functions: Table::new(3),
+            attributes: Table::new(6),
+            stacks: Table::new(7),
+        }
+    }
+
+    fn message(self) -> Message {
+        let mut out = self.mappings.all;
+        out.extend(&self.locations.all);
+        out.extend(&self.functions.all);
+        // No sample has a link.
+        out.message(4, &Message::default());
+        self.strings.all().iter().for_each(|text| out.bytes(5, text.as_bytes()));
+        out.extend(&self.attributes.all);
+        out.extend(&self.stacks.all);
+        out
+    }
+
+    fn attribute(&mut self, key: &str, value: &str) -> u64 {
+        let id = (key.to_owned(), value.to_owned());
+        if let Some(known) = self.attributes.find(&id) {
+            return known;
+        }
+        let (mut of, mut any) = (Message::default(), Message::default());
+        match value.parse::<i64>() {
+            Ok(number) => any.present(3, number as u64),
+            Err(_) => any.bytes(1, value.as_bytes()),
+        }
+        of.number(1, self.strings.number(key));
+        of.message(2, &any);
+        self.attributes.add(id, &of)
+    }
+
+    fn mapping(&mut self, object: &str) -> u64 {
+        if let Some(known) = self.mappings.find(&object.to_owned()) {
+            return known;
+        }
+        let mut of = Message::default();
+        of.number(4, self.strings.number(object));
+        self.mappings.add(object.to_owned(), &of)
+    }
+
+    fn location(&mut self, frame: &Frame) -> u64 {
+        if let Some(known) = self.locations.find(frame) {
+            return known;
+        }
+        let (container, function) = frame.parts();
+        let of_function = (self.strings.number(&frame.name), self.strings.number(container.unwrap_or("")));
+        let function = self.functions.find(&of_function).unwrap_or_else(|| {
+            let mut of = Message::default();
+            of.number(1, self.strings.number(function));
+            of.number(2, of_function.0);
+            of.number(3, of_function.1);
+            self.functions.add(of_function, &of)
+        });
+        let (kind, mapped) = match frame.kind {
+            Kind::Kernel => (Some("kernel"), true),
+            Kind::User | Kind::Inlined => (Some("native"), true),
+            // The file of an interpreter's function is mapped nowhere.
+            Kind::Interpreted | Kind::Missing | Kind::Key => (None, false),
+        };
+        let (mut line, mut of) = (Message::default(), Message::default());
+        line.number(1, function);
+        if let Some(object) = container.filter(|_| mapped) {
+            of.number(1, self.mapping(object));
+        }
+        of.message(3, &line);
+        if let Some(kind) = kind {
+            of.packed(4, [self.attribute(FRAME_TYPE, kind)]);
+        }
+        self.locations.add(frame.clone(), &of)
+    }
+
+    fn stack(&mut self, locations: Vec<u64>) -> u64 {
+        if let Some(known) = self.stacks.find(&locations) {
+            return known;
+        }
+        let mut of = Message::default();
+        of.packed(1, locations.iter().copied());
+        self.stacks.add(locations, &of)
+    }
+
+    /// The type and the samples.
+    fn profile(&mut self, profile: &Profile) -> Message {
+        let (mut out, mut of) = (Message::default(), Message::default());
+        let name = profile.name.trim_start_matches('@');
+        of.number(1, self.strings.number(if name.is_empty() { &profile.unit } else { name }));
+        of.number(2, self.strings.number("count"));
+        out.message(1, &of);
+        // Each frame is looked up once.
+        let locations: Vec<Option<u64>> = profile
+            .frames()
+            .iter()
+            .map(|frame| (frame.kind != Kind::Key).then(|| self.location(frame)))
+            .collect();
+        for (path, value) in profile.each() {
+            let innermost_first = path.iter().rev();
+            let stack =
+                innermost_first.filter_map(|frame| *locations.get(*frame as usize)?).collect::<Vec<u64>>();
+            let keys = path.iter().filter_map(|frame| profile.frames().get(*frame as usize));
+            let keys = keys.filter(|frame| frame.kind == Kind::Key).zip(&profile.keys);
+            let attributes: Vec<u64> =
+                keys.map(|(frame, key)| self.attribute(key, key_value(key, &frame.name))).collect();
+            let mut sample = Message::default();
+            sample.number(1, self.stack(stack));
+            if !attributes.is_empty() {
+                sample.packed(2, attributes);
+            }
+            sample.packed(4, [value.min(i64::MAX as u64)]);
+            out.message(2, &sample);
+        }
+        out
+    }
+
+    fn lost(&mut self, loss: &Loss) -> Vec<u64> {
+        loss.lines().iter().map(|line| self.attribute(LOST, line)).collect()
+    }
+}
+
+/// An attribute outside of the tables.
+fn attribute(out: &mut Message, name: &str, value: &str) {
+    let (mut all, mut of) = (Message::default(), Message::default());
+    of.bytes(1, value.as_bytes());
+    all.bytes(1, name.as_bytes());
+    all.message(2, &of);
+    out.message(1, &all);
+}
+
+impl<W: Write + Send> Otlp<W> {
+    /// Writes requests, each with one write and a flush.
+    pub fn new(unnamed: Unnamed, out: W) -> Otlp<W> {
+        Otlp {
+            flame: Flame::new(unnamed, None),
+            host: String::new(),
+            clock: Clock::default(),
+            interval: (0, 0),
+            wall: 0,
+            refused: false,
+            written: 0,
+            ids: Default::default(),
+            out,
+        }
+    }
+
+    /// Writes the profiles that have something.
+    fn write(&mut self) -> io::Result<()> {
+        let profiles = self.flame.profiles();
+        let profiles: Vec<&Profile> = profiles.into_iter().filter(|profile| profile.total() > 0).collect();
+        if profiles.is_empty() {
+            return Ok(());
+        }
+        let (mut dictionary, mut of_scope) = (Dictionary::new(), Message::default());
+        let (mut resource, mut scope, mut of_resource) =
+            (Message::default(), Message::default(), Message::default());
+        attribute(&mut resource, "service.name", "dtrace");
+        attribute(&mut resource, "host.name", &self.host);
+        scope.bytes(1, b"dtrace");
+        of_scope.message(1, &scope);
+        let lost = dictionary.lost(self.flame.loss());
+        let (begin, end) = self.interval;
+        let duration = end.saturating_sub(begin);
+        for profile in profiles {
+            let mut of = dictionary.profile(profile);
+            of.fixed(3, self.wall.saturating_sub(duration));
+            of.number(4, duration);
+            self.written += 1;
+            let id = self.ids.iter().flat_map(|half| half.hash_one(self.written).to_le_bytes());
+            of.bytes(7, &id.collect::<Vec<u8>>());
+            if !lost.is_empty() {
+                of.packed(11, lost.iter().copied());
+            }
+            of_scope.message(2, &of);
+        }
+        of_resource.message(1, &resource);
+        of_resource.message(2, &of_scope);
+        let mut out = Message::default();
+        out.message(1, &of_resource);
+        out.message(2, &dictionary.message());
+        self.flame.clear();
+        self.out.write_all(out.encoded())
+    }
+}
+
+impl<W: Write + Send> Sink for Otlp<W> {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        match event {
+            Event::Start(start) => {
+                self.host = start.host.name.clone().into_owned();
+                self.clock = start.clock;
+            }
+            Event::Interval(all) => {
+                if self.interval != (all.begin, all.end) {
+                    self.write()?;
+                }
+                self.interval = (all.begin, all.end);
+                let since = i128::from(all.end) - i128::from(self.clock.time);
+                let by_start = u64::try_from(i128::from(self.clock.wall) + since).unwrap_or(0);
+                self.wall = if all.wall == 0 { by_start } else { all.wall };
+                self.flame.interval(all);
+                if let Some(refused) = self.flame.refused().next().filter(|_| !self.refused) {
+                    self.refused = true;
+                    return Err(SinkError::Effect(io::Error::other(refused.to_string())));
+                }
+            }
+            // What an aggregation delivers is in the intervals.
+            Event::Aggregation(_) => {}
+            other => self.flame.event(other)?,
+        }
+        Ok(())
+    }
+
+    fn batch_end(&mut self) -> io::Result<()> {
+        self.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.write()?;
+        self.out.flush()
+    }
+}
