@@ -33,11 +33,11 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! arch/x86_64 bin/dtrace flags interrupt memory notify panic progress secure status
+//! arch/x86_64 bin/dtrace flags interrupt memory notify panic secure status
 //! about arch completions formats manual
 //! command
 //! drawing output
-//! captures definitions exports live
+//! captures definitions exports live progress
 //! results
 //! postmortem stored
 //! lib+run

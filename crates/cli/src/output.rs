@@ -21,6 +21,14 @@ use crate::interrupt::Writer;
 /// Standard output was closed when the process began.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
+/// The last line of results that a terminal has got is not complete.
+static WITHIN_LINE: AtomicBool = AtomicBool::new(false);
+
+/// Whether the terminal shows the beginning of a line of results.
+pub(crate) fn is_within_line() -> bool {
+    WITHIN_LINE.load(Ordering::Relaxed)
+}
+
 extern "C" fn look_at_stdout() {
     // SAFETY: a plain system call, which asks for the flags of a descriptor.
     if unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } < 0 {
@@ -87,12 +95,14 @@ impl Shown {
 /// An open output.
 pub(crate) struct Output {
     file: Writer,
+    is_terminal: bool,
     pub(crate) shown: Shown,
 }
 
 impl Output {
     fn new(file: File) -> Output {
-        Output { file: Writer(file), shown: Shown::default() }
+        let is_terminal = io::IsTerminal::is_terminal(&file);
+        Output { file: Writer(file), is_terminal, shown: Shown::default() }
     }
 
     /// Standard output.
@@ -115,7 +125,7 @@ impl dtrace::Output for Output {
     }
 
     fn is_terminal(&self) -> bool {
-        io::IsTerminal::is_terminal(&self.file.0)
+        self.is_terminal
     }
 
     fn messages(&mut self, messages: &[Message]) -> io::Result<()> {
@@ -126,7 +136,11 @@ impl dtrace::Output for Output {
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.file.write(bytes)
+        let written = self.file.write(bytes)?;
+        if let Some(last) = bytes.get(..written).and_then(<[u8]>::last).filter(|_| self.is_terminal) {
+            WITHIN_LINE.store(*last != b'\n', Ordering::Relaxed);
+        }
+        Ok(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -29,7 +29,7 @@ use crate::notify;
 use dtrace::diagnostics::{control, raw, system_text};
 
 use crate::output::{Output, Shown, write_new};
-use crate::progress::ProgressLine;
+use crate::progress::{self, ProgressLine};
 use crate::results::{self, Results};
 use crate::secure;
 use crate::{Engine, status, to_stderr, to_stdout};
@@ -119,6 +119,7 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
             Err(e) => return complain_all(vec![e]),
         },
     };
+    progress::watch_reading(&command, &system);
     dtrace::raise_fd_limit_at_start();
     if let Err(e) = limits_suffice() {
         return complain_all(vec![format!("could not enable tracing: {e}")]);
@@ -513,6 +514,7 @@ fn session(
         }
     };
     interrupt::running(session.stopper().ok());
+    progress::session_runs(command);
     crate::panic::keep(session.merged());
     memory::keep();
     notify::manager("READY=1");

@@ -25,5 +25,5 @@ pub use providers::{
     Names, OpenChanges, ProbeList, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider, Provider,
     ProviderProbes, Registry, Returns, Role, Unit, UnloadedModules, method,
 };
-pub use symbols::Readers;
+pub use symbols::{Readers, ReadingWatch};
 pub use types;

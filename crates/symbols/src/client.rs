@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::entry;
-use crate::pool::{Lease, Need, ReaderProcess, Readers};
+use crate::pool::{Lease, Need, ReaderProcess, Readers, ReadingWatch};
 use crate::sys;
 use crate::wire::{Failure, Order, Request, Response, WAITS, wait_for};
 
@@ -72,6 +72,34 @@ const PART: u64 = 2;
 
 /// Polled during a wait. True ends the wait.
 pub type Interrupted = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// The packets of a response, and why there are no more.
+type Answer = (Vec<(Response, Option<OwnedFd>)>, Option<Failure>);
+
+/// A request that is shown to who watches.
+struct Watched {
+    watch: ReadingWatch,
+    path: Vec<u8>,
+    begun: Instant,
+    shown: bool,
+}
+
+impl Watched {
+    fn poll(&mut self, now: Instant) {
+        if now > self.begun + POLL_INTERVAL {
+            self.shown = true;
+            (self.watch)(Some(&self.path));
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.shown {
+            (self.watch)(None);
+        }
+    }
+}
 
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,6 +221,8 @@ pub(crate) struct Reader {
     interrupted_at: Option<Instant>,
     /// True after the first interrupt: see [`AFTER_INTERRUPT`].
     was_interrupted: bool,
+    /// Who is shown what the current request reads.
+    watched: Option<Watched>,
     messages: Vec<String>,
     /// The kinds of failure that were reported.
     reported: Vec<&'static str>,
@@ -214,6 +244,7 @@ impl Reader {
             interrupted: None,
             interrupted_at: None,
             was_interrupted: false,
+            watched: None,
             messages: Vec::new(),
             reported: Vec::new(),
             packet: Vec::new(),
@@ -370,12 +401,18 @@ impl Reader {
 
     /// Sends a request. Returns the response's packets without the final one, each with its
     /// descriptor, and the reason if the reader could not complete the request.
-    #[allow(clippy::type_complexity)]
     pub(crate) fn query(
         &mut self,
         request: &Request,
         fds: &[BorrowedFd<'_>],
-    ) -> Result<(Vec<(Response, Option<OwnedFd>)>, Option<Failure>), RequestError> {
+    ) -> Result<Answer, RequestError> {
+        self.show(request);
+        let answer = self.ask(request, fds);
+        self.watched = None;
+        answer
+    }
+
+    fn ask(&mut self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<Answer, RequestError> {
         let now = Instant::now();
         if self.is_interrupted(now) && self.interrupted_at.is_some_and(|since| now > since + GRACE) {
             // The request was not sent, so its object is not at fault. Requests succeed again after
@@ -390,7 +427,7 @@ impl Reader {
             return Err(RequestError::Unavailable);
         };
         self.wait = self.limits.wait.min(rest);
-        let file = request.file();
+        let file = request.file().map(|file| file.number);
         match (&self.unread, &self.lease) {
             (None, _) => self.take(file)?,
             // Its only answer was given.
@@ -469,6 +506,18 @@ impl Reader {
         Err(RequestError::Failed)
     }
 
+    /// Shows a request to who watches while it takes long.
+    fn show(&mut self, request: &Request) {
+        let file = request.file().filter(|_| !self.background);
+        let watched = self.readers.watch().zip(file);
+        self.watched = watched.map(|(watch, file)| Watched {
+            watch: watch.clone(),
+            path: file.path.clone(),
+            begun: Instant::now(),
+            shown: false,
+        });
+    }
+
     /// The reader of the current request.
     fn process(&self) -> Option<&ReaderProcess> {
         self.lease.as_ref()?.process.as_ref()
@@ -478,6 +527,9 @@ impl Reader {
     /// True if the user has interrupted the session, which waits no longer than a little from then
     /// on.
     pub(crate) fn is_interrupted(&mut self, now: Instant) -> bool {
+        if let Some(watched) = &mut self.watched {
+            watched.poll(now);
+        }
         let is_interrupted = self.interrupted.as_ref().is_some_and(|f| f());
         self.interrupted_at = if is_interrupted { self.interrupted_at.or(Some(now)) } else { None };
         if is_interrupted {

@@ -99,7 +99,7 @@ pub use functions::{
 };
 pub use kernel::{Kernel, KernelStatus, KernelSymbol, SymbolText};
 pub use name::Name;
-pub use pool::Readers;
+pub use pool::{Readers, ReadingWatch};
 pub use process::{Answered, answered, sample_answers};
 pub use process::{CodeSource, FrameReader, FrameRequest, MappedCode, MappedText, Processes, own_vdso_base};
 pub use reader::{Files, Read as FileFacts, fetched, file_facts, functions_of_bytes, perf_map, process_ids};

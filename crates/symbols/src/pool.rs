@@ -34,7 +34,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::entry;
@@ -61,6 +61,10 @@ const MAX_NOTICES: usize = 64;
 
 /// The interval at which a client that waits asks whether it shall go on.
 const POLL: Duration = Duration::from_millis(50);
+
+/// Called while a request takes long, with the path of the file that is read, and without one when
+/// it is over.
+pub type ReadingWatch = Arc<dyn Fn(Option<&[u8]>) + Send + Sync>;
 
 /// A reader process.
 pub(crate) struct ReaderProcess {
@@ -98,6 +102,15 @@ impl Readers {
     #[must_use]
     pub fn with_servers(&self, urls: &str) -> Readers {
         Readers { pool: self.pool.clone(), servers: urls.into() }
+    }
+
+    /// Calls `watch` while somebody waits long for one of them. The first call counts.
+    pub fn set_watch(&self, watch: ReadingWatch) {
+        let _ = self.pool.watch.set(watch);
+    }
+
+    pub(crate) fn watch(&self) -> Option<&ReadingWatch> {
+        self.pool.watch.get()
     }
 
     /// The servers of debug files.
@@ -178,6 +191,7 @@ pub(crate) struct Pool {
     changed: Condvar,
     /// What readers execute; `None`: this executable.
     executable: Option<PathBuf>,
+    watch: OnceLock<ReadingWatch>,
 }
 
 impl std::fmt::Debug for Pool {

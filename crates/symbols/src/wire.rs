@@ -140,15 +140,15 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// The number of the file that the reader opens for it.
-    pub(crate) fn file(&self) -> Option<u64> {
+    /// The file that the reader opens for it.
+    pub(crate) fn file(&self) -> Option<&FileRef> {
         match self {
             Request::Symbols { file, .. }
             | Request::Functions { file, .. }
             | Request::Types { file, .. }
             | Request::Sites(file)
             | Request::Lines { file, .. }
-            | Request::Frames(Some(file)) => Some(file.number),
+            | Request::Frames(Some(file)) => Some(file),
             _ => None,
         }
     }

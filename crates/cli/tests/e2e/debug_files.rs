@@ -1,12 +1,12 @@
 //! Where debug information is found: files of its own, shared and split files, servers.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use testing::server::answering;
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::tool::{dtrace, under};
+use crate::tool::{binary, dtrace, pseudo_terminal, under};
 use crate::user_types::{Dir, EXPECTED, MEMBERS, built, lines};
 
 tests! {
@@ -14,6 +14,7 @@ tests! {
     types_lines_and_inlined_functions_of_split_debug_information_are_read
     debug_files_of_a_server_are_fetched_once_if_the_option_names_it
     a_server_of_debug_files_is_known_by_its_certificate
+    a_terminal_shows_which_file_is_waited_for
 }
 
 fn types_of_separate_and_shared_debug_files_are_read() -> Verdict {
@@ -174,6 +175,48 @@ fn debug_files_of_a_server_are_fetched_once_if_the_option_names_it() -> Verdict 
     std::fs::write(format!("{cache}/{id}/debuginfo"), "damaged").unwrap();
     let o = run(&url, &["-xdebuginfod=env"]).code(0);
     assert_eq!((lines(&o), asked.try_iter().count()), (EXPECTED.to_vec(), 1), "{o:?}");
+    Pass
+}
+
+fn a_terminal_shows_which_file_is_waited_for() -> Verdict {
+    let (dir, program) = built!(Dir::c("waited", &["-O2", "-Wl,--build-id"]));
+    let file = std::fs::read(&program).unwrap();
+    built!(dir.run(&["objcopy", "--strip-debug", "program"]));
+    let (seen, waits) = std::sync::mpsc::channel::<()>();
+    let waits = std::sync::Mutex::new(waits);
+    let (url, _asked) = answering(move |_| {
+        // Until the test has seen it; a test that has ended waits for nothing.
+        let _ = waits.lock().unwrap().recv();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", file.len());
+        [head.as_bytes(), &file].concat()
+    });
+    let Some((mut ours, theirs)) = pseudo_terminal(24, 80) else { return Skip("no terminals".into()) };
+    let child = Command::new(binary())
+        .args([&format!("-xdebuginfod={url}"), "-xsymtimeout=10s", "-qc", &program, "-n", MEMBERS])
+        .env("DEBUGINFOD_CACHE_PATH", dir.path("cache"))
+        .stdout(Stdio::piped())
+        .stderr(theirs)
+        .spawn()
+        .unwrap();
+    let mut shown = Vec::new();
+    let mut part = [0; 256];
+    let has = |shown: &[u8], text: &[u8]| shown.windows(text.len()).any(|at| at == text);
+    while !has(&shown, b"reading ") || !shown.ends_with(b"program") {
+        let length = ours.read(&mut part).unwrap_or(0);
+        assert!(length > 0, "{}", String::from_utf8_lossy(&shown));
+        shown.extend_from_slice(&part[..length]);
+    }
+    drop(seen);
+    let o = child.wait_with_output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&o.stdout).split_whitespace().collect::<Vec<_>>().join(" "),
+        EXPECTED.join(" ")
+    );
+    // The end of the terminal is an error.
+    while let Ok(length @ 1..) = ours.read(&mut part) {
+        shown.extend_from_slice(&part[..length]);
+    }
+    assert!(shown.ends_with(b"\r\x1b[K"), "{}", String::from_utf8_lossy(&shown));
     Pass
 }
 
