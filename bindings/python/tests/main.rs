@@ -33,7 +33,10 @@ fn main() -> ExitCode {
 
 const TESTS: &[Test] = &[
     ("every_test_in_python_is_one_of_this_program", every_test_in_python_is_one_of_this_program),
-    ("all_tests_pass_with_a_newer_python_and_pandas", all_tests_pass_with_a_newer_python_and_pandas),
+    (
+        "all_tests_pass_with_a_newer_python_pandas_and_jupyter",
+        all_tests_pass_with_a_newer_python_pandas_and_jupyter,
+    ),
 ];
 
 /// Tests in Python, by the names of their files and functions.
@@ -204,7 +207,7 @@ fn every_test_in_python_is_one_of_this_program() -> Verdict {
     for entry in std::fs::read_dir(sources().join("tests")).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        if name == "test_pandas" || !name.starts_with("test_") {
+        if ["test_jupyter", "test_pandas"].contains(&&*name) || !name.starts_with("test_") {
             continue;
         }
         let text = std::fs::read_to_string(path).unwrap();
@@ -232,7 +235,7 @@ fn newer() -> Option<PathBuf> {
     all.pop()
 }
 
-fn all_tests_pass_with_a_newer_python_and_pandas() -> Verdict {
+fn all_tests_pass_with_a_newer_python_pandas_and_jupyter() -> Verdict {
     let Some(newer) = newer() else {
         return Skip("no package python3 of a Python from 3.12 on".into());
     };
@@ -243,11 +246,12 @@ fn all_tests_pass_with_a_newer_python_and_pandas() -> Verdict {
     };
     let python = dir.join("bin/python3");
     let installed = made(Command::new(&newer).args(["-m", "venv"]).arg(&*dir)).and_then(|()| {
-        let words = ["-m", "pip", "install", "-q", "--timeout=20", "--retries=1", "pytest", "pandas"];
-        made(Command::new(&python).args(words))
+        let words = ["-m", "pip", "install", "-q", "--timeout=20", "--retries=1"];
+        let packages = ["pytest", "pandas", "ipykernel", "jupyter_client"];
+        made(Command::new(&python).args(words).args(packages))
     });
     if let Err(why) = installed {
-        return Skip(format!("no package pandas for {}: {why}", newer.display()));
+        return Skip(format!("no packages pandas and ipykernel for {}: {why}", newer.display()));
     }
     let o = pytest(&python, "").output().unwrap();
     let out = String::from_utf8_lossy(&o.stdout);
