@@ -2,15 +2,11 @@
 //! What is read is the same when it is written again.
 #![no_main]
 
-use capture::{Content, FIRING_MAX, Firing, Head, Item, Reader, Writer};
+use capture::{FIRING_MAX, Firing, Head, Item, Reader, Writer};
 
 /// Bytes of a firing's memory.
 fn memory(firing: &Firing) -> usize {
-    let length = |content: &Content| match content {
-        Content::Bytes(bytes) => bytes.len(),
-        Content::Unreadable => 0,
-    };
-    firing.memory.iter().map(|region| length(&region.content)).sum()
+    firing.memory.iter().filter_map(|region| region.content.known()).map(|(bytes, _)| bytes.len()).sum()
 }
 
 fn firings(file: &[u8]) -> Option<(Head, Vec<u8>, Vec<Firing>)> {

@@ -103,8 +103,8 @@ pub struct Firing {
     pub cpu: u32,
     /// The variables that were read.
     pub words: Vec<(Word, u64)>,
-    /// `execname`, if it was read.
-    pub execname: Option<Vec<u8>>,
+    /// `execname`, if it was read; it is never unreadable.
+    pub execname: Option<Content>,
     /// The memory that was read.
     pub memory: Vec<Region>,
 }
@@ -137,11 +137,13 @@ pub enum Place {
     DentryPath,
     /// Whether the process descends from the one whose id is the address: a byte, 0 or 1.
     Ancestor,
+    /// The arguments of the process from an address in its memory on, with spaces between them.
+    Arguments,
 }
 
 impl Place {
     /// All, by their numbers in files.
-    pub const ALL: [Place; 7] = [
+    pub const ALL: [Place; 8] = [
         Place::Kernel,
         Place::User,
         Place::Path,
@@ -149,6 +151,7 @@ impl Place {
         Place::MountPath,
         Place::DentryPath,
         Place::Ancestor,
+        Place::Arguments,
     ];
 }
 
@@ -157,17 +160,25 @@ impl Place {
 pub enum Content {
     /// These bytes.
     Bytes(Vec<u8>),
+    /// These bytes, and more of which nothing is known: a text that was cut.
+    Start(Vec<u8>),
     /// It could not be read.
     Unreadable,
 }
 
 impl Content {
-    /// Bytes that are known.
-    pub(crate) fn len(&self) -> usize {
+    /// The bytes that are known, and whether more follow; `None` if it could not be read.
+    pub fn known(&self) -> Option<(&[u8], bool)> {
         match self {
-            Content::Bytes(bytes) => bytes.len(),
-            Content::Unreadable => 0,
+            Content::Bytes(bytes) => Some((bytes, false)),
+            Content::Start(bytes) => Some((bytes, true)),
+            Content::Unreadable => None,
         }
+    }
+
+    /// How many bytes are known.
+    pub(crate) fn len(&self) -> usize {
+        self.known().map_or(0, |(bytes, _)| bytes.len())
     }
 }
 

@@ -59,8 +59,9 @@ pub struct Reader<R: Read> {
     input: R,
     head: Head,
     machine: Vec<u8>,
-    /// What was read and not used.
+    /// What was read, and how much of it was used.
     ahead: Vec<u8>,
+    used: usize,
     /// Items of the block that was read last, the next one last.
     items: Vec<Item>,
     skipped: u64,
@@ -87,17 +88,19 @@ impl<R: Read> Reader<R> {
             return Err(Error::Version(version));
         }
         let (head, machine) = (Head::default(), Vec::new());
-        let (ahead, items, skipped, distrusted) = (Vec::new(), Vec::new(), 0, (0, 0));
-        let mut reader = Reader { input, head, machine, ahead, items, skipped, distrusted };
+        let (ahead, used, items, skipped, distrusted) = (Vec::new(), 0, Vec::new(), 0, (0, 0));
+        let mut reader = Reader { input, head, machine, ahead, used, items, skipped, distrusted };
         let head = match reader.block()? {
-            Some((kind::HEAD, contents)) => wire::head(&mut Bytes(&contents)),
+            Some(Block { kind: kind::HEAD, contents, .. }) => wire::head(&mut Bytes(&contents)),
             _ => None,
         };
         reader.head = head.filter(|_| reader.skipped == 0).ok_or(Error::Damaged("what was captured"))?;
         let damaged = || Error::Damaged("the machine");
         let mut next = 0u32;
         loop {
-            let Some((kind::MACHINE, contents)) = reader.block()? else { return Err(damaged()) };
+            let Some(Block { kind: kind::MACHINE, contents, .. }) = reader.block()? else {
+                return Err(damaged());
+            };
             let (numbers, bytes) = contents.split_at_checked(8).ok_or_else(damaged)?;
             let word = |at: usize| -> Option<u32> {
                 Some(u32::from_le_bytes(numbers.get(at..at + 4)?.try_into().ok()?))
@@ -131,51 +134,65 @@ impl<R: Read> Reader<R> {
                 return Ok(Some(item));
             }
             let block = self.block()?;
-            if self.skipped > 0 {
-                self.items.extend(block.and_then(|block| items(&block, &self.head)).unwrap_or_default());
-                return Ok(Some(Item::Damage(std::mem::take(&mut self.skipped))));
-            }
-            let Some(block) = block else { return Ok(None) };
-            match items(&block, &self.head) {
-                Some(items) => self.items = items,
+            match block.as_ref().map(|block| items(block, &self.head)) {
+                Some(Some(items)) => self.items = items,
                 // The sums are right, so a writer has written it: another one than ours.
-                None => return Ok(Some(Item::Damage(block.1.len() as u64))),
+                Some(None) => self.skipped += block.map_or(0, |block| block.length),
+                None if self.skipped == 0 => return Ok(None),
+                None => {}
+            }
+            if self.skipped > 0 {
+                return Ok(Some(Item::Damage(std::mem::take(&mut self.skipped))));
             }
         }
     }
 
-    /// The kind and the contents of the next block that is whole. Counts what it skips.
-    fn block(&mut self) -> Result<Option<(u8, Vec<u8>)>, Error> {
+    /// The next block that is whole. Counts what it skips.
+    fn block(&mut self) -> Result<Option<Block>, Error> {
         loop {
-            self.look(HEAD)?;
-            if self.ahead.len() < HEAD {
-                self.skipped += self.ahead.len() as u64;
-                self.ahead.clear();
+            let begin = self.look(HEAD)?;
+            if begin.len() < HEAD {
+                let rest = begin.len();
+                self.pass(rest);
                 return Ok(None);
             }
-            let Some(head) = BlockHead::read(&self.ahead) else {
+            let Some(head) = BlockHead::read(begin) else {
                 self.skip();
                 continue;
             };
-            self.look(HEAD + head.stored)?;
-            let stored = self.ahead.get(HEAD..HEAD + head.stored);
+            let length = HEAD + head.stored;
+            let stored = self.look(length)?.get(HEAD..length);
             match stored.and_then(|stored| head.contents(stored)) {
                 Some(contents) => {
-                    self.ahead.drain(..HEAD + head.stored);
-                    return Ok(Some((head.kind, contents)));
+                    self.used += length;
+                    return Ok(Some(Block { kind: head.kind, contents, length: length as u64 }));
                 }
                 None => self.skip_block(head.stored),
             }
         }
     }
 
-    /// Reads until there are so many bytes, or the input ends.
-    fn look(&mut self, bytes: usize) -> Result<(), Error> {
-        let missing = bytes.saturating_sub(self.ahead.len()) as u64;
+    /// Reads until there are so many bytes that are not used, or the input ends.
+    fn look(&mut self, bytes: usize) -> Result<&[u8], Error> {
+        let missing = bytes.saturating_sub(self.ahead.len() - self.used) as u64;
         if missing > 0 {
+            // No more is moved than is looked at.
+            self.ahead.drain(..self.used);
+            self.used = 0;
             self.input.by_ref().take(missing).read_to_end(&mut self.ahead)?;
         }
-        Ok(())
+        Ok(self.unused())
+    }
+
+    fn unused(&self) -> &[u8] {
+        self.ahead.get(self.used..).unwrap_or_default()
+    }
+
+    /// Skips bytes.
+    fn pass(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.ahead.len() - self.used);
+        self.skipped += bytes as u64;
+        self.used += bytes;
     }
 
     /// Goes on behind the head of a block with so many bytes of damaged contents: the next block
@@ -184,25 +201,29 @@ impl<R: Read> Reader<R> {
         let before = self.skipped;
         self.distrusted.0 += stored as u64;
         let is_hostile = self.distrusted.0 > FREE_LOOKS + LOOKS * self.distrusted.1;
-        if is_hostile {
-            let by = self.ahead.len().min(HEAD + stored);
-            self.skipped += by as u64;
-            self.ahead.drain(..by);
-        } else {
-            self.skip();
+        match is_hostile {
+            true => self.pass(HEAD + stored),
+            false => self.skip(),
         }
         self.distrusted.1 += self.skipped - before;
     }
 
     /// Goes on behind the first byte, to where a block may begin.
     fn skip(&mut self) {
-        let behind = self.ahead.get(1..).unwrap_or_default();
+        let behind = self.unused().get(1..).unwrap_or_default();
         let found = behind.windows(SYNC.len()).position(|bytes| bytes == SYNC);
         // The last bytes may be the first ones of a sync.
         let by = found.unwrap_or_else(|| behind.len().saturating_sub(SYNC.len() - 1)) + 1;
-        self.skipped += by as u64;
-        self.ahead.drain(..by.min(self.ahead.len()));
+        self.pass(by);
     }
+}
+
+/// A block whose sums are right.
+struct Block {
+    kind: u8,
+    contents: Vec<u8>,
+    /// Its bytes in the file.
+    length: u64,
 }
 
 /// Fills a buffer; false if the input ends before.
@@ -218,9 +239,9 @@ fn read_all(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
 const ITEMS_MAX: usize = 64 << 20;
 
 /// The items of a block, the last one first; `None` if it is malformed.
-fn items((kind, contents): &(u8, Vec<u8>), head: &Head) -> Option<Vec<Item>> {
-    let mut bytes = Bytes(contents);
-    Some(match *kind {
+fn items(block: &Block, head: &Head) -> Option<Vec<Item>> {
+    let mut bytes = Bytes(&block.contents);
+    Some(match block.kind {
         kind::FIRINGS => {
             let (count, mut time, mut table) = (bytes.narrow::<u32>()?, bytes.uint()?, Table::default());
             let (mut all, mut total) = (Vec::new(), 0usize);

@@ -143,12 +143,22 @@ pub(crate) fn put_loss(out: &mut Vec<u8>, loss: &Loss) {
     put_uint(out, loss.count);
 }
 
+/// The most bytes that say what is missing: they become lines of messages.
+const LOSS_MAX: usize = 200;
+
 pub(crate) fn loss(bytes: &mut Bytes<'_>) -> Option<Loss> {
-    Some(Loss { what: bytes.text()?, count: bytes.uint()? })
+    let what = bytes.text().filter(|what| what.len() <= LOSS_MAX)?;
+    Some(Loss { what, count: bytes.uint()? })
 }
 
 /// Bits of the byte before an address.
 const UNREADABLE: u8 = 0x80;
+const START: u8 = 0x40;
+
+/// What is before a name.
+const NO_NAME: u8 = 0;
+const WHOLE_NAME: u8 = 1;
+const CUT_NAME: u8 = 2;
 
 pub(crate) fn put_firing(out: &mut Vec<u8>, firing: &Firing, before: u64, table: &mut Interned) {
     put_uint(out, firing.probe.into());
@@ -157,17 +167,20 @@ pub(crate) fn put_firing(out: &mut Vec<u8>, firing: &Firing, before: u64, table:
     let codes: Vec<u8> = firing.words.iter().map(|(word, _)| word.code()).collect();
     table.put(out, &codes);
     firing.words.iter().for_each(|(_, value)| put_int(out, *value));
-    out.push(u8::from(firing.execname.is_some()));
-    firing.execname.iter().for_each(|name| table.put(out, name));
+    let name = firing.execname.as_ref().and_then(Content::known);
+    out.push(name.map_or(NO_NAME, |(_, is_cut)| if is_cut { CUT_NAME } else { WHOLE_NAME }));
+    name.iter().for_each(|(name, _)| table.put(out, name));
     put_uint(out, firing.memory.len() as u64);
     for Region { place, address, content } in &firing.memory {
         let code = (0..).zip(Place::ALL).find(|(_, p)| p == place).map_or(0, |(code, _)| code);
-        let flag = if *content == Content::Unreadable { UNREADABLE } else { 0 };
+        let flag = match content {
+            Content::Bytes(_) => 0,
+            Content::Start(_) => START,
+            Content::Unreadable => UNREADABLE,
+        };
         out.push(code | flag);
         put_int(out, *address);
-        if let Content::Bytes(bytes) = content {
-            table.put(out, bytes);
-        }
+        content.known().iter().for_each(|(bytes, _)| table.put(out, bytes));
     }
 }
 
@@ -184,26 +197,31 @@ pub(crate) fn firing<'a>(bytes: &mut Bytes<'a>, before: u64, table: &mut Table<'
         words.extend(Word::of_code(*code).map(|word| (word, value)));
     }
     let execname = match bytes.byte()? {
-        0 => None,
-        // A longer one could be in each of many firings, and in the file once.
-        1 => Some(table.get(bytes).filter(|name| name.len() <= EXECNAME_MAX)?.to_vec()),
+        NO_NAME => None,
+        how @ (WHOLE_NAME | CUT_NAME) => {
+            // A longer one could be in each of many firings, and in the file once.
+            let name = table.get(bytes).filter(|name| name.len() <= EXECNAME_MAX)?.to_vec();
+            Some(if how == CUT_NAME { Content::Start(name) } else { Content::Bytes(name) })
+        }
         _ => return None,
     };
     let (mut memory, mut total) = (Vec::new(), 0usize);
     for _ in 0..bytes.count()? {
         let code = bytes.byte()?;
-        let place = *Place::ALL.get(usize::from(code & !UNREADABLE))?;
+        let place = *Place::ALL.get(usize::from(code & !(UNREADABLE | START)))?;
         let address = bytes.int()?;
-        let content = match code & UNREADABLE {
-            0 => {
+        let content = match code & (UNREADABLE | START) {
+            UNREADABLE => Content::Unreadable,
+            flag @ (0 | START) => {
                 let found = table.get(bytes)?;
                 total += found.len();
                 if total > FIRING_MAX {
                     return None;
                 }
-                Content::Bytes(found.to_vec())
+                let found = found.to_vec();
+                if flag == START { Content::Start(found) } else { Content::Bytes(found) }
             }
-            _ => Content::Unreadable,
+            _ => return None,
         };
         memory.push(Region { place, address, content });
     }

@@ -22,8 +22,12 @@ pub struct Writer<W: Write> {
     times: (u64, u64),
     scratch: Vec<u8>,
     written: u64,
-    too_long: u64,
+    /// What is missing and not yet in the file.
+    losses: Vec<Loss>,
 }
+
+/// A firing is left out of which more was read than fits.
+const TOO_LONG: &str = "firings with more memory than a capture keeps";
 
 impl<W: Write> Writer<W> {
     /// Begins a capture. `machine` is the record of the machine.
@@ -42,14 +46,14 @@ impl<W: Write> Writer<W> {
             out.write_all(&block::block(kind::MACHINE, &contents, 0, (0, 0)))?;
         }
         let (contents, table, scratch) = (Vec::new(), Interned::default(), Vec::new());
-        let (count, times, written, too_long) = (0, (0, 0), 0, 0);
-        Ok(Writer { out, contents, table, count, times, scratch, written, too_long })
+        let (count, times, written, losses) = (0, (0, 0), 0, Vec::new());
+        Ok(Writer { out, contents, table, count, times, scratch, written, losses })
     }
 
     /// Adds a firing. Those of a capture come in the order in which a replay fires them.
     pub fn firing(&mut self, firing: &Firing) -> io::Result<()> {
         if memory(firing) > FIRING_MAX / 2 {
-            self.too_long += 1;
+            self.loss(TOO_LONG, 1);
             return Ok(());
         }
         if self.contents.len() > ENOUGH {
@@ -68,12 +72,13 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Adds something that is missing.
-    pub fn loss(&mut self, loss: &Loss) -> io::Result<()> {
-        self.end_block()?;
-        let mut contents = Vec::new();
-        put_loss(&mut contents, loss);
-        self.out.write_all(&block::block(kind::LOSS, &contents, 0, (0, 0)))
+    /// Adds something that is missing, `count` times more than before. It is in the file behind the
+    /// next block of firings, so a capture that is killed has it.
+    pub fn loss(&mut self, what: &str, count: u64) {
+        match self.losses.iter_mut().find(|loss| loss.what == what) {
+            Some(known) => known.count = known.count.saturating_add(count),
+            None => self.losses.push(Loss { what: what.to_owned(), count }),
+        }
     }
 
     /// Firings so far.
@@ -89,10 +94,6 @@ impl<W: Write> Writer<W> {
 
     /// Ends the capture.
     pub fn finish(mut self, status: i32) -> io::Result<W> {
-        if self.too_long > 0 {
-            let what = "firings with more memory than a capture keeps".to_owned();
-            self.loss(&Loss { what, count: self.too_long })?;
-        }
         self.end_block()?;
         let mut contents = Vec::new();
         put_int(&mut contents, i64::from(status) as u64);
@@ -114,6 +115,11 @@ impl<W: Write> Writer<W> {
         self.contents.clear();
         self.table = Interned::default();
         self.count = 0;
+        for loss in self.losses.drain(..).filter(|loss| loss.count > 0) {
+            let mut contents = Vec::new();
+            put_loss(&mut contents, &loss);
+            self.out.write_all(&block::block(kind::LOSS, &contents, 0, (0, 0)))?;
+        }
         Ok(())
     }
 }

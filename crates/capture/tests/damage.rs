@@ -1,10 +1,10 @@
 //! Damaged and hostile files.
 
-use capture::{Firing, Item};
+use capture::{Content, Firing, Item, Writer};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::files::{firing, read, written};
+use crate::files::{firing, head, read, written};
 
 /// A capture of several blocks: the times of its firings count up.
 fn long() -> (Vec<Firing>, Vec<u8>) {
@@ -97,17 +97,73 @@ proptest! {
     }
 }
 
+/// A head of a block of firings that claims a mebibyte, which does not have its sum.
+fn claim() -> Vec<u8> {
+    let mut claim = capture::unchecked_block(3, &[7; 1 << 20]);
+    claim.truncate(48);
+    claim[12..16].copy_from_slice(&(1u32 << 20).to_le_bytes());
+    let sum = crc32(&claim[..44]);
+    claim[44..].copy_from_slice(&sum.to_le_bytes());
+    claim
+}
+
 #[test]
 fn heads_that_claim_the_same_bytes_again_and_again_are_not_all_followed() {
-    // Each claims a mebibyte that does not have its sum.
-    let mut claims = capture::unchecked_block(3, &[7; 1 << 20]);
-    claims.truncate(48);
-    claims[12..16].copy_from_slice(&(1u32 << 20).to_le_bytes());
-    let sum = crc32(&claims[..44]);
-    claims[44..].copy_from_slice(&sum.to_le_bytes());
     let mut file = written(&[], b"machine");
-    file.extend(claims.repeat(40_000));
+    file.extend(claim().repeat(40_000));
     assert!(matches!(read(&file).unwrap().last(), Some(Item::Damage(_))));
+}
+
+#[test]
+fn beginnings_of_blocks_one_after_the_other_are_passed_over_one_by_one() {
+    // Each was moved to the front once, with the mebibyte behind it: minutes.
+    let sync = &claim()[..8];
+    let mut file = written(&[], b"machine");
+    let before = file.len();
+    for _ in 0..4 {
+        file.extend(claim());
+        file.extend(sync.repeat((1 << 20) / 8));
+    }
+    let items = read(&file).unwrap();
+    assert_eq!(items.last(), Some(&Item::Damage((file.len() - before) as u64)));
+}
+
+#[test]
+fn a_block_that_says_nothing_is_damage_also_behind_other_damage() {
+    let mut file = written(&[], b"machine");
+    let whole = read(&file).unwrap();
+    // A count of firings, and none of them.
+    let malformed = capture::unchecked_block(3, &[5, 0]);
+    file.extend(&malformed);
+    let damage = |bytes: usize| vec![Item::Damage(bytes as u64)];
+    assert_eq!(read(&file).unwrap(), [whole.clone(), damage(malformed.len())].concat());
+    let last = file.len() - malformed.len();
+    file.splice(last..last, [0; 100]);
+    assert_eq!(read(&file).unwrap(), [whole, damage(100 + malformed.len())].concat());
+}
+
+#[test]
+fn a_name_longer_than_those_of_threads_is_no_firing() {
+    // It is in the file once, and would be in memory with each firing.
+    let name = Content::Bytes(vec![b'x'; 10_000]);
+    let mut writer = Writer::new(Vec::new(), &head(), b"m").unwrap();
+    for time in 0..1000 {
+        writer.firing(&Firing { time, execname: Some(name.clone()), ..Firing::default() }).unwrap();
+    }
+    let items = read(&writer.finish(0).unwrap()).unwrap();
+    assert!(!items.is_empty() && items.iter().all(|item| !matches!(item, Item::Firing(_))), "{items:?}");
+}
+
+#[test]
+fn what_is_missing_is_told_in_few_words() {
+    let mut writer = Writer::new(Vec::new(), &head(), b"m").unwrap();
+    writer.loss(&"x".repeat(100_000), 1);
+    writer.loss("drops", 2);
+    let items = read(&writer.finish(0).unwrap()).unwrap();
+    assert!(
+        matches!(&items[..], [Item::Damage(_), Item::Loss(loss), Item::End(0)] if loss.count == 2),
+        "{items:?}"
+    );
 }
 
 /// The check sum of zip and PNG.

@@ -1,5 +1,9 @@
 //! What was written is read.
 
+use std::cell::RefCell;
+use std::io::{self, Write};
+use std::rc::Rc;
+
 use capture::{Content, Firing, Head, Item, Loss, Place, Reader, Region, Word, Writer};
 use proptest::collection::vec;
 use proptest::option;
@@ -14,7 +18,11 @@ pub(crate) fn head() -> Head {
 
 pub(crate) fn firing() -> impl Strategy<Value = Firing> {
     let word = any::<u8>().prop_filter_map("unknown", Word::of_code);
-    let content = prop_oneof![vec(any::<u8>(), 0..40).prop_map(Content::Bytes), Just(Content::Unreadable)];
+    let text = |most| {
+        let bytes = (any::<bool>(), vec(any::<u8>(), 0..most));
+        bytes.prop_map(|(is_cut, bytes)| if is_cut { Content::Start(bytes) } else { Content::Bytes(bytes) })
+    };
+    let content = prop_oneof![text(40), Just(Content::Unreadable)];
     let place = (0..Place::ALL.len()).prop_map(|n| Place::ALL[n]);
     let region = (place, any::<u64>(), content).prop_map(|(place, address, content)| Region {
         place,
@@ -22,8 +30,7 @@ pub(crate) fn firing() -> impl Strategy<Value = Firing> {
         content,
     });
     let words = vec((word, any::<u64>()), 0..6);
-    let parts =
-        (0..2u32, any::<u64>(), any::<u32>(), words, option::of(vec(any::<u8>(), 0..16)), vec(region, 0..4));
+    let parts = (0..2u32, any::<u64>(), any::<u32>(), words, option::of(text(16)), vec(region, 0..4));
     parts.prop_map(|(probe, time, cpu, words, execname, memory)| Firing {
         probe,
         time,
@@ -37,7 +44,7 @@ pub(crate) fn firing() -> impl Strategy<Value = Firing> {
 pub(crate) fn written(firings: &[Firing], machine: &[u8]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), &head(), machine).unwrap();
     firings.iter().for_each(|firing| writer.firing(firing).unwrap());
-    writer.loss(&Loss { what: "drops".into(), count: 3 }).unwrap();
+    writer.loss("drops", 3);
     writer.finish(-2).unwrap()
 }
 
@@ -91,10 +98,59 @@ fn what_repeats_is_in_a_block_once() {
     let region = Region { place: Place::User, address: 1 << 40, content: Content::Bytes(text) };
     let firing = Firing {
         words: vec![(Word::Pid, 1000), (Word::Arg(0), 3)],
-        execname: Some(b"cat".to_vec()),
+        execname: Some(Content::Bytes(b"cat".to_vec())),
         memory: vec![region],
         ..Firing::default()
     };
     let firings: Vec<Firing> = (0..1000).map(|time| Firing { time, ..firing.clone() }).collect();
     assert!(written(&firings, b"").len() < 1000 + 40 * 1000);
+}
+
+/// A file that is looked at while it is written.
+#[derive(Clone, Default)]
+struct Seen(Rc<RefCell<Vec<u8>>>);
+
+impl Write for Seen {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_is_missing_is_in_the_file_before_its_end() {
+    let seen = Seen::default();
+    let mut writer = Writer::new(seen.clone(), &head(), b"m").unwrap();
+    let firing = |time| Firing { time, ..Firing::default() };
+    let loss = |what: &str, count| Item::Loss(Loss { what: what.into(), count });
+    writer.firing(&firing(1)).unwrap();
+    writer.loss("drops", 3);
+    writer.loss("drops", 4);
+    writer.flush().unwrap();
+    let first = vec![Item::Firing(firing(1)), loss("drops", 7)];
+    assert_eq!(read(&seen.0.borrow()).unwrap(), first);
+    // What comes later is added to it.
+    writer.loss("drops", 1);
+    writer.flush().unwrap();
+    writer.flush().unwrap();
+    assert_eq!(read(&seen.0.borrow()).unwrap(), [first, vec![loss("drops", 1)]].concat());
+}
+
+#[test]
+fn losses_are_written_with_a_full_block_and_a_firing_that_is_too_long_is_one() {
+    let seen = Seen::default();
+    let mut writer = Writer::new(seen.clone(), &head(), b"m").unwrap();
+    let region = |length| Region { place: Place::User, address: 0, content: Content::Bytes(vec![7; length]) };
+    let firing = |length| Firing { memory: vec![region(length)], ..Firing::default() };
+    writer.firing(&firing(1 << 20)).unwrap();
+    writer.firing(&firing(300 << 10)).unwrap();
+    writer.firing(&firing(1)).unwrap();
+    let what = "firings with more memory than a capture keeps".to_owned();
+    assert_eq!(
+        read(&seen.0.borrow()).unwrap(),
+        [Item::Firing(firing(300 << 10)), Item::Loss(Loss { what, count: 1 })]
+    );
 }

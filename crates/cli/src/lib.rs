@@ -37,9 +37,9 @@
 //! about arch completions formats manual
 //! command
 //! drawing output
-//! captures definitions exports live progress
+//! definitions exports live progress
 //! results
-//! postmortem stored
+//! captures postmortem stored
 //! lib+run
 //! ```
 

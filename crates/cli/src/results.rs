@@ -1,17 +1,18 @@
 //! The sink of a session: what is printed, in the format that was chosen, and files beside it.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use dtrace::capture::{Captured, Recorder};
 use dtrace::events::{Event, SinkError, ThreadName};
-use dtrace::formats::{Format, Kind};
+use dtrace::formats::{self, Format, Kind};
 use dtrace::options::{Options, OutputFormat};
-use dtrace::{Needs, Printer, Sink};
+use dtrace::{Needs, Printer, Program, Sink};
 
 use crate::command::Command;
 use crate::drawing::Drawing;
-use crate::exports::Exports;
-use crate::live::LiveResults;
+use crate::exports::{self, Exports};
+use crate::live::{Kept, LiveResults};
 use crate::output::{Output, Shown, Unprinted, to_stderr};
 
 /// What is printed: by the option `oformat`, or by `--format`.
@@ -55,6 +56,32 @@ impl Printed {
     }
 }
 
+/// An error for a format that has nothing of what the programs deliver. Metrics need intervals.
+fn fit_formats(
+    command: &Command,
+    program: &Program,
+    target: u64,
+    options: &mut Options,
+) -> Result<(), String> {
+    if let Some(text) = options.slices.first()
+        && !command.formats.all().any(|format| format.name == "perfetto")
+    {
+        return Err(format!("-x slices={text}: it is of a timeline: name a file, as in --to FILE.pftrace"));
+    }
+    formats::fit_slices(options, program, target)?;
+    for format in command.formats.all() {
+        format.check(program).map_err(|why| format!("--format {}: {why}", format.name))?;
+    }
+    for option in exports::SERVERS.iter() {
+        let Some(place) = (option.place)(options) else { continue };
+        (option.check)(program).map_err(|why| format!("-x {}={place}: {why}", option.name))?;
+        if option.intervals {
+            options.every.get_or_insert(Duration::from_secs(1));
+        }
+    }
+    Ok(())
+}
+
 /// The sink of a session: what is printed, what is drawn instead, and other files.
 pub(crate) struct Results {
     printed: Printed,
@@ -71,6 +98,32 @@ impl Results {
     ) -> Results {
         let printed = Printed::of(format, printer(format).sink(Box::new(out)));
         Results { printed, drawing, exports }
+    }
+
+    /// What a session prints, draws and writes. `live`: the text of the program, how often it was
+    /// narrowed, and what was printed before. An error is a message.
+    pub(crate) fn of_session(
+        command: &Command,
+        program: &Program,
+        (options, target): (&mut Options, u64),
+        out: Output,
+        live: impl FnOnce() -> (String, usize, Kept),
+    ) -> Result<Results, String> {
+        // Nothing is traced with -e.
+        if command.compile_only {
+            return Ok(Results::new(OutputFormat::Text, out, None, Exports::none()));
+        }
+        fit_formats(command, program, target, options)?;
+        let (drawing, exports) = (Drawing::of(command)?, Exports::of(command, options)?);
+        match command.formats.printed {
+            None if command.is_live() => {
+                let (text, depth, before) = live();
+                let live = LiveResults::new(out, command.output.is_some(), (&text, depth), before);
+                Ok(Results::live(live, drawing, exports))
+            }
+            None => Ok(Results::new(options.oformat, out, drawing, exports)),
+            Some(printed) => Results::in_format(printed, out, drawing, exports, options),
+        }
     }
 
     /// Shows what happens in the terminal; the text comes at the end.

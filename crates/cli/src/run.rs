@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use dtrace::capture::Messages;
 use dtrace::events::{Event, Sink, SinkError};
-use dtrace::formats;
 use dtrace::live::{Action, Narrowing};
 use dtrace::options::{Options, OutputFormat};
 use dtrace::{
@@ -19,8 +18,7 @@ use crate::captures;
 use crate::command::{Command, Mode, Wanted, file_of};
 use crate::completions;
 use crate::definitions;
-use crate::drawing::{self, Drawing};
-use crate::exports::{self, Exports};
+use crate::drawing;
 use crate::flags;
 use crate::interrupt::{self, Interrupts};
 use crate::live::{Kept, LiveResults, Requests, obstacle};
@@ -432,32 +430,15 @@ fn session(
     };
     let verbose = command.verbose;
     out.shown = Shown { quiet, verbose, resize: !options.quietresize };
-    // Nothing is traced with -e.
-    let format = if command.compile_only { OutputFormat::Text } else { options.oformat };
-    let drawing = match command.compile_only {
-        true => Ok((None, Exports::none())),
-        false => fit_formats(command, &program, target, &mut options)
-            .and_then(|()| Ok((Drawing::of(command)?, Exports::of(command, &options)?))),
-    };
-    let printed = command.formats.printed.filter(|_| !command.compile_only);
-    let sink = drawing.and_then(|(drawing, exports)| match printed {
-        None if command.is_live() => {
-            let text = shown_text(sources);
-            let live = LiveResults::new(out, command.output.is_some(), (&text, depth), before);
-            Ok(Results::live(live, drawing, exports))
-        }
-        None => Ok(Results::new(format, out, drawing, exports)),
-        Some(printed) => Results::in_format(printed, out, drawing, exports, &options),
-    });
     let sink = match (&captured, &command.capture) {
-        (Some(captured), Some(path)) => captures::create(path).and_then(|file| {
-            let shown = control::name_text(path);
-            let results = Results::captured(file, captured, Shown { quiet, verbose, resize: true });
-            results.map_err(|e| format!("failed to write {shown}: {}", system_text(&e)))
-        }),
-        _ => sink,
+        (Some(captured), Some(path)) => captures::sink(path, captured, Shown { resize: true, ..out.shown }),
+        _ => {
+            let live = || (shown_text(sources), depth, before);
+            let options = (&mut options, target);
+            Results::of_session(command, &program, options, out, live).map(|sink| (sink, None))
+        }
     };
-    let mut sink = match sink {
+    let (mut sink, new_file) = match sink {
         Ok(sink) => sink,
         Err(e) => return Err(complain_all(vec![e])),
     };
@@ -513,6 +494,7 @@ fn session(
             return Err(failed(&e, &program, tags));
         }
     };
+    new_file.into_iter().for_each(captures::NewFile::keep);
     interrupt::running(session.stopper().ok());
     progress::session_runs(command);
     crate::panic::keep(session.merged());
@@ -533,32 +515,6 @@ fn session(
             e => failed(&e, &program, tags),
         })
     }))
-}
-
-/// An error for a format that has nothing of what the programs deliver. Metrics need intervals.
-fn fit_formats(
-    command: &Command,
-    program: &Program,
-    target: u64,
-    options: &mut Options,
-) -> Result<(), String> {
-    if let Some(text) = options.slices.first()
-        && !command.formats.all().any(|format| format.name == "perfetto")
-    {
-        return Err(format!("-x slices={text}: it is of a timeline: name a file, as in --to FILE.pftrace"));
-    }
-    formats::fit_slices(options, program, target)?;
-    for format in command.formats.all() {
-        format.check(program).map_err(|why| format!("--format {}: {why}", format.name))?;
-    }
-    for option in exports::SERVERS.iter() {
-        let Some(place) = (option.place)(options) else { continue };
-        (option.check)(program).map_err(|why| format!("-x {}={place}: {why}", option.name))?;
-        if option.intervals {
-            options.every.get_or_insert(Duration::from_secs(1));
-        }
-    }
-    Ok(())
 }
 
 /// Reports the number of matched probes, and with `-v` the stability of the programs, before they

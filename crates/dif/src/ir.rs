@@ -45,7 +45,7 @@ pub struct StrId(pub u32);
 pub struct VarId(pub u32);
 
 /// The address space of a pointer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Space {
     /// Kernel memory. Reads are checked.
     Kernel,

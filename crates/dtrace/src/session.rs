@@ -20,7 +20,7 @@ mod end;
 pub(crate) mod file_stops;
 mod handle;
 mod held;
-mod host;
+pub(crate) mod host;
 mod intervals;
 pub(crate) mod linker;
 pub(crate) mod modules;

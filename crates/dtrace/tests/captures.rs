@@ -1,11 +1,14 @@
 //! Captures of sessions of the interpreter: a replay of a script prints what the script has printed.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ::capture::{Content, Firing as Stored, Place, Reader, Region, Writer};
 use dtrace::capture::{self, Head, Messages, Recorder, Replay};
-use dtrace::interpreter::{Firing, Interpreter, Memory};
+use dtrace::events::{self, Action, Drop, DropKind, Event, Field, Int, Value};
+use dtrace::interpreter::{Firing, GivenProbes, Interpreter, Memory};
 use dtrace::options::Options;
 use dtrace::{
     Macros, Message, Program, Provider, Record, Session, Setup, Sink, Source, Status, System, Text,
@@ -243,4 +246,165 @@ fn firings_are_counted_and_a_capture_that_was_cut_short_says_so() {
     let (_, _, messages) = open(&file[..file.len() - 8]).counts().unwrap();
     let said = messages.lines();
     assert!(said.iter().any(|line| line.ends_with("it was cut short")), "{said:?}");
+}
+
+/// A capture of [`OPENS`] whose firings and losses are these.
+fn written(firings: &[Stored], losses: &[(String, u64)]) -> Vec<u8> {
+    let file = opens();
+    let reader = Reader::open(&file[..], 1 << 20).unwrap();
+    let mut writer = Writer::new(Vec::new(), reader.head(), reader.machine()).unwrap();
+    losses.iter().for_each(|(what, count)| writer.loss(what, *count));
+    firings.iter().for_each(|firing| writer.firing(firing).unwrap());
+    writer.finish(0).unwrap()
+}
+
+fn asked_of(file: Vec<u8>, script: &str) -> (String, Vec<String>) {
+    let mut options = quiet();
+    let program = compiled(script, &mut options, Vec::new());
+    let (text, _, messages) = replayed(file, &program, options);
+    (text, messages.lines())
+}
+
+#[test]
+fn names_that_are_no_text_are_replayed_byte_for_byte() {
+    without_privileges();
+    let execname = Some(Content::Bytes(vec![b'a', 0xff, 0xc3]));
+    let file = written(&[Stored { execname, ..Stored::default() }], &[]);
+    let script = "syscall::openat:entry /strlen(execname) == 3/ { trace(\"three\"); }";
+    let (text, said) = asked_of(file, script);
+    assert_eq!((text.trim(), said), ("three", Vec::new()));
+}
+
+#[test]
+fn names_texts_and_paths_that_were_cut_are_not_taken_for_whole_ones() {
+    without_privileges();
+    let short = "#pragma D option strsize=4\n";
+    let name = "syscall::openat:entry { printf(\"%s\\n\", execname); }";
+    let execname = Some(Content::Start(b"bas".to_vec()));
+    let file = written(&[Stored { execname, ..Stored::default() }], &[]);
+    let (text, said) = asked_of(file.clone(), &format!("{short}{name}"));
+    assert_eq!((text.trim(), said), ("bas", Vec::new()));
+    let (text, said) = asked_of(file, name);
+    assert_eq!((text.trim(), said.len()), ("", 1), "{said:?}");
+    // The name of the capture is from a script with such an option.
+    let (text, said) = asked_of(capture_of(&format!("#pragma D option strsize=3\n{name}")), name);
+    assert_eq!((text.trim(), said.len()), ("", 1), "{said:?}");
+    // Arguments have no end where they were cut, and are no memory.
+    let region = |content| Region { place: Place::Arguments, address: 0x1000, content };
+    let arguments = |content| written(&[Stored { memory: vec![region(content)], ..Stored::default() }], &[]);
+    let ask = |to: u64| format!("syscall::openat:entry {{ trace(_args(0x1000, {to})); }}");
+    let whole = arguments(Content::Bytes(b"sh a".to_vec()));
+    let (text, said) = asked_of(whole.clone(), &ask(0x1005));
+    assert_eq!((text.trim(), said), ("sh a", Vec::new()));
+    let (_, said) = asked_of(whole.clone(), "syscall::openat:entry { trace(copyinstr(0x1000)); }");
+    assert!(said[0].contains("memory that is not in the capture"), "{said:?}");
+    let (_, said) = asked_of(arguments(Content::Start(b"sh a".to_vec())), &ask(0x1100));
+    assert!(said[0].contains("memory that is not in the capture"), "{said:?}");
+}
+
+#[test]
+fn a_text_with_a_limit_has_no_end_where_the_limit_is() {
+    without_privileges();
+    let memory: Arc<Memory> = Memory::new().user(0x1000, b"/etc/passwd\0".to_vec()).into();
+    let firing = Firing { args: vec![0, 0x1000], memory, ..Firing::of("syscall::openat:entry") };
+    let script = "syscall::openat:entry { printf(\"%s\\n\", copyinstr(arg1, 4)); }";
+    let mut options = quiet();
+    let program = compiled(script, &mut options, Vec::new());
+    let file = captured(&program, options, Interpreter::new([firing])).unwrap();
+    let (text, said) = asked_of(file.clone(), script);
+    assert_eq!((text.trim(), said), ("/etc", Vec::new()));
+    let (text, said) = asked_of(file, "syscall::openat:entry { printf(\"%s\\n\", copyinstr(arg1)); }");
+    assert!(!text.contains("/etc") && said.len() == 1, "{text} {said:?}");
+}
+
+#[test]
+fn memory_that_changed_while_a_firing_read_it_is_told() {
+    without_privileges();
+    let mut options = quiet();
+    let program = compiled(OPENS, &mut options, Vec::new());
+    let machine = Record::default().to_bytes();
+    let captured =
+        capture::of_program(&program, options, Head::default(), machine).unwrap_or_else(|_| panic!());
+    let file = Shared::default();
+    let mut sink = Recorder::new(file.clone(), &captured, Text::new(Shared::default())).unwrap();
+    // Each read of the memory of this process finds what is there then.
+    let field = |name: &'static str, value| Field { name: name.into(), action: Action::Trace(value) };
+    let number = |bits, size| Value::Int(Int { bits, size, signed: false });
+    let read = |address, bytes: &'static [u8]| {
+        let value = field("value", Value::Bytes(bytes.into()));
+        [field("bytes user", number(2, 1)), field("address", number(address, 8)), value]
+    };
+    let reads = [(16, &b"ab"[..]), (16, b"ab"), (17, b"bx"), (18, b"y"), (18, b"z")];
+    let fields = reads.into_iter().flat_map(|(address, bytes)| read(address, bytes));
+    let fields = [field("outcome", number(1, 1))].into_iter().chain(fields).collect();
+    let probe =
+        events::Probe::new(captured.head.probes[0].0, ["", "", "", ""].map(Into::into), Default::default());
+    let firing = events::Firing::new(1, 0, 1, Cow::Owned(probe.into()));
+    sink.event(&Event::Record(events::Record { firing, part: events::Part::WHOLE, fields })).unwrap();
+    sink.event(&Event::End { status: 0 }).unwrap();
+    let replay = Replay::open(Box::new(io::Cursor::new(file.take()))).unwrap();
+    let (_, counts, messages) = replay.counts().unwrap();
+    assert_eq!(counts, [1]);
+    assert_eq!(
+        messages.lines(),
+        ["the capture lacks 2 values of memory that changed while a firing read it: it has the first ones"]
+    );
+}
+
+#[test]
+fn probes_with_the_characters_of_patterns_in_their_names_are_themselves() {
+    without_privileges();
+    let providers = || -> Vec<Box<dyn Provider>> {
+        let given = GivenProbes::new("given").probe("m", "other", "entry", &[]).probe("m", "*", "entry", &[]);
+        vec![Box::new(given)]
+    };
+    let script = "given:::entry { printf(\"%s\\n\", probefunc); }";
+    let mut options = quiet();
+    let program = compiled(script, &mut options, providers());
+    let firings = || Interpreter::new([Firing::of("given:m:*:entry"), Firing::of("given:m:other:entry")]);
+    let live = printed(&program, options.clone(), firings());
+    assert_eq!(live.0.trim(), "*\nother");
+    let file = captured(&program, options.clone(), firings()).unwrap();
+    let (text, status, _) = replayed(file, &program, options);
+    assert_eq!((text, status), live);
+}
+
+#[test]
+fn the_words_of_a_file_are_no_lines_of_messages_and_their_kinds_are_few() {
+    without_privileges();
+    let forged = "nothing\ndtrace: \u{1b}[2Jall is well".to_owned();
+    let (_, said) = asked_of(written(&[], &[(forged, 7)]), OPENS);
+    assert_eq!(said, [r"the capture lacks 7 nothing\ndtrace: \033[2Jall is well"]);
+    let many: Vec<_> = (0..10_000).map(|n| (format!("of kind {n}"), 1)).collect();
+    let (_, said) = asked_of(written(&[], &many), OPENS);
+    assert_eq!(said.len(), 17);
+    assert!(said.iter().any(|line| line == "the capture lacks 9984 things of other kinds"), "{said:?}");
+}
+
+#[test]
+fn a_capture_that_is_killed_has_told_its_losses_and_names_its_machine() {
+    without_privileges();
+    let mut options = quiet();
+    let program = compiled(OPENS, &mut options, Vec::new());
+    let machine = Record::default().to_bytes();
+    let captured =
+        capture::of_program(&program, options, Head::default(), machine).unwrap_or_else(|_| panic!());
+    let file = Shared::default();
+    let mut sink = Recorder::new(file.clone(), &captured, Text::new(Shared::default())).unwrap();
+    for kind in [DropKind::Principal, DropKind::Principal, DropKind::Dynamic] {
+        sink.event(&Event::Drop(Drop::new(kind, 0, 5))).unwrap();
+    }
+    sink.flush().unwrap();
+    let replay = Replay::open(Box::new(io::Cursor::new(file.take()))).unwrap();
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(replay.head().host, name.trim_end());
+    let (_, _, messages) = replay.counts().unwrap();
+    assert_eq!(
+        messages.lines(),
+        [
+            "the capture lacks 10 records that were dropped",
+            "the capture lacks 5 variables of the script for which there was no memory",
+            "the capture has no end: it was cut short",
+        ]
+    );
 }

@@ -13,6 +13,7 @@ tests! {
     a_replay_prints_what_a_session_of_the_script_prints a_replay_needs_no_privilege_and_writes_every_format
     a_capture_is_private_and_replaces_no_file another_program_is_asked_of_a_capture
     a_capture_goes_through_a_pipe damaged_captures_are_read_around_the_damage
+    a_capture_that_does_not_start_leaves_no_file what_a_file_says_forges_no_lines
     options_that_go_with_no_capture_are_refused what_cannot_be_captured_is_refused_before_anything_is_traced
 }
 
@@ -33,11 +34,17 @@ impl Script {
         self.dir.join(name).display().to_string()
     }
 
+    /// The words that capture the script, and more of them.
+    fn captured(&self, more: &[&str]) -> Output {
+        let (file, script) = (self.path("file"), self.path("script.d"));
+        let words = ["--capture", &*file, "--capture-for", &*script];
+        dtrace(&[&words[..], more].concat())
+    }
+
     /// Captures the script over a command.
     #[track_caller]
     fn capture(&self, command: &str) -> Output {
-        let words = ["--capture", &self.path("file"), "--capture-for", &self.path("script.d"), "-c", command];
-        let o = dtrace(&words).code(0);
+        let o = self.captured(&["-c", command]).code(0);
         assert!(o.out.is_empty() && o.err.contains("captured "), "{o:?}");
         assert!(!o.err.contains("drop"), "{o:?}");
         o
@@ -79,16 +86,7 @@ fn a_replay_prints_what_a_session_of_the_script_prints() -> Verdict {
         let script = Script::new(text);
         let command = &format!("sh {}", script.path("job.sh"));
         let live = dtrace(&["-q", "-s", &script.path("script.d"), "-c", command]);
-        let words = [
-            "-q",
-            "--capture",
-            &script.path("file"),
-            "--capture-for",
-            &script.path("script.d"),
-            "-c",
-            command,
-        ];
-        let captured = dtrace(&words);
+        let captured = script.captured(&["-q", "-c", command]);
         let replay = script.replay();
         // The command's own output is there when it runs.
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
@@ -112,7 +110,6 @@ const OPENS: &str = "syscall::openat:entry /pid == $target/ { self->path = arg1;
      syscall::openat:return /self->path/ { printf(\"%s %s\\n\", execname, copyinstr(self->path)); self->path = 0; }";
 
 fn a_replay_needs_no_privilege_and_writes_every_format() -> Verdict {
-    const NOBODY: u32 = 65534;
     let script = Script::new(OPENS);
     script.capture("cat /dev/null");
     // Somebody else may read it.
@@ -143,9 +140,36 @@ fn a_capture_is_private_and_replaces_no_file() -> Verdict {
     let meta = std::fs::metadata(script.path("file")).unwrap();
     println!("{} bytes", meta.len());
     assert_eq!(meta.permissions().mode() & 0o777, 0o600);
-    let words = ["--capture", &script.path("file"), "--capture-for", &script.path("script.d"), "-c", "true"];
-    let o = dtrace(&words).code(1);
+    let o = script.captured(&["-c", "true"]).code(1);
     assert!(o.err.contains("File exists"), "{o:?}");
+    assert_eq!(std::fs::metadata(script.path("file")).unwrap().len(), meta.len());
+    Pass
+}
+
+/// A user without privileges.
+const NOBODY: u32 = 65534;
+
+fn a_capture_that_does_not_start_leaves_no_file() -> Verdict {
+    let script = Script::new("syscall::getppid:entry { @ = count(); }");
+    std::fs::set_permissions(&*script.dir, PermissionsExt::from_mode(0o777)).unwrap();
+    let mut command = Command::new(binary());
+    command.args(["--capture", &script.path("file"), "--capture-for", &script.path("script.d")]);
+    command.uid(NOBODY).gid(NOBODY).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let o = finish(command.spawn().unwrap()).code(1);
+    // It fails where the kernel is first asked for something.
+    assert!(o.err.contains("matched 1 probe") && o.err.contains("requires additional privileges"), "{o:?}");
+    assert!(!script.dir.join("file").exists(), "{o:?}");
+    Pass
+}
+
+fn what_a_file_says_forges_no_lines() -> Verdict {
+    let script = Script::new(&format!("{OPENS}\n/*\ndtrace: \u{1b}[2Jall is well */\n"));
+    script.capture("cat /dev/null");
+    let o = dtrace(&["--capture-info", &script.path("file")]).code(0);
+    assert!(o.out.contains(r"    dtrace: \033[2Jall is well */"), "{o:?}");
+    assert!(!o.out.lines().any(|line| line.starts_with("dtrace:")), "{o:?}");
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert!(o.out.lines().next().unwrap().contains(&format!(", on {}, Linux ", name.trim_end())), "{o:?}");
     Pass
 }
 
@@ -233,17 +257,8 @@ fn what_cannot_be_captured_is_refused_before_anything_is_traced() -> Verdict {
         ("pid$target:a.out:main:entry { trace(arg0); }", "probes in processes"),
     ] {
         let script = Script::new(text);
-        let words = [
-            "-w",
-            "--capture",
-            &script.path("file"),
-            "--capture-for",
-            &script.path("script.d"),
-            "-c",
-            "true",
-        ];
-        let o = dtrace(&words);
-        assert!(o.code == Some(1) && (o.err.contains(why) || text.starts_with("pid")), "{text}: {o:?}");
+        let o = script.captured(&["-w", "-c", &workload("getppid", 1)]).code(1);
+        assert!(o.err.contains(why), "{text}: {o:?}");
         assert!(!script.dir.join("file").exists(), "{text}");
     }
     Pass

@@ -107,6 +107,10 @@ impl World for Memory<'_> {
         self.world.write_user(addr, bytes)
     }
 
+    fn arguments(&mut self, addr: u64, buffer: &mut [u8]) -> bool {
+        self.world.arguments(addr, buffer)
+    }
+
     fn path(&mut self, addr: u64, of: PathOf) -> Option<Vec<u8>> {
         self.world.path(addr, of)
     }

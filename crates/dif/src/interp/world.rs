@@ -32,6 +32,11 @@ pub trait World {
         false
     }
 
+    /// The same for the argument strings of the current process.
+    fn arguments(&mut self, addr: u64, buffer: &mut [u8]) -> bool {
+        self.read(Space::User, addr, buffer)
+    }
+
     /// A path of the struct at an address; `None` when the struct is unreadable.
     fn path(&mut self, _addr: u64, _of: PathOf) -> Option<Vec<u8>> {
         None

@@ -50,7 +50,7 @@ pub enum Subr {
 }
 
 /// Selects a path of a `struct path`, or of a dentry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathOf {
     /// The file's path, as the process sees it.
     File,

@@ -40,7 +40,7 @@ pub(super) enum Slot {
     Address,
     /// Of a read: what was there.
     Value,
-    /// Of a read, behind its value: how many bytes were asked for.
+    /// Of a read, behind its value: how many bytes were asked for at most.
     Length,
     /// The status of `exit()`.
     Exit,
@@ -58,8 +58,8 @@ pub(super) const SUCCEEDED: u64 = 2;
 pub(super) enum Kind {
     /// A number at an address.
     Number(Place),
-    /// A string at an address.
-    Text(Place),
+    /// A string at an address; with a limit, of no more bytes than that.
+    Text(Place, bool),
     /// Bytes at an address, as many as the field has or, with a length, as that says.
     Bytes(Place, bool),
     /// The path of a struct at an address.
@@ -90,7 +90,8 @@ impl Slot {
             Slot::Length => "length".into(),
             Slot::Exit => "exit".into(),
             Slot::Read(Kind::Number(p)) => format!("number {}", place(p)),
-            Slot::Read(Kind::Text(p)) => format!("text {}", place(p)),
+            Slot::Read(Kind::Text(p, false)) => format!("text {}", place(p)),
+            Slot::Read(Kind::Text(p, true)) => format!("array {}", place(p)),
             Slot::Read(Kind::Bytes(p, false)) => format!("bytes {}", place(p)),
             Slot::Read(Kind::Bytes(p, true)) => format!("some {}", place(p)),
             Slot::Read(Kind::Path(p)) => format!("path {}", place(p)),
@@ -113,7 +114,8 @@ impl Slot {
             "length" => Slot::Length,
             "exit" => Slot::Exit,
             "number" => Slot::Read(Kind::Number(place()?)),
-            "text" => Slot::Read(Kind::Text(place()?)),
+            "text" => Slot::Read(Kind::Text(place()?, false)),
+            "array" => Slot::Read(Kind::Text(place()?, true)),
             "bytes" => Slot::Read(Kind::Bytes(place()?, false)),
             "some" => Slot::Read(Kind::Bytes(place()?, true)),
             "path" => Slot::Read(Kind::Path(place()?)),
@@ -363,6 +365,10 @@ impl Recorder<'_> {
         let field = self.field(Slot::Value, datum);
         let record = |field, value| InstData { op: Op::Record(field, value), result: None, ..at.clone() };
         insts.extend(at.result.map(|result| record(field, result)));
+        if let Op::LoadStr { max: Some(max), .. } = at.op {
+            let field = self.field(Slot::Length, INT);
+            insts.push(record(field, max));
+        }
         insts.push(record(state, constants.two));
     }
 
@@ -407,8 +413,8 @@ impl Recorder<'_> {
                 let datum = Datum::Int { size: *size, signed: false };
                 self.read(insts, inst, (kind, *addr, datum), constants);
             }
-            Op::LoadStr { addr, .. } if self.place(*addr).is_some() => {
-                let kind = Kind::Text(self.place(*addr).unwrap_or(Place::Kernel));
+            Op::LoadStr { addr, max } if self.place(*addr).is_some() => {
+                let kind = Kind::Text(self.place(*addr).unwrap_or(Place::Kernel), max.is_some());
                 self.read(insts, inst, (kind, *addr, text), constants);
             }
             Op::RecordBytes { field, addr, len } => {
@@ -459,7 +465,11 @@ impl Recorder<'_> {
         constants: Constants,
     ) -> Result<(), String> {
         let text = Datum::Str { size: string_storage(self.module.strsize) };
-        let place = |recorder: &Self, addr: Value| recorder.place(addr);
+        let raw = |recorder: &mut Self, insts: &mut Vec<InstData>, bytes| {
+            recorder.bytes(insts, inst, bytes, constants);
+            insts.push(inst.clone());
+            Ok(())
+        };
         let first = args.first().copied();
         let read = match (subr, first, args.get(1).copied()) {
             (Subr::Args, Some(addr), _) => Some((Kind::Arguments, addr, text)),
@@ -467,10 +477,25 @@ impl Recorder<'_> {
             (Subr::Fullpath, Some(addr), _) => Some((Kind::Path(Place::FullPath), addr, text)),
             (Subr::Mountpoint, Some(addr), _) => Some((Kind::Path(Place::MountPath), addr, text)),
             (Subr::DentryPath, Some(addr), _) => Some((Kind::Path(Place::DentryPath), addr, text)),
-            (Subr::InetNtoa | Subr::InetNtoa6, Some(addr), _) | (Subr::InetNtop, _, Some(addr)) => {
-                place(self, addr).map(|place| (Kind::NetworkAddress(place), addr, text))
+            // The text that is made of them may be cut, or have other bytes.
+            (Subr::InetNtoa, Some(addr), _) => return raw(self, insts, (addr, 4, None)),
+            (Subr::InetNtoa6, Some(addr), _) => return raw(self, insts, (addr, 16, None)),
+            (Subr::InetNtop, Some(family), Some(addr)) => match self.constant(family) {
+                Some(AF_INET) => return raw(self, insts, (addr, 4, None)),
+                Some(AF_INET6) => return raw(self, insts, (addr, 16, None)),
+                _ => self.place(addr).map(|place| (Kind::NetworkAddress(place), addr, text)),
+            },
+            (Subr::Memstr, Some(addr), _) => {
+                let longest = self.module.strsize.saturating_sub(1);
+                let Some(size) = args.get(2).copied() else { return Ok(()) };
+                let known = self.constant(size).map(|size| (size as u64).saturating_sub(1));
+                let known = known.map(|size| size.min(longest.into()) as u32);
+                let length = known.is_none().then(|| {
+                    let one = self.emit(insts, inst, Op::Const(1), Ty::Int);
+                    self.emit(insts, inst, Op::Bin(BinOp::Sub, size, one), Ty::Int)
+                });
+                return raw(self, insts, (addr, known.unwrap_or(longest), length));
             }
-            (Subr::Memstr, Some(addr), _) => place(self, addr).map(|place| (Kind::Text(place), addr, text)),
             (Subr::Progenyof, Some(pid), _) => Some((Kind::Descends, pid, BYTE)),
             (Subr::LinkNtop, ..) => return Err("link_ntop(): it cannot be captured yet".into()),
             (Subr::Speculation | Subr::Discard | Subr::Commit, ..) => {
@@ -497,6 +522,10 @@ impl Recorder<'_> {
         })
     }
 }
+
+/// Families of addresses (include/linux/socket.h).
+const AF_INET: i64 = 2;
+const AF_INET6: i64 = 10;
 
 const INT: Datum = Datum::Int { size: 8, signed: false };
 const BYTE: Datum = Datum::Int { size: 1, signed: false };

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use capture::{Content, Firing, Head, Loss, Place, Region, Word, Writer};
+use capture::{Content, Firing, Head, Place, Region, Word, Writer};
 use dif::memory;
 use events::{Action, DropKind, Event, Record, Sink, SinkError, Value};
 use providers::Role;
 
 use super::instrument::{Kind, SUCCEEDED, Slot, TRIED, UNMATCHED};
 use super::{Captured, role};
+use crate::session::host;
 
 /// Writes the firings of a session of [`super::compile`]. What else the session says goes to
 /// another sink: drops, messages, the end.
@@ -23,10 +24,6 @@ pub struct Recorder<W: Write, S> {
     slots: HashMap<u32, Vec<Option<Slot>>>,
     /// Firings at one time: another clause of them may follow.
     pending: Vec<Pending>,
-    drops: u64,
-    /// Variables of the script for which there was no memory.
-    unassigned: u64,
-    suppressed: u64,
     written: u64,
     /// The most bytes of a text that the script reads.
     longest: usize,
@@ -38,7 +35,15 @@ struct Pending {
     epids: Vec<u32>,
     /// A predicate was true, or a clause faulted.
     matched: bool,
+    /// Values of memory that had another one when the firing read it before.
+    changed: u64,
 }
+
+/// What captures lack, as a replay says it: "the capture lacks 3 …".
+const DROPPED: &str = "records that were dropped";
+const UNASSIGNED: &str = "variables of the script for which there was no memory";
+const SUPPRESSED: &str = "firings that the kernel suppressed";
+const CHANGED: &str = "values of memory that changed while a firing read it: it has the first ones";
 
 impl<W: Write + Send, S: Sink> Recorder<W, S> {
     /// Begins a file. `version` is the tracer's; `clock` is the time now and since 1970, `cpus` are
@@ -47,6 +52,7 @@ impl<W: Write + Send, S: Sink> Recorder<W, S> {
         let system = &captured.program.system;
         let head = Head {
             tracer: env!("CARGO_PKG_VERSION").to_owned(),
+            host: host::name(),
             release: system.release(),
             machine: std::env::consts::ARCH.to_owned(),
             cpus: system.online_cpus().iter().max().map_or(1, |last| last + 1),
@@ -57,20 +63,8 @@ impl<W: Write + Send, S: Sink> Recorder<W, S> {
         let probes = numbered.map(|(at, (id, name))| (*id, (at, role(&captured.program, name)))).collect();
         let writer = Some(Writer::new(out, &head, &captured.machine)?);
         let (slots, pending) = (HashMap::new(), Vec::new());
-        let (drops, unassigned, suppressed, written) = (0, 0, 0, 0);
         let longest = captured.options.strsize.0.saturating_sub(1) as usize;
-        Ok(Recorder {
-            writer,
-            beside,
-            probes,
-            slots,
-            pending,
-            drops,
-            unassigned,
-            suppressed,
-            written,
-            longest,
-        })
+        Ok(Recorder { writer, beside, probes, slots, pending, written: 0, longest })
     }
 
     /// Firings that were written.
@@ -98,7 +92,7 @@ impl<W: Write + Send, S: Sink> Recorder<W, S> {
                 let firing = Firing { probe, time: of.time, cpu: of.cpu, ..Firing::default() };
                 // The process of BEGIN and END is that of the tracer.
                 let matched = matches!(role, Role::Begin | Role::End);
-                self.pending.push(Pending { firing, epids: Vec::new(), matched });
+                self.pending.push(Pending { firing, epids: Vec::new(), matched, changed: 0 });
                 self.pending.len() - 1
             }
         };
@@ -115,21 +109,22 @@ impl<W: Write + Send, S: Sink> Recorder<W, S> {
     fn write_pending(&mut self) -> io::Result<()> {
         let pending = std::mem::take(&mut self.pending);
         let Some(writer) = &mut self.writer else { return Ok(()) };
-        pending.iter().filter(|pending| pending.matched).try_for_each(|p| writer.firing(&p.firing))
+        for Pending { firing, changed, .. } in pending.iter().filter(|pending| pending.matched) {
+            if *changed > 0 {
+                writer.loss(CHANGED, *changed);
+            }
+            writer.firing(firing)?;
+        }
+        Ok(())
+    }
+
+    fn lose(&mut self, what: &str, count: u64) {
+        self.writer.iter_mut().for_each(|writer| writer.loss(what, count));
     }
 
     fn finish(&mut self, status: i32) -> io::Result<()> {
         self.write_pending()?;
-        let Some(mut writer) = self.writer.take() else { return Ok(()) };
-        for (what, count) in [
-            ("records that were dropped", self.drops),
-            ("variables of the script for which there was no memory", self.unassigned),
-            ("firings that the kernel suppressed", self.suppressed),
-        ] {
-            if count > 0 {
-                writer.loss(&Loss { what: what.into(), count })?;
-            }
-        }
+        let Some(writer) = self.writer.take() else { return Ok(()) };
         self.written = writer.written();
         writer.finish(status).map(drop)
     }
@@ -156,30 +151,37 @@ impl Pending {
                         self.firing.words.push((word, number(value)));
                     }
                 }
-                Some(Slot::Execname) => self.firing.execname = Some(text(value)),
+                Some(Slot::Execname) => {
+                    let name = text(value);
+                    let is_cut = name.len() >= longest && name.len() < EXECNAME;
+                    self.firing.execname = Some(content(name, is_cut));
+                }
                 Some(Slot::Outcome) => self.matched |= number(value) != UNMATCHED,
                 Some(Slot::Read(kind)) => {
                     let state = number(value);
                     let address = number(fields.next().and_then(|(_, value)| value));
                     let content = fields.next().and_then(|(_, value)| value);
                     let length = match kind {
-                        Kind::Bytes(_, true) => fields.next().map(|(_, value)| number(value)),
+                        Kind::Bytes(_, true) | Kind::Text(_, true) => {
+                            fields.next().map(|(_, value)| number(value))
+                        }
                         _ => None,
                     };
                     let region = match state {
-                        SUCCEEDED => region(kind, address, content, (length, longest)),
+                        SUCCEEDED => recorded(kind, address, content, (length, longest)),
                         TRIED => unread(kind, address),
                         _ => None,
                     };
-                    if let Some(region) = region.filter(|region| !self.firing.memory.contains(region)) {
-                        self.firing.memory.push(region);
-                    }
+                    self.changed += region.map_or(0, |region| add(&mut self.firing.memory, region));
                 }
                 Some(Slot::Address | Slot::Value | Slot::Length | Slot::Exit) | None => {}
             }
         }
     }
 }
+
+/// The most bytes of `execname`.
+const EXECNAME: usize = 15;
 
 fn text(value: Option<&Value<'_>>) -> Vec<u8> {
     match value {
@@ -188,18 +190,50 @@ fn text(value: Option<&Value<'_>>) -> Vec<u8> {
     }
 }
 
+fn content(bytes: Vec<u8>, is_cut: bool) -> Content {
+    if is_cut { Content::Start(bytes) } else { Content::Bytes(bytes) }
+}
+
+/// Adds what was read, if it is new. Returns how many values it has of memory that had other ones
+/// before: 0 or 1.
+fn add(all: &mut Vec<Region>, new: Region) -> u64 {
+    if all.contains(&new) {
+        return 0;
+    }
+    let differs = |old: &&Region| old.place == new.place && differ(old, &new);
+    let changed = all.iter().find(differs).is_some();
+    all.push(new);
+    u64::from(changed)
+}
+
+/// True if bytes that both have are not the same.
+fn differ(a: &Region, b: &Region) -> bool {
+    let (Some((x, _)), Some((y, _))) = (a.content.known(), b.content.known()) else { return false };
+    let is_memory = matches!(a.place, Place::Kernel | Place::User);
+    if !is_memory {
+        return a.address == b.address && x != y;
+    }
+    let from = a.address.max(b.address);
+    let rest = |region: &Region, bytes| -> &[u8] {
+        let at = usize::try_from(from - region.address);
+        at.ok().and_then(|at| <[u8]>::get(bytes, at..)).unwrap_or_default()
+    };
+    rest(a, x).iter().zip(rest(b, y)).any(|(x, y)| x != y)
+}
+
 /// The program's own memory is not captured: a replay makes it again.
 fn is_outside(place: Place, address: u64) -> bool {
     place == Place::User || matches!(memory::place(address), memory::Place::Kernel | memory::Place::Invalid)
 }
 
 /// What was at an address.
-fn region(
+fn recorded(
     kind: Kind,
     address: u64,
     value: Option<&Value<'_>>,
     (length, longest): (Option<u64>, usize),
 ) -> Option<Region> {
+    let region = |place, content| is_outside(place, address).then_some(Region { place, address, content });
     let (place, bytes) = match kind {
         Kind::Number(place) => match value? {
             Value::Int(int) => {
@@ -207,15 +241,22 @@ fn region(
             }
             _ => return None,
         },
-        // The NUL. What is behind a text that was cut is not known: no NUL, so that whoever reads
-        // more finds that it is missing.
-        Kind::Text(place) => {
-            let text = text(value);
-            let behind = if text.len() < longest { 0 } else { u8::MAX };
-            (place, [&text[..], &[behind]].concat())
+        // With the NUL, if it is not cut.
+        Kind::Text(place, _) => {
+            let mut text = text(value);
+            let limit = length.and_then(|n| usize::try_from(n).ok()).map_or(longest, |n| n.min(longest));
+            let is_cut = text.len() >= limit;
+            if !is_cut {
+                text.push(0);
+            }
+            return region(place, content(text, is_cut));
         }
-        Kind::Arguments => (Place::User, [&text(value)[..], &[0]].concat()),
-        Kind::Path(place) => (place, text(value)),
+        Kind::Arguments | Kind::Path(_) => {
+            let place = if let Kind::Path(place) = kind { place } else { Place::Arguments };
+            let text = text(value);
+            let is_cut = text.len() >= longest;
+            return region(place, content(text, is_cut));
+        }
         Kind::Bytes(place, _) => match value? {
             Value::Bytes(bytes) => {
                 let known = length.and_then(|n| usize::try_from(n).ok()).unwrap_or(bytes.len());
@@ -233,18 +274,18 @@ fn region(
             _ => return None,
         },
     };
-    is_outside(place, address).then_some(Region { place, address, content: Content::Bytes(bytes) })
+    region(place, Content::Bytes(bytes))
 }
 
 /// An address that could not be read.
 fn unread(kind: Kind, address: u64) -> Option<Region> {
     let place = match kind {
         Kind::Number(place)
-        | Kind::Text(place)
+        | Kind::Text(place, _)
         | Kind::Path(place)
         | Kind::Bytes(place, _)
         | Kind::NetworkAddress(place) => place,
-        Kind::Arguments => Place::User,
+        Kind::Arguments => Place::Arguments,
         Kind::Descends => return None,
     };
     is_outside(place, address).then_some(Region { place, address, content: Content::Unreadable })
@@ -259,13 +300,13 @@ impl<W: Write + Send, S: Sink> Sink for Recorder<W, S> {
             // They are of the text.
             Event::Interrupt | Event::Stop => return Ok(()),
             Event::Drop(drop) if drop.kind == DropKind::Principal => {
-                self.drops = self.drops.saturating_add(drop.count);
+                self.lose(DROPPED, drop.count);
             }
             Event::Drop(drop) if drop.kind == DropKind::Dynamic => {
-                self.unassigned = self.unassigned.saturating_add(drop.count);
+                self.lose(UNASSIGNED, drop.count);
             }
             Event::Suppressed(suppressed) => {
-                self.suppressed = self.suppressed.saturating_add(suppressed.count);
+                self.lose(SUPPRESSED, suppressed.count);
             }
             Event::End { status } => self.finish(*status)?,
             _ => {}

@@ -6,7 +6,8 @@ use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use capture::{Content, Error as FileError, Firing as Stored, Head, Item, Place, Reader, Word};
-use dif::ir::{Space, StrBuiltin};
+use diagnostics::control;
+use dif::ir::Space;
 use dif::subr::PathOf;
 use events::Host;
 use plane::builtin::{Builtin, IntBuiltin};
@@ -15,7 +16,7 @@ use system::{LARGEST_RECORD, RecordError, System};
 
 use super::{probes, role};
 use crate::compile::Program;
-use crate::engine::interpreter::{Captured, Firing, Interpreter, Memory, Missing};
+use crate::engine::interpreter::{Captured, Firing, Interpreter, Memory, Missing, Region, Text};
 
 /// Why a capture cannot be asked.
 #[derive(Debug)]
@@ -52,6 +53,9 @@ struct Found {
     failed: Option<String>,
     fired: u64,
 }
+
+/// The most kinds of losses that are told apart.
+const LOSSES: usize = 16;
 
 /// A capture that a program is asked of.
 pub struct Replay {
@@ -158,7 +162,12 @@ impl Replay {
                 Some(firing)
             }
             Item::Loss(loss) => {
-                let count = found.losses.entry(loss.what).or_default();
+                // The words of a file are no lines of messages, and of few kinds.
+                let mut what = control::name_text(&loss.what).into_owned();
+                if !found.losses.contains_key(&what) && found.losses.len() >= LOSSES {
+                    what = "things of other kinds".into();
+                }
+                let count = found.losses.entry(what).or_default();
                 *count = count.saturating_add(loss.count);
                 None
             }
@@ -218,6 +227,7 @@ fn asks(program: &Program, head: &Head) -> Result<Vec<String>, String> {
         let mut names = names.iter().filter(|name| !own(name)).peekable();
         let Some(first) = names.peek().map(|name| (*name).clone()) else { continue };
         if !names.any(|name| is_there(name)) {
+            let first = control::name_text(&first);
             return Err(format!("{first} is not in the capture: -l --replay lists the probes that are"));
         }
     }
@@ -225,7 +235,10 @@ fn asks(program: &Program, head: &Head) -> Result<Vec<String>, String> {
     let lacks = all.iter().filter(|name| !own(name) && !is_there(name)).collect::<BTreeSet<_>>();
     Ok(lacks
         .first()
-        .map(|first| format!("{} of {} probes are not in the capture: {first} …", lacks.len(), all.len()))
+        .map(|first| {
+            let first = control::name_text(first);
+            format!("{} of {} probes are not in the capture: {first} …", lacks.len(), all.len())
+        })
         .into_iter()
         .collect())
 }
@@ -262,93 +275,40 @@ impl Iterator for Firings {
 fn firing(stored: &Stored, head: &Head) -> Firing {
     let probe = head.probes.get(stored.probe as usize).map(|(_, name)| name.clone()).unwrap_or_default();
     let mut firing = Firing { time: stored.time, cpu: stored.cpu, ..Firing::of(probe) };
-    let mut known = Captured::default();
+    let mut builtins = BTreeSet::new();
     for (word, value) in &stored.words {
-        let value = *value;
-        let builtin = match *word {
-            Word::Pid => {
-                firing.pid = value as i32;
-                IntBuiltin::Pid
-            }
-            Word::Ppid => {
-                firing.ancestors = vec![value as i32];
-                IntBuiltin::Ppid
-            }
-            Word::Tid => {
-                firing.tid = value as i32;
-                IntBuiltin::Tid
-            }
-            Word::Uid => {
-                firing.uid = value as u32;
-                IntBuiltin::Uid
-            }
-            Word::Gid => {
-                firing.gid = value as u32;
-                IntBuiltin::Gid
-            }
-            Word::Wall => {
-                firing.walltime = value;
-                IntBuiltin::Walltimestamp
-            }
-            Word::CpuTime => {
-                firing.cputime = value;
-                IntBuiltin::Vtimestamp
-            }
-            Word::Errno => {
-                firing.errno = value as i32;
-                IntBuiltin::Errno
-            }
-            Word::Level => {
-                firing.level = value as u8;
-                IntBuiltin::Ipl
-            }
-            Word::UserThread => {
-                firing.kernel_thread = value == 0;
-                IntBuiltin::UserThread
-            }
-            Word::CurThread => {
-                firing.curthread = value;
-                IntBuiltin::CurThread
-            }
-            Word::Arg(n) => {
-                put(&mut firing.args, n, value);
-                IntBuiltin::Arg(n)
-            }
-            Word::Register(n) => {
-                put(&mut firing.registers, n, value);
-                IntBuiltin::Ureg(n)
-            }
-        };
-        known.builtins.push(Builtin::Int(builtin));
+        set(&mut firing, *word, *value);
+        builtins.insert(builtin(*word));
     }
-    if let Some(name) = &stored.execname {
-        firing.execname = String::from_utf8_lossy(name).into_owned();
-        known.builtins.push(Builtin::Str(StrBuiltin::Execname));
-    }
-    let mut memory = Memory::new();
-    for region in &stored.memory {
-        let (at, bytes) = (
-            region.address,
-            match &region.content {
-                Content::Bytes(bytes) => Some(bytes.clone()),
-                Content::Unreadable => None,
-            },
-        );
-        let path = match region.place {
+    let mut known = Captured {
+        builtins: builtins.into_iter().map(Builtin::Int).collect(),
+        execname: stored.execname.as_ref().and_then(text),
+        ..Captured::default()
+    };
+    let (mut regions, mut behind): (Vec<Region>, Vec<Region>) = Default::default();
+    for stored in &stored.memory {
+        let (at, text) = (stored.address, text(&stored.content));
+        let of = match stored.place {
             Place::Kernel | Place::User => {
-                let space = if region.place == Place::User { Space::User } else { Space::Kernel };
-                memory = match bytes {
-                    Some(bytes) if space == Space::User => memory.user(at, bytes),
-                    Some(bytes) => memory.kernel(at, bytes),
-                    None => {
-                        known.unreadable.push((space, at));
-                        memory
+                let space = if stored.place == Place::User { Space::User } else { Space::Kernel };
+                match text {
+                    Some(Text { bytes, is_cut }) => {
+                        // Who reads the text as it was read looks at the byte behind it.
+                        let end = at.wrapping_add(bytes.len() as u64);
+                        behind.extend(is_cut.then(|| (space, end, vec![u8::MAX])));
+                        regions.push((space, at, bytes));
                     }
-                };
+                    None => known.unreadable.push((space, at)),
+                }
                 continue;
             }
             Place::Ancestor => {
-                known.ancestors.push((at as i32, bytes.is_some_and(|bytes| bytes.first() == Some(&1))));
+                let descends = text.is_some_and(|text| text.bytes.first() == Some(&1));
+                known.ancestors.entry(at as i32).or_insert(descends);
+                continue;
+            }
+            Place::Arguments => {
+                known.arguments.entry(at).or_insert(text);
                 continue;
             }
             Place::Path => PathOf::File,
@@ -356,11 +316,57 @@ fn firing(stored: &Stored, head: &Head) -> Firing {
             Place::MountPath => PathOf::Mount,
             Place::DentryPath => PathOf::Dentry,
         };
-        known.paths.push((path, at, bytes));
+        known.paths.entry((of, at)).or_insert(text);
     }
+    known.unreadable.sort_unstable();
+    // What was read comes before what is made up.
+    regions.append(&mut behind);
+    let mut memory = Memory::of(regions);
     memory.captured = Some(known);
     firing.memory = Arc::new(memory);
     firing
+}
+
+fn text(content: &Content) -> Option<Text> {
+    content.known().map(|(bytes, is_cut)| Text { bytes: bytes.to_vec(), is_cut })
+}
+
+/// The built-in variable of a captured word.
+fn builtin(word: Word) -> IntBuiltin {
+    match word {
+        Word::Pid => IntBuiltin::Pid,
+        Word::Ppid => IntBuiltin::Ppid,
+        Word::Tid => IntBuiltin::Tid,
+        Word::Uid => IntBuiltin::Uid,
+        Word::Gid => IntBuiltin::Gid,
+        Word::Wall => IntBuiltin::Walltimestamp,
+        Word::CpuTime => IntBuiltin::Vtimestamp,
+        Word::Errno => IntBuiltin::Errno,
+        Word::Level => IntBuiltin::Ipl,
+        Word::UserThread => IntBuiltin::UserThread,
+        Word::CurThread => IntBuiltin::CurThread,
+        Word::Arg(n) => IntBuiltin::Arg(n),
+        Word::Register(n) => IntBuiltin::Ureg(n),
+    }
+}
+
+/// Gives a firing the value of a word.
+fn set(firing: &mut Firing, word: Word, value: u64) {
+    match word {
+        Word::Pid => firing.pid = value as i32,
+        Word::Ppid => firing.ancestors = vec![value as i32],
+        Word::Tid => firing.tid = value as i32,
+        Word::Uid => firing.uid = value as u32,
+        Word::Gid => firing.gid = value as u32,
+        Word::Wall => firing.walltime = value,
+        Word::CpuTime => firing.cputime = value,
+        Word::Errno => firing.errno = value as i32,
+        Word::Level => firing.level = value as u8,
+        Word::UserThread => firing.kernel_thread = value == 0,
+        Word::CurThread => firing.curthread = value,
+        Word::Arg(n) => put(&mut firing.args, n, value),
+        Word::Register(n) => put(&mut firing.registers, n, value),
+    }
 }
 
 /// Sets an element of a list.

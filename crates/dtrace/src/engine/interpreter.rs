@@ -63,7 +63,7 @@ pub use probes::GivenProbes;
 pub use symbols::Symbols;
 
 pub(crate) use engine::InterpreterEngine;
-pub(crate) use firing::Captured;
+pub(crate) use firing::{Captured, Region, Text};
 pub(crate) use missing::Missing;
 
 /// What an interpreted session runs on: its firings, in order, and their surroundings.

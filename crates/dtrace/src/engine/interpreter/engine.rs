@@ -285,7 +285,10 @@ impl InterpreterEngine {
         let probes = self.attached.iter().flat_map(|b| &b.probes).filter(|p| p.role == Role::Probe);
         let pattern = Pattern::parse(text, FieldKind::Name).ok();
         let found = pattern.and_then(|pattern| {
-            probes.filter(|p| pattern.matches(&p.probe.desc)).map(|p| &p.probe).min_by_key(|p| p.id.0)
+            // A captured probe has its own name, which may have the characters of a pattern.
+            let rank = |p: &&EnabledProbe| (p.probe.desc.to_string() != text, p.probe.id.0);
+            let named = |p: &&EnabledProbe| !rank(p).0 || pattern.matches(&p.probe.desc);
+            probes.filter(named).min_by_key(rank).map(|p| &p.probe)
         });
         let found = found.cloned();
         self.known.insert(text.to_owned(), found.clone());

@@ -1,5 +1,6 @@
 //! A firing of a probe, and the memory that it reads.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dif::ir::Space;
@@ -64,7 +65,8 @@ impl Firing {
 /// Memory of the kernel and of the current process. Firings may share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    regions: Vec<(Space, u64, Vec<u8>)>,
+    /// By space and address; none overlaps or touches the next one.
+    regions: Vec<Region>,
     /// The files of a `struct path`.
     paths: Vec<(u64, String)>,
     /// The packets of a `struct sk_buff`: length and bytes.
@@ -74,23 +76,46 @@ pub struct Memory {
     pub(crate) captured: Option<Captured>,
 }
 
+/// Bytes at an address of a space.
+pub(crate) type Region = (Space, u64, Vec<u8>);
+
 /// What is known of a captured firing, besides what memory contained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Captured {
-    pub(crate) builtins: Vec<Builtin>,
-    /// Addresses that were unreadable.
+    /// Many firings have the same ones.
+    pub(crate) builtins: Arc<[Builtin]>,
+    pub(crate) execname: Option<Text>,
+    /// Addresses that were unreadable, in their order.
     pub(crate) unreadable: Vec<(Space, u64)>,
-    /// Paths by what they are of.
-    pub(crate) paths: Vec<(PathOf, u64, Option<Vec<u8>>)>,
-    /// Processes of which it is known whether the one that fired descends from them.
-    pub(crate) ancestors: Vec<(i32, bool)>,
+    /// Paths by what they are of; `None`: it could not be read.
+    pub(crate) paths: BTreeMap<(PathOf, u64), Option<Text>>,
+    /// Arguments of processes by their address, likewise.
+    pub(crate) arguments: BTreeMap<u64, Option<Text>>,
+    /// Whether the process that fired descends from others.
+    pub(crate) ancestors: BTreeMap<i32, bool>,
+}
+
+/// A text that was captured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Text {
+    pub(crate) bytes: Vec<u8>,
+    /// It goes on, and how is not known.
+    pub(crate) is_cut: bool,
+}
+
+impl Text {
+    /// The text for who sees at most so many bytes of it; `None` if more had to be known.
+    pub(super) fn up_to(&self, most: usize) -> Option<&[u8]> {
+        (!self.is_cut || most <= self.bytes.len()).then_some(&self.bytes)
+    }
 }
 
 impl Captured {
     /// True if some of these bytes could not be read.
     pub(super) fn is_unreadable(&self, space: Space, address: u64, length: usize) -> bool {
         let end = address.saturating_add(length as u64);
-        self.unreadable.iter().any(|(s, at)| *s == space && (address..end).contains(at))
+        let next = self.unreadable.partition_point(|at| *at < (space, address));
+        self.unreadable.get(next).is_some_and(|(s, at)| *s == space && *at < end)
     }
 }
 
@@ -100,18 +125,39 @@ impl Memory {
         Memory::default()
     }
 
+    /// Memory of these regions. Where they overlap, the bytes are those of the one that begins
+    /// first, or is given first.
+    pub(crate) fn of(mut regions: Vec<Region>) -> Memory {
+        regions.sort_by_key(|(space, start, _)| (*space, *start));
+        let mut all: Vec<Region> = Vec::with_capacity(regions.len());
+        for (space, start, bytes) in regions {
+            match all.last_mut() {
+                Some((known, from, before)) if *known == space && start - *from <= before.len() as u64 => {
+                    let common = (*from + before.len() as u64 - start) as usize;
+                    before.extend_from_slice(bytes.get(common..).unwrap_or_default());
+                }
+                _ => all.push((space, start, bytes)),
+            }
+        }
+        Memory { regions: all, ..Memory::default() }
+    }
+
+    fn with(self, region: Region) -> Memory {
+        let mut regions = self.regions;
+        regions.push(region);
+        Memory { regions: Memory::of(regions).regions, ..self }
+    }
+
     /// Adds memory of the kernel at an address.
     #[must_use]
-    pub fn kernel(mut self, address: u64, bytes: impl Into<Vec<u8>>) -> Memory {
-        self.regions.push((Space::Kernel, address, bytes.into()));
-        self
+    pub fn kernel(self, address: u64, bytes: impl Into<Vec<u8>>) -> Memory {
+        self.with((Space::Kernel, address, bytes.into()))
     }
 
     /// Adds memory of the process at an address.
     #[must_use]
-    pub fn user(mut self, address: u64, bytes: impl Into<Vec<u8>>) -> Memory {
-        self.regions.push((Space::User, address, bytes.into()));
-        self
+    pub fn user(self, address: u64, bytes: impl Into<Vec<u8>>) -> Memory {
+        self.with((Space::User, address, bytes.into()))
     }
 
     /// Adds a `struct path` of the kernel at an address: that of this file, on the root's mount.
@@ -139,11 +185,42 @@ impl Memory {
         self.paths.iter().find(|(at, _)| *at == address).map(|(_, file)| file.as_str())
     }
 
-    /// The bytes from an address on, if all are in one region.
+    /// The bytes from an address on.
     pub(super) fn get(&self, space: Space, address: u64, length: usize) -> Option<&[u8]> {
-        self.regions.iter().filter(|r| r.0 == space).find_map(|(_, start, bytes)| {
-            let at = usize::try_from(address.checked_sub(*start)?).ok()?;
-            bytes.get(at..at.checked_add(length)?)
-        })
+        let behind = self.regions.partition_point(|(s, start, _)| (*s, *start) <= (space, address));
+        let (found, start, bytes) = self.regions.get(behind.checked_sub(1)?)?;
+        let at = usize::try_from(address.checked_sub(*start)?).ok()?;
+        (*found == space).then(|| bytes.get(at..at.checked_add(length)?))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_lie_in_several_regions_are_read_at_once() {
+        let memory =
+            Memory::new().kernel(0x1004, [5, 6, 7, 8]).kernel(0x1000, [1, 2, 3, 4]).kernel(0x1002, [9; 3]);
+        assert_eq!(memory.get(Space::Kernel, 0x1001, 6), Some(&[2, 3, 4, 5, 6, 7][..]));
+        assert_eq!(memory.get(Space::Kernel, 0x1001, 8), None);
+        assert_eq!(memory.get(Space::Kernel, 0xfff, 1), None);
+        assert_eq!(memory.get(Space::User, 0x1001, 1), None);
+        let last = Memory::new().user(u64::MAX, [1]).user(u64::MAX - 1, [2]);
+        assert_eq!(last.get(Space::User, u64::MAX - 1, 2), Some(&[2, 1][..]));
+    }
+
+    #[test]
+    fn a_firing_with_a_hundred_thousand_regions_and_unreadable_addresses_is_read_in_no_time() {
+        const COUNT: u64 = 300_000;
+        let regions = (0..COUNT).rev().map(|n| (Space::User, n * 16, vec![n as u8])).collect();
+        let memory = Memory::of(regions);
+        let unreadable = (0..COUNT).map(|n| (Space::User, n * 16 + 8)).collect();
+        let captured = Captured { unreadable, ..Captured::default() };
+        for n in 0..COUNT {
+            assert_eq!(memory.get(Space::User, n * 16, 1), Some(&[n as u8][..]));
+            assert!(captured.is_unreadable(Space::User, n * 16 + 4, 8));
+            assert!(!captured.is_unreadable(Space::User, n * 16, 8));
+        }
     }
 }

@@ -33,6 +33,9 @@ impl Firer<'_> {
     }
 }
 
+/// The most bytes of `execname` (`TASK_COMM_LEN`, include/linux/sched.h, without the NUL).
+const EXECNAME: usize = 15;
+
 /// See the [module](self).
 pub(super) struct FiringWorld<'a> {
     pub(super) firing: &'a Firing,
@@ -82,6 +85,11 @@ impl<'a> FiringWorld<'a> {
         if captured.is_some_and(|captured| !captured.builtins.contains(&builtin)) {
             self.missing.builtin(builtin);
         }
+    }
+
+    /// The most bytes of a string.
+    fn longest(&self) -> usize {
+        (self.module.strsize as usize).saturating_sub(1)
     }
 
     /// The ring, as far as the record of a clause may fill it; `None` for records of no clause.
@@ -161,8 +169,12 @@ impl World for FiringWorld<'_> {
     }
 
     fn builtin_str(&mut self, builtin: StrBuiltin) -> Vec<u8> {
-        if builtin == StrBuiltin::Execname {
-            self.ask(Builtin::Str(builtin));
+        if let (StrBuiltin::Execname, Some(captured)) = (builtin, &self.firing.memory.captured) {
+            let known = captured.execname.as_ref().and_then(|name| name.up_to(self.longest().min(EXECNAME)));
+            if known.is_none() {
+                self.missing.builtin(Builtin::Str(builtin));
+            }
+            return known.unwrap_or_default().to_vec();
         }
         let current = self.current();
         let desc = &current.probe.desc;
@@ -189,17 +201,37 @@ impl World for FiringWorld<'_> {
         })
     }
 
+    fn arguments(&mut self, addr: u64, buffer: &mut [u8]) -> bool {
+        let Some(captured) = &self.firing.memory.captured else {
+            return self.read(Space::User, addr, buffer);
+        };
+        let text = match captured.arguments.get(&addr) {
+            Some(Some(text)) => text.bytes.get(..buffer.len()),
+            Some(None) => return false,
+            None => None,
+        };
+        match text {
+            Some(text) => buffer.copy_from_slice(text),
+            None => self.missing.memory(addr),
+        }
+        text.is_some()
+    }
+
     fn write_user(&mut self, addr: u64, bytes: &[u8]) -> bool {
         self.firing.memory.get(Space::User, addr, bytes.len()).is_some()
     }
 
     fn path(&mut self, addr: u64, of: PathOf) -> Option<Vec<u8>> {
         if let Some(captured) = &self.firing.memory.captured {
-            let found = captured.paths.iter().find(|(what, at, _)| *what == of && *at == addr);
-            if found.is_none() {
+            let known = match captured.paths.get(&(of, addr)) {
+                Some(Some(path)) => path.up_to(self.longest()),
+                Some(None) => return None,
+                None => None,
+            };
+            if known.is_none() {
                 self.missing.memory(addr);
             }
-            return found.and_then(|(.., path)| path.clone());
+            return known.map(<[u8]>::to_vec);
         }
         let file = self.firing.memory.file(addr)?;
         Some(match of {
@@ -214,11 +246,11 @@ impl World for FiringWorld<'_> {
 
     fn is_descendant(&mut self, pid: i32) -> bool {
         if let Some(captured) = &self.firing.memory.captured {
-            let found = captured.ancestors.iter().find(|(of, _)| *of == pid);
+            let found = captured.ancestors.get(&pid);
             if found.is_none() && pid != self.firing.pid {
                 self.missing.memory(0);
             }
-            return found.is_some_and(|(_, descends)| *descends) || pid == self.firing.pid;
+            return found.is_some_and(|descends| *descends) || pid == self.firing.pid;
         }
         pid == self.firing.pid || self.firing.ancestors.contains(&pid)
     }
