@@ -444,13 +444,17 @@ fn session(
     };
     introduce(command, &program, quiet, &mut sink).map_err(|e| failed_output(&e))?;
     if command.compile_only {
-        return match program.check_limits(&options) {
-            Ok(()) => Ok(Ended::Status(0)),
-            Err(e) => Err(failed(&e, &program, tags)),
-        };
+        program.check_limits(&options).map_err(|e| failed(&e, &program, tags))?;
+        let notes = replay.map_or(Ok(Vec::new()), |replay| replay.preview(&program));
+        notes.map_err(|e| complain_all(vec![e.to_string()]))?.into_iter().for_each(complain);
+        return Ok(Ended::Status(0));
     }
     if program.titles.iter().enumerate().all(|(n, _)| program.matched(n) == 0) && !options.zdefs {
         complain("no probes matched");
+        return Err(1);
+    }
+    if replay.is_none() && (options.from.is_some() || options.to.is_some()) {
+        complain("the options from and to are of a replay: add --replay FILE");
         return Err(1);
     }
     if options.destructive && secure::is_secure() {
@@ -464,7 +468,7 @@ fn session(
     }
     let (interpreter, messages) = match replay {
         None => (interpreter, None),
-        Some(replay) => match replay.interpreter(&program) {
+        Some(replay) => match replay.interpreter(&program, &options) {
             Ok((interpreter, notes, messages)) => {
                 notes.into_iter().for_each(complain);
                 (Some(interpreter), Some(messages))

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ::capture::{Content, Firing as Stored, Place, Reader, Region, Writer};
+use ::capture::{Content, Firing as Stored, Place, Reader, Region, Word, Writer};
 use dtrace::capture::{self, Head, Messages, Recorder, Replay};
 use dtrace::events::{self, Action, Drop, DropKind, Event, Field, Int, Value};
 use dtrace::interpreter::{Firing, GivenProbes, Interpreter, Memory};
@@ -79,7 +79,7 @@ fn captured(program: &Program, options: Options, interpreter: Interpreter) -> Re
 /// The text of a program over a capture, its status, and what is said besides.
 fn replayed(file: Vec<u8>, program: &Program, options: Options) -> (String, i32, Messages) {
     let replay = Replay::open(Box::new(io::Cursor::new(file))).unwrap();
-    let (interpreter, notes, messages) = replay.interpreter(program).unwrap();
+    let (interpreter, notes, messages) = replay.interpreter(program, &options).unwrap();
     assert_eq!(notes, [""; 0]);
     let (text, status) = printed(program, options, interpreter);
     (text, status, messages)
@@ -207,13 +207,13 @@ fn a_probe_that_was_not_captured_and_destructive_actions_are_refused() {
     ] {
         let program = compiled(script, &mut quiet(), Vec::new());
         let replay = Replay::open(Box::new(io::Cursor::new(opens()))).unwrap();
-        let e = replay.interpreter(&program).err().unwrap().to_string();
+        let e = replay.interpreter(&program, &quiet()).err().unwrap().to_string();
         assert!(e.contains(why), "{e}");
     }
     let probes = "syscall::openat:entry, syscall::openat:return { trace(pid); }";
     let program = compiled(probes, &mut quiet(), Vec::new());
     let replay = Replay::open(Box::new(io::Cursor::new(opens()))).unwrap();
-    let (_, notes, _) = replay.interpreter(&program).unwrap();
+    let (_, notes, _) = replay.interpreter(&program, &quiet()).unwrap();
     assert!(notes.len() == 1 && notes[0].starts_with("1 of 2 probes are not in the capture"), "{notes:?}");
 }
 
@@ -263,6 +263,98 @@ fn asked_of(file: Vec<u8>, script: &str) -> (String, Vec<String>) {
     let program = compiled(script, &mut options, Vec::new());
     let (text, _, messages) = replayed(file, &program, options);
     (text, messages.lines())
+}
+
+/// A capture that begins at 1 s, with a firing each 0.1 s from 1.1 s to 3 s.
+fn timed() -> Vec<u8> {
+    let file = opens();
+    let reader = Reader::open(&file[..], 1 << 20).unwrap();
+    let mut head = reader.head().clone();
+    head.clock = (1_000_000_000, 500_000_000_000);
+    // Of END, too.
+    head.probes.push((2, "dtrace:::END".into()));
+    let mut writer = Writer::new(Vec::new(), &head, reader.machine()).unwrap();
+    let words = vec![(Word::Pid, 7)];
+    for n in 1..=20 {
+        let firing =
+            Stored { time: 1_000_000_000 + n * 100_000_000, words: words.clone(), ..Stored::default() };
+        writer.firing(&firing).unwrap();
+    }
+    writer.firing(&Stored { probe: 1, time: 3_250_000_000, words, ..Stored::default() }).unwrap();
+    writer.finish(0).unwrap()
+}
+
+const TIMES: &str = "BEGIN { printf(\"begin %d\\n\", timestamp / 1000000); }
+    syscall::openat:entry { @ = count(); last = timestamp / 1000000; }
+    END { printf(\"end %d last %d\\n\", timestamp / 1000000, last); }";
+
+#[test]
+fn a_part_of_a_capture_begins_and_ends_at_its_cuts() {
+    without_privileges();
+    for (from, to, expected) in [
+        (None, None, "begin 1000 end 3250 last 3000 20"),
+        (Some(500), Some(1000), "begin 1500 end 2000 last 2000 6"),
+        (Some(550), Some(1050), "begin 1550 end 2050 last 2000 5"),
+        (None, Some(50), "begin 1000 end 1050 last 0"),
+        (Some(1950), None, "begin 2950 end 3250 last 3000 1"),
+        (Some(5000), None, "begin 6000 end 6000 last 0"),
+        (None, Some(50_000), "begin 1000 end 3250 last 3000 20"),
+    ] {
+        let millis = |time: Option<u64>| time.map(Duration::from_millis);
+        let mut options = Options { from: millis(from), to: millis(to), ..quiet() };
+        let program = compiled(TIMES, &mut options, Vec::new());
+        let (text, _, messages) = replayed(timed(), &program, options);
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert_eq!(words.join(" "), expected, "{from:?} {to:?}");
+        assert_eq!(messages.lines(), [""; 0], "{from:?} {to:?}");
+    }
+    let mut options =
+        Options { from: Some(Duration::from_secs(2)), to: Some(Duration::from_secs(1)), ..quiet() };
+    let program = compiled(TIMES, &mut options, Vec::new());
+    let replay = Replay::open(Box::new(io::Cursor::new(timed()))).unwrap();
+    let e = replay.interpreter(&program, &options).err().unwrap().to_string();
+    assert_eq!(e, "option to: it is before the time of from");
+}
+
+#[test]
+fn ticks_of_a_program_fire_in_captured_time_until_the_end() {
+    without_privileges();
+    let script = "syscall::openat:entry { n++; } tick-500ms { printf(\"%d %d %d\\n\", timestamp / 1000000, walltimestamp / 1000000, n); } tick-1s { printf(\"second\\n\"); }";
+    let mut options = quiet();
+    let program = compiled(script, &mut options, Vec::new());
+    let (text, _, messages) = replayed(timed(), &program, options);
+    // Clocks that are due at one time are in the order of their intervals.
+    let expected = "1500 500500 4\n2000 501000 9\nsecond\n2500 501500 14\n3000 502000 19\nsecond\n\n";
+    assert_eq!(text, expected);
+    assert_eq!(messages.lines(), [""; 0]);
+    // From a cut on, and until one.
+    let (from, to) = (Some(Duration::from_millis(600)), Some(Duration::from_millis(1700)));
+    let mut options = Options { from, to, ..quiet() };
+    let program = compiled(script, &mut options, Vec::new());
+    let (text, ..) = replayed(timed(), &program, options);
+    assert_eq!(text, "2100 501100 5\n2600 501600 10\nsecond\n\n");
+    // What runs on each CPU is known of what was captured only.
+    let program = compiled("profile-97 { @ = count(); }", &mut quiet(), Vec::new());
+    let replay = Replay::open(Box::new(io::Cursor::new(timed()))).unwrap();
+    let e = replay.interpreter(&program, &quiet()).err().unwrap().to_string();
+    assert!(e.contains("profile:::profile-97 is not in the capture, and what runs on each CPU"), "{e}");
+}
+
+#[test]
+fn a_preview_names_what_a_program_reads_and_the_capture_does_not_have() {
+    without_privileges();
+    let preview = |script: &str| {
+        let program = compiled(script, &mut quiet(), Vec::new());
+        Replay::open(Box::new(io::Cursor::new(timed()))).unwrap().preview(&program).unwrap()
+    };
+    assert_eq!(preview("syscall::openat:entry { trace(pid); trace(timestamp); trace(probefunc); }"), [""; 0]);
+    let said = preview(
+        "syscall::openat:entry /pid/ { trace(uid); trace(execname); } syscall::close:entry, tick-1s {}",
+    );
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].starts_with("1 of 2 probes are not in the capture: syscall:"), "{said:?}");
+    let lacks = "2 of 3 variables that the program reads are not in the capture: uid in syscall:";
+    assert!(said[1].starts_with(lacks) && said[1].contains(", execname in syscall:"), "{said:?}");
 }
 
 #[test]

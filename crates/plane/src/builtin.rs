@@ -13,7 +13,7 @@ pub const ARGS: u8 = 32;
 pub const UREGS: u8 = 26;
 
 /// A built-in variable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Builtin {
     /// An integer or an address.
     Int(IntBuiltin),
@@ -73,7 +73,7 @@ pub enum IntBuiltin {
 
 /// String built-in variables.
 #[allow(missing_docs)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StrBuiltin {
     /// At most 15 characters.
     Execname,

@@ -75,7 +75,7 @@ pub use contract::method::{AttachFn, CustomAttach};
 pub use contract::{
     Change, ChangeSource, EnabledProbe, Env, Follow, FoundProbe, IdRange, LoadedModules, MakeFn, Manual,
     Method, Names, OpenChanges, ProbeList, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider, Provider,
-    Returns, Role, Unit, UnloadedModules, method,
+    Returns, Role, Timing, Unit, UnloadedModules, method,
 };
 pub use cpc::hardware_counters;
 pub use registry::{Cursor, MANUALS, ProviderProbes, Registry};

@@ -16,7 +16,9 @@ use probes::{Attributes, Family, MatchError, Pattern, ProbeDesc, ProviderFacts, 
 use system::System;
 
 use crate::contract::method::Clock;
-use crate::contract::{EnabledProbe, Env, Manual, Names, ProbeList, ProbeSource, Provider, Role, Unit};
+use crate::contract::{
+    EnabledProbe, Env, Manual, Names, ProbeList, ProbeSource, Provider, Role, Timing, Unit,
+};
 use crate::sample::{Due, Sample, Slow};
 
 /// The provider.
@@ -153,6 +155,11 @@ impl Provider for Profile {
 
     fn probes(&self) -> &dyn ProbeSource {
         &self.probes
+    }
+
+    fn timing(&self, probe: &ProbeDesc) -> Option<Timing> {
+        let (is_tick, period) = parse(&probe.name)?.ok()?;
+        Some(if is_tick { Timing::Tick(period) } else { Timing::EveryCpu })
     }
 
     fn plan(&self, probes: &[EnabledProbe], env: &Env<'_>) -> Result<Vec<Unit>, String> {

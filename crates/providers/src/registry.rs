@@ -31,7 +31,7 @@ use probes::{
 use symbols::Readers;
 use system::System;
 
-use crate::contract::{ChangeSource, EnabledProbe, Env, FoundProbe, Names, Provider, Role, Unit};
+use crate::contract::{ChangeSource, EnabledProbe, Env, FoundProbe, Names, Provider, Role, Timing, Unit};
 use crate::lock;
 pub use every::Cursor;
 use ids::{OVERFLOW, Place};
@@ -246,6 +246,11 @@ impl Registry {
     /// When a probe fires.
     pub fn role(&self, probe: &ProbeDesc) -> Role {
         self.get(&probe.provider).map_or(Role::Probe, |p| p.role(probe))
+    }
+
+    /// When time alone fires a probe.
+    pub fn timing(&self, probe: &ProbeDesc) -> Option<Timing> {
+        self.get(&probe.provider).and_then(|p| p.timing(probe))
     }
 
     /// Divides probes by their providers, which are in the order of their names. A provider gets

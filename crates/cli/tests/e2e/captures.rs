@@ -205,12 +205,15 @@ fn a_capture_goes_through_a_pipe() -> Verdict {
     let (bin, path) = (binary().display().to_string(), script.path("script.d"));
     let calls = workload("getppid", 100);
     let line = format!(
-        "'{bin}' -q --capture - --capture-for '{path}' -c '{calls}' | '{bin}' -q --replay - -s '{path}'"
+        "'{bin}' -q --capture - --capture-for '{path}' -c '{calls}' | tee '{}' | '{bin}' -q --replay - -s '{path}'",
+        script.path("file")
     );
     let mut shell = Command::new("sh");
     shell.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let o = finish(shell.spawn().unwrap()).code(0);
     assert_eq!(o.last_number(), 100, "{o:?}");
+    // The stream is the file.
+    assert_eq!(script.replay().code(0).out, o.out);
     Pass
 }
 

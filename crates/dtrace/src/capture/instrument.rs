@@ -20,6 +20,7 @@ use dif::ir::{
     BinOp, BlockData, Clause, Cond, Datum, Field, Function, InstData, IntBuiltin, Module, Op, RecordDesc,
     Scope, Space, StrBuiltin, Subr, Term, Ty, Value,
 };
+use plane::builtin::Builtin;
 use plane::desc::{Action, LayoutBuilder, string_storage};
 
 /// The most bytes that are recorded of memory whose length is known only when it is read.
@@ -529,6 +530,13 @@ const AF_INET6: i64 = 10;
 
 const INT: Datum = Datum::Int { size: 8, signed: false };
 const BYTE: Datum = Datum::Int { size: 1, signed: false };
+
+/// The built-in variables of a function that captures have.
+pub(super) fn captured(func: &Function) -> Vec<Builtin> {
+    let (ints, execname) = used(func);
+    let ints = ints.into_iter().filter(|builtin| !matches!(word(*builtin), Ok(None))).map(Builtin::Int);
+    ints.chain(execname.then_some(Builtin::Str(StrBuiltin::Execname))).collect()
+}
 
 /// The built-in variables of a function: numbers, and whether `execname` is one.
 fn used(func: &Function) -> (BTreeSet<IntBuiltin>, bool) {

@@ -1,22 +1,26 @@
 //! Programs are asked of a capture.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 use std::fmt;
 use std::io::Read;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use capture::{Content, Error as FileError, Firing as Stored, Head, Item, Place, Reader, Word};
 use diagnostics::control;
-use dif::ir::Space;
+use dif::ir::{Space, StrBuiltin};
 use dif::subr::PathOf;
 use events::Host;
 use plane::builtin::{Builtin, IntBuiltin};
-use providers::Role;
+use providers::{Role, Timing};
 use system::{LARGEST_RECORD, RecordError, System};
 
-use super::{probes, role};
+use super::{instrument, probes, role};
 use crate::compile::Program;
 use crate::engine::interpreter::{Captured, Firing, Interpreter, Memory, Missing, Region, Text};
+use crate::options::{Options, nanoseconds};
 
 /// Why a capture cannot be asked.
 #[derive(Debug)]
@@ -57,6 +61,9 @@ struct Found {
 /// The most kinds of losses that are told apart.
 const LOSSES: usize = 16;
 
+/// The most variables that are listed.
+const LISTED: usize = 20;
+
 /// A capture that a program is asked of.
 pub struct Replay {
     reader: Reader<Box<dyn Read + Send>>,
@@ -90,13 +97,14 @@ impl Replay {
     }
 
     /// The firings, for [`Session::interpret`](crate::Session::interpret) with a program that was
-    /// compiled for [`Replay::system`]; what is to be said before; and what is to be said at the
-    /// end.
+    /// compiled for [`Replay::system`], from `from` to `to` of its options; what is to be said
+    /// before; and what is to be said at the end.
     pub fn interpreter(
         mut self,
         program: &Program,
+        options: &Options,
     ) -> Result<(Interpreter, Vec<String>, Messages), ReplayError> {
-        let notes = asks(program, self.head()).map_err(ReplayError::Program)?;
+        let (notes, ticks) = asks(program, self.head()).map_err(ReplayError::Program)?;
         let head = self.head().clone();
         let roles: Vec<Role> = head.probes.iter().map(|(_, name)| role(program, name)).collect();
         let end = Arc::new(Mutex::new(None));
@@ -111,9 +119,25 @@ impl Replay {
             tracer = firing(stored, &head);
             first = None;
         }
+        let after = |passed: Duration| time.saturating_add(nanoseconds(passed));
+        let from = options.from.map_or(0, after);
+        let to = options.to.map_or(u64::MAX, after);
+        if to < from {
+            return Err(ReplayError::Program("option to: it is before the time of from".into()));
+        }
+        // At the cut the process of BEGIN is the same.
+        let at = |time: u64| {
+            let passed = time.saturating_sub(tracer.time);
+            let walltime = if tracer.walltime == 0 { 0 } else { tracer.walltime.saturating_add(passed) };
+            Firing { time, walltime, ..tracer.clone() }
+        };
+        let cut_end = (to < u64::MAX).then(|| at(to));
+        let tracer = at(from.max(tracer.time));
         let (missing, cpus) = (self.missing.clone(), head.cpus);
         let host = Host::new(head.host.clone(), head.release.clone(), head.machine.clone(), cpus);
-        let firings = Firings { replay: self, head, roles, first, end: end.clone() };
+        let (range, end_of, is_over) = ((from, to), end.clone(), false);
+        let captured = Cut { replay: self, head, roles, first, range, end: end_of, cut_end, is_over };
+        let firings = Ticking::new(captured, ticks, (tracer.time, tracer.walltime));
         let interpreter = Interpreter::new(firings)
             .with_tracer(tracer)
             .with_cpus(cpus)
@@ -121,6 +145,50 @@ impl Replay {
             .with_end(end)
             .with_missing(missing);
         Ok((interpreter, notes, messages))
+    }
+
+    /// What a replay of a program would say before it runs, and what of its built-in variables is
+    /// in no firing of its probes: the file is read to its end.
+    pub fn preview(mut self, program: &Program) -> Result<Vec<String>, ReplayError> {
+        let (mut notes, _) = asks(program, self.head()).map_err(ReplayError::Program)?;
+        let mut known: Vec<Option<BTreeSet<Builtin>>> = vec![None; self.head().probes.len()];
+        while let Some(stored) = self.next() {
+            let Some(known) = known.get_mut(stored.probe as usize) else { continue };
+            let known = known.get_or_insert_default();
+            known.extend(stored.words.iter().map(|(word, _)| Builtin::Int(builtin(*word))));
+            known.extend(stored.execname.iter().map(|_| Builtin::Str(StrBuiltin::Execname)));
+        }
+        let of_name: HashMap<&str, &BTreeSet<Builtin>> = self
+            .head()
+            .probes
+            .iter()
+            .zip(&known)
+            .filter_map(|((_, name), known)| Some((name.as_str(), known.as_ref()?)))
+            .collect();
+        let (mut read, mut lacks) = (BTreeSet::new(), BTreeMap::new());
+        for (checked, clause) in program.checked.clauses.iter().zip(&program.module.clauses) {
+            for name in checked.probes.iter().map(|probe| probe.desc.to_string()) {
+                let Some(known) = of_name.get(name.as_str()) else { continue };
+                for asked in instrument::captured(&clause.func) {
+                    read.insert(asked);
+                    if !known.contains(&asked) {
+                        lacks.entry(asked).or_insert_with(|| name.clone());
+                    }
+                }
+            }
+        }
+        if !lacks.is_empty() {
+            let shown =
+                |(asked, name): (&Builtin, &String)| format!("{asked} in {}", control::name_text(name));
+            notes.push(format!(
+                "{} of {} variables that the program reads are not in the capture: {}",
+                lacks.len(),
+                read.len(),
+                lacks.iter().take(LISTED).map(shown).collect::<Vec<_>>().join(", ")
+            ));
+        }
+        notes.extend(Messages { found: self.found, missing: self.missing }.lines());
+        Ok(notes)
     }
 
     /// Counts the firings of each probe, in the order of the file.
@@ -214,60 +282,144 @@ impl Messages {
 }
 
 /// An error if a clause has no probe that was captured, or what no replay does; else what is to be
-/// said.
-fn asks(program: &Program, head: &Head) -> Result<Vec<String>, String> {
+/// said, and the clocks that fire in captured time, with their intervals.
+fn asks(program: &Program, head: &Head) -> Result<(Vec<String>, Vec<(String, u64)>), String> {
     if program.is_destructive() {
         return Err("a replay performs no destructive actions: leave them out".into());
     }
     let captured: HashSet<&str> = head.probes.iter().map(|(_, name)| name.as_str()).collect();
-    let is_there = |name: &str| captured.contains(name);
-    let own = |name: &str| role(program, name) != Role::Probe;
+    let all: BTreeMap<String, Option<Timing>> = probes(program)
+        .iter()
+        .filter(|probe| program.registry.role(&probe.desc) == Role::Probe)
+        .map(|probe| (probe.desc.to_string(), program.registry.timing(&probe.desc)))
+        .filter(|(name, _)| !captured.contains(name.as_str()))
+        .collect();
     for clause in &program.checked.clauses {
         let names: Vec<String> = clause.probes.iter().map(|probe| probe.desc.to_string()).collect();
-        let mut names = names.iter().filter(|name| !own(name)).peekable();
-        let Some(first) = names.peek().map(|name| (*name).clone()) else { continue };
-        if !names.any(|name| is_there(name)) {
-            let first = control::name_text(&first);
-            return Err(format!("{first} is not in the capture: -l --replay lists the probes that are"));
-        }
+        let lacks =
+            |name: &String| all.get(name).is_some_and(|timing| !matches!(timing, Some(Timing::Tick(_))));
+        let Some(first) = names.first().filter(|_| names.iter().all(lacks)) else { continue };
+        let shown = control::name_text(first);
+        return Err(match all.get(first) {
+            Some(Some(Timing::EveryCpu)) => format!(
+                "{shown} is not in the capture, and what runs on each CPU is not known then: a tick fires in captured time"
+            ),
+            _ => format!("{shown} is not in the capture: -l --replay lists the probes that are"),
+        });
     }
-    let all: Vec<String> = probes(program).iter().map(|probe| probe.desc.to_string()).collect();
-    let lacks = all.iter().filter(|name| !own(name) && !is_there(name)).collect::<BTreeSet<_>>();
-    Ok(lacks
-        .first()
-        .map(|first| {
-            let first = control::name_text(first);
-            format!("{} of {} probes are not in the capture: {first} …", lacks.len(), all.len())
-        })
-        .into_iter()
-        .collect())
+    let ticks = all.iter().filter_map(|(name, timing)| match timing {
+        Some(Timing::Tick(interval)) => Some((name.clone(), (*interval).max(1))),
+        _ => None,
+    });
+    let ticks: Vec<_> = ticks.collect();
+    let mut lacks = all.iter().filter(|(_, timing)| timing.is_none()).map(|(name, _)| name);
+    let count = lacks.clone().count();
+    let of = probes(program).iter().filter(|probe| program.registry.role(&probe.desc) == Role::Probe).count();
+    let of = of - ticks.len();
+    let note = lacks.next().map(|first| {
+        format!("{count} of {of} probes are not in the capture: {} …", control::name_text(first))
+    });
+    Ok((note.into_iter().collect(), ticks))
 }
 
-/// The firings of a capture.
-struct Firings {
+/// The firings of a part of a capture.
+struct Cut {
     replay: Replay,
     head: Head,
     roles: Vec<Role>,
     first: Option<Item>,
+    /// The times of the first and the last firing.
+    range: (u64, u64),
     end: Arc<Mutex<Option<Firing>>>,
+    /// The firing of END if the capture goes on behind this part.
+    cut_end: Option<Firing>,
+    is_over: bool,
 }
 
-impl Iterator for Firings {
+impl Iterator for Cut {
     type Item = Firing;
 
     fn next(&mut self) -> Option<Firing> {
         loop {
+            if self.is_over {
+                return None;
+            }
             let first = self.first.take().and_then(|item| self.replay.noted(item));
             let stored = first.or_else(|| self.replay.next())?;
-            let fired = firing(&stored, &self.head);
+            let (from, to) = self.range;
+            if stored.time > to {
+                // What follows is not read.
+                self.is_over = true;
+                *self.end.lock().unwrap_or_else(PoisonError::into_inner) = self.cut_end.take();
+                return None;
+            }
             match self.roles.get(stored.probe as usize) {
-                Some(Role::Probe) => return Some(fired),
+                Some(Role::Probe) if stored.time >= from => return Some(firing(&stored, &self.head)),
                 Some(Role::End) => {
-                    *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(fired);
+                    let mut end = firing(&stored, &self.head);
+                    end.time = end.time.max(from);
+                    *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
                 }
                 _ => {}
             }
         }
+    }
+}
+
+/// Clocks of the program that were not captured fire between captured firings, at their own rates.
+struct Ticking {
+    captured: Cut,
+    ahead: Option<Firing>,
+    /// When the next one fires, its interval and its name, the first one first.
+    clocks: BinaryHeap<Reverse<(u64, u64, String)>>,
+    /// When tracing began: the clock of `timestamp`, and since 1970.
+    began: (u64, u64),
+    /// Time passes no further.
+    ended: bool,
+}
+
+impl Ticking {
+    fn new(captured: Cut, clocks: Vec<(String, u64)>, began: (u64, u64)) -> Ticking {
+        let clock =
+            |(name, interval): (String, u64)| Reverse((began.0.saturating_add(interval), interval, name));
+        let clocks = clocks.into_iter().map(clock).collect();
+        Ticking { captured, ahead: None, clocks, began, ended: false }
+    }
+
+    /// The firing of the first clock that is due at a time or before it.
+    fn tick(&mut self, until: u64) -> Option<Firing> {
+        let Reverse((time, interval, name)) =
+            self.clocks.peek_mut().filter(|clock| clock.0.0 <= until).map(PeekMut::pop)?;
+        let next = time.checked_add(interval);
+        self.clocks.extend(next.map(|next| Reverse((next, interval, name.clone()))));
+        let walltime = self.began.1.saturating_add(time - self.began.0);
+        let mut memory = Memory::default();
+        let builtins = [Builtin::Int(IntBuiltin::Walltimestamp)].into();
+        memory.captured = Some(Captured { builtins, ..Captured::default() });
+        Some(Firing { time, walltime, memory: Arc::new(memory), ..Firing::of(name) })
+    }
+}
+
+impl Iterator for Ticking {
+    type Item = Firing;
+
+    fn next(&mut self) -> Option<Firing> {
+        if self.clocks.is_empty() {
+            return self.captured.next();
+        }
+        if self.ahead.is_none() && !self.ended {
+            self.ahead = self.captured.next();
+            self.ended = self.ahead.is_none();
+        }
+        let until = match &self.ahead {
+            Some(firing) => firing.time,
+            // Until END.
+            None => {
+                let end = self.captured.end.lock().unwrap_or_else(PoisonError::into_inner);
+                end.as_ref().map_or(0, |end| end.time)
+            }
+        };
+        self.tick(until).or_else(|| self.ahead.take())
     }
 }
 

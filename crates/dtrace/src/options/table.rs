@@ -323,6 +323,8 @@ options! {
         pub follow: Follow,
         #[option(Run, "16384", "processes that are followed at a time")]
         pub followmax: u64,
+        #[option(Run, "", "what a replay (--replay) begins with: the time since the capture began")]
+        pub from: Option<Duration>,
         #[option(Run, "", "send the metrics of aggregations to a server of Graphite, as in carbon:2003, interval by interval (every)")]
         pub graphite: Option<String>,
         #[option(Compile, "", "a directory of preprocessor headers (-I)")]
@@ -440,6 +442,8 @@ options! {
         pub syslibdir: Option<String>,
         #[option(Run, "yes", "merge the records of all CPUs by time (always on)")]
         pub temporal: bool,
+        #[option(Run, "", "what a replay (--replay) ends with: the time since the capture began")]
+        pub to: Option<Duration>,
         #[option(
             Compile,
             "0",

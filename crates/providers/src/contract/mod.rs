@@ -29,4 +29,4 @@ pub use process::ProcessProvider;
 pub use provider::{Names, OpenChanges, Provider};
 pub use source::{FoundProbe, IdRange, LoadedModules, MakeFn, ProbeList, ProbeSource, UnloadedModules};
 pub(crate) use unit::NoArguments;
-pub use unit::{Role, Unit};
+pub use unit::{Role, Timing, Unit};

@@ -10,7 +10,7 @@ use super::changes::ChangeSource;
 use super::env::{EnabledProbe, Env};
 use super::process::ProcessProvider;
 use super::source::ProbeSource;
-use super::unit::{Role, Unit};
+use super::unit::{Role, Timing, Unit};
 
 /// Opens a source of changes. It gives none where the system has none.
 pub type OpenChanges<'a> = Box<dyn FnOnce() -> Option<Box<dyn ChangeSource>> + 'a>;
@@ -87,6 +87,12 @@ pub trait Provider: Send + Sync {
     fn role(&self, probe: &ProbeDesc) -> Role {
         let _ = probe;
         Role::Probe
+    }
+
+    /// When time alone fires a probe of this provider; `None` if something else does.
+    fn timing(&self, probe: &ProbeDesc) -> Option<Timing> {
+        let _ = probe;
+        None
     }
 
     /// Plans how to attach probes of this provider, of all names that it answers for. An error says

@@ -21,6 +21,15 @@ pub enum Role {
     Error,
 }
 
+/// When time alone fires a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// Once in so many nanoseconds.
+    Tick(u64),
+    /// Again and again on every CPU, in what runs there.
+    EveryCpu,
+}
+
 /// A context of probes without arguments.
 pub(crate) struct NoArguments;
 

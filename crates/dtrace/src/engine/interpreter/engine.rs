@@ -42,6 +42,8 @@ use crate::session::stop::Stopper;
 #[derive(Default)]
 struct Batched {
     probes: Vec<EnabledProbe>,
+    /// Their places by their ids: thousands may be enabled.
+    places: HashMap<u32, usize>,
     error: Option<usize>,
 }
 
@@ -220,9 +222,8 @@ impl InterpreterEngine {
     fn enable(&mut self, program: &Program, first: u32) -> Result<Enabled, Error> {
         let clauses = program.checked.clauses.get(program.running..).unwrap_or_default();
         let mut batch = Batched::default();
-        let mut index: HashMap<u32, usize> = HashMap::new();
         for info in clauses.iter().flat_map(|c| c.probes.iter()) {
-            index.entry(info.id.0).or_insert_with(|| {
+            batch.places.entry(info.id.0).or_insert_with(|| {
                 let role = self.registry.role(&info.desc);
                 let family = self.registry.family(&info.desc.provider);
                 let strsize = program.module.strsize as usize;
@@ -236,7 +237,7 @@ impl InterpreterEngine {
         let (mut ranges, mut next) = (Vec::new(), first);
         for (clause, checked) in (program.running..).zip(clauses) {
             for (n, info) in (next..).zip(checked.probes.iter()) {
-                let row = index.get(&info.id.0).and_then(|at| batch.probes.get_mut(*at));
+                let row = batch.places.get(&info.id.0).and_then(|at| batch.probes.get_mut(*at));
                 row.into_iter().for_each(|row| row.clauses.push((clause, n)));
             }
             let calls = |p: &ProbeInfo| self.registry.calls(&p.desc.provider);
@@ -303,7 +304,7 @@ impl InterpreterEngine {
         }
         let Some(probe) = self.meant(&firing.probe) else { return };
         for batch in 0..self.attached.len() {
-            self.fire_in(batch, firing, &|p| p.probe.id == probe.id);
+            self.fire_in(batch, firing, |batch| batch.places.get(&probe.id.0).copied());
         }
     }
 
@@ -322,13 +323,13 @@ impl InterpreterEngine {
             None => Firing { time: self.last_time, ..self.tracer.clone() },
         };
         for batch in batches {
-            self.fire_in(batch, &firing, &|p| p.role == role);
+            self.fire_in(batch, &firing, |batch| batch.probes.iter().position(|p| p.role == role));
         }
     }
 
-    fn fire_in(&mut self, batch: usize, firing: &Firing, fires: &dyn Fn(&EnabledProbe) -> bool) {
+    fn fire_in(&mut self, batch: usize, firing: &Firing, place: impl Fn(&Batched) -> Option<usize>) {
         let Some(batch) = self.attached.get(batch) else { return };
-        let Some(enabled) = batch.probes.iter().find(|p| fires(p)) else { return };
+        let Some(enabled) = place(batch).and_then(|at| batch.probes.get(at)) else { return };
         let error = batch.error.and_then(|at| batch.probes.get(at));
         let Some(percpu) = PerCpu::new(&self.percpu, self.cpus) else { return };
         let index = firing.cpu % self.cpus;
