@@ -18,8 +18,8 @@
 //!
 //! What a capture does not have yet is refused when it begins: stacks and the names of addresses,
 //! speculations, packets, and probes in processes (the machine of the file is the kernel's).
-//! In a replay a `tick-1s` that was not captured fires in captured time; a `profile-97` fires only as
-//! it was captured. Destructive actions are refused in both.
+//! In a replay a `tick-1s` that was not captured fires in captured time; a `profile-97` fires only
+//! as it was captured. Destructive actions are refused in both.
 //!
 //! Firings of which no predicate was true are left out, unless a predicate stores to a variable:
 //! they change nothing in a replay. Where several CPUs write one variable of the script, its
