@@ -23,7 +23,7 @@ pub use proc::Selection;
 pub use providers::{
     Change, ChangeSource, Cursor, EnabledProbe, Env, Follow, FoundProbe, IdRange, LoadedModules, MakeFn,
     Names, OpenChanges, ProbeList, ProbeSource, ProbeStore, ProbesChanged, ProcessProvider, Provider,
-    ProviderProbes, Registry, Returns, Role, Unit, UnloadedModules, method,
+    ProviderProbes, Registry, Returns, Role, Timing, Unit, UnloadedModules, method,
 };
 pub use symbols::{Readers, ReadingWatch};
 pub use types;

@@ -281,9 +281,12 @@ impl Messages {
     }
 }
 
+/// Probes of clocks with their intervals.
+type Clocks = Vec<(String, u64)>;
+
 /// An error if a clause has no probe that was captured, or what no replay does; else what is to be
 /// said, and the clocks that fire in captured time, with their intervals.
-fn asks(program: &Program, head: &Head) -> Result<(Vec<String>, Vec<(String, u64)>), String> {
+fn asks(program: &Program, head: &Head) -> Result<(Vec<String>, Clocks), String> {
     if program.is_destructive() {
         return Err("a replay performs no destructive actions: leave them out".into());
     }
