@@ -89,7 +89,7 @@ pub(crate) struct Command {
     /// `--capture`: the file to be written.
     pub(crate) capture: Option<String>,
     /// `--capture-for`: the last program is the script that is captured.
-    capture_for: bool,
+    pub(crate) capture_for: bool,
     /// `--replay`: a capture.
     pub(crate) replay: Option<String>,
     /// `--capture-info`: a capture.
@@ -394,13 +394,16 @@ impl Command {
         Ok(())
     }
 
+    /// False if it captures everything, by a program of its own.
+    pub(crate) fn captures_script(&self) -> bool {
+        self.capture.is_none() || self.capture_for
+    }
+
     /// A capture is of one script, and what is in a file is not traced.
     fn check_captures(&self) -> Result<(), Wrong> {
         let wrong = |text: &str| Err(Wrong::Value(text.into()));
-        if self.capture.is_some() != self.capture_for {
-            return wrong(
-                "--capture FILE and --capture-for SCRIPT belong together: what the script reads is captured",
-            );
+        if self.capture_for && self.capture.is_none() {
+            return wrong("--capture-for SCRIPT says what is captured: add --capture FILE");
         }
         let all = [&self.capture, &self.replay, &self.capture_info, &self.system, &self.record_system];
         let others = [&self.flame_from, &self.postmortem];
@@ -414,7 +417,7 @@ impl Command {
             if self.mode != Mode::Trace || self.compile_only {
                 return wrong("--capture traces: leave out -l and -e");
             }
-            if self.programs.len() > 1 {
+            if self.capture_for && self.programs.len() > 1 {
                 return wrong(
                     "--capture-for is the program of the session: leave out -s, -n and other programs",
                 );

@@ -203,14 +203,15 @@ pub(crate) const LONG: &[Long] = &[
         name: "capture",
         arg: "file",
         takes: File,
-        help: "capture the firings of the script of --capture-for to a new file (- is the standard output), and print nothing of \
-               them: --replay asks programs of them later",
+        help: "capture all firings of the probes of the programs, whatever their clauses say, to a new file (- is the standard \
+               output), and print nothing of them: --replay asks programs of them later",
     },
     Long {
         name: "capture-for",
         arg: "script",
         takes: File,
-        help: "the script whose firings are captured, with all that it reads of them; the operands are its own",
+        help: "the script whose firings are captured instead, with all that it reads of them and nothing more; the operands are \
+               its own",
     },
     Long {
         name: "replay",

@@ -413,7 +413,11 @@ fn session(
     let program = match &command.capture {
         None => compile(command, sources, &macros, &mut options, machine)?,
         Some(_) => {
-            let made = dtrace::capture::compile(system, sources, &macros, &options)
+            let compile = match command.capture_for {
+                true => dtrace::capture::compile,
+                false => dtrace::capture::compile_wide,
+            };
+            let made = compile(system, sources, &macros, &options)
                 .map_err(|error| complain_all(error.messages(options.errtags)))?;
             options = made.options.clone();
             captured.insert(made).program.clone()
@@ -442,6 +446,9 @@ fn session(
         Ok(sink) => sink,
         Err(e) => return Err(complain_all(vec![e])),
     };
+    if let Some(captured) = captured.as_ref().filter(|_| !command.captures_script() && !quiet) {
+        complain(format!("all firings of {} probes are captured", captured.head.probes.len()));
+    }
     introduce(command, &program, quiet, &mut sink).map_err(|e| failed_output(&e))?;
     if command.compile_only {
         program.check_limits(&options).map_err(|e| failed(&e, &program, tags))?;
@@ -525,7 +532,7 @@ fn session(
 /// run.
 fn introduce(command: &Command, program: &Program, quiet: bool, out: &mut dyn Sink) -> io::Result<()> {
     for (n, title) in program.titles.iter().enumerate() {
-        if !quiet && !command.compile_only {
+        if !quiet && !command.compile_only && command.captures_script() {
             let count = program.matched(n);
             complain(format!("{title} matched {count} probe{}", if count == 1 { "" } else { "s" }));
         }

@@ -16,6 +16,8 @@
 //! both read. What only it reads is known to be missing: it is an invalid address, or 0, and the
 //! replay says at the end what and how often ([`Replay::messages`]).
 //!
+//! Without a script, a capture has all that its probes have: the script is made ([`wide`]).
+//!
 //! What a capture does not have yet is refused when it begins: stacks and the names of addresses,
 //! speculations, packets, and probes in processes (the machine of the file is the kernel's).
 //! In a replay a `tick-1s` that was not captured fires in captured time; a `profile-97` fires only
@@ -28,6 +30,7 @@
 mod instrument;
 mod recorder;
 mod replay;
+mod wide;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -64,17 +67,51 @@ pub fn compile(
     macros: &Macros,
     options: &Options,
 ) -> Result<Captured, CompileError> {
-    let given = options;
-    let mut options = options.clone();
+    compile_from(system, sources, macros, options, true)
+}
+
+/// `computes`: the script does something with what it reads.
+fn compile_from(
+    system: &System,
+    sources: &[Source],
+    macros: &Macros,
+    given: &Options,
+    computes: bool,
+) -> Result<Captured, CompileError> {
+    let mut options = given.clone();
     let program = compile_as(system, sources, macros, &mut options, Setup::default())?;
     let machine =
         machine(&program, system, (sources, macros, given)).map_err(|why| refused(&program, &why))?;
+    let head = Head { target: macros.target, script: text(sources), ..Head::default() };
+    instrumented(&program, options, head, machine, computes)
+}
+
+/// The same for all that the probes of programs have, whatever their clauses say: see [`wide`].
+pub fn compile_wide(
+    system: &System,
+    sources: &[Source],
+    macros: &Macros,
+    options: &Options,
+) -> Result<Captured, CompileError> {
+    let mut options = options.clone();
+    let asked = compile_as(system, sources, macros, &mut options, Setup::default())?;
+    let all = wide::program(&asked, options.capture, macros.target).map_err(|why| refused(&asked, &why))?;
+    // The operands are those of the programs.
+    options.defaultargs = true;
+    let source = Source::Script(GENERATED.into(), all);
+    let captured = compile_from(system, &[source], macros, &options, false)?;
+    Ok(Captured { head: Head { script: text(sources), ..captured.head }, ..captured })
+}
+
+/// The name of the program that captures everything.
+const GENERATED: &str = "capture";
+
+/// The text of programs.
+fn text(sources: &[Source]) -> String {
     let texts = sources.iter().map(|source| match source {
         Source::Script(_, text) | Source::Specifier(_, text) => text.as_str(),
     });
-    let script = texts.collect::<Vec<_>>().join("\n");
-    let head = Head { target: macros.target, script, ..Head::default() };
-    of_program(&program, options, head, machine)
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 fn refused(program: &Program, why: &str) -> CompileError {
@@ -86,9 +123,19 @@ fn refused(program: &Program, why: &str) -> CompileError {
 /// the running one or is not recorded: `machine` is what the file has of it.
 pub fn of_program(
     program: &Program,
+    options: Options,
+    head: Head,
+    machine: Vec<u8>,
+) -> Result<Captured, CompileError> {
+    instrumented(program, options, head, machine, true)
+}
+
+fn instrumented(
+    program: &Program,
     mut options: Options,
     head: Head,
     machine: Vec<u8>,
+    computes: bool,
 ) -> Result<Captured, CompileError> {
     let refused = |why: &str| refused(program, why);
     if program.is_destructive() {
@@ -104,7 +151,8 @@ pub fn of_program(
         return Err(refused("stacks and names of addresses: a capture does not have them yet"));
     }
     for (checked, clause) in checked.clauses.iter_mut().zip(&mut module.clauses) {
-        let instrumented = instrument::instrument(&program.module, clause).map_err(|why| refused(&why))?;
+        let instrumented =
+            instrument::instrument(&program.module, clause, computes).map_err(|why| refused(&why))?;
         *clause = instrumented.clause;
         checked.record = clause.record.clone();
         checked.names = instrumented.names;

@@ -27,7 +27,8 @@ pub use proc::Moment;
 pub use providers::{Follow, Returns};
 
 pub use kinds::{
-    BufResize, Bytes, Conformance, FaultLines, FbtMeans, KernelWalk, OutputFormat, Shape, UserAddresses,
+    BufResize, Bytes, Captures, Conformance, FaultLines, FbtMeans, KernelWalk, OutputFormat, Shape,
+    UserAddresses,
 };
 pub use table::{ABSENT, Absent, Options, Row, TABLE, When};
 use value::Setting;

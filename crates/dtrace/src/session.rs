@@ -201,7 +201,7 @@ impl<S: Sink> Running<S> {
         };
         consumer.start(start);
         register(&mut consumer, program, &enabled, Registered::default())?;
-        consumer.advise(advice(engine.firings(), program, &enabled));
+        consumer.advise(advice(engine.firings(), program, &enabled).filter(|_| !program.captures));
         if program.may_name_addresses(options.stacksymbols) {
             consumer.expect_user_addresses();
         }

@@ -238,8 +238,7 @@ fn damaged_captures_are_read_around_the_damage() -> Verdict {
 
 fn options_that_go_with_no_capture_are_refused() -> Verdict {
     for (words, why) in [
-        (&["--capture", "x", "-n", "BEGIN"][..], "belong together"),
-        (&["--capture-for", "x"], "belong together"),
+        (&["--capture-for", "x"][..], "add --capture FILE"),
         (&["--capture", "x", "--capture-for", "x", "-n", "BEGIN"], "leave out -s, -n"),
         (&["--capture", "x", "--capture-for", "x", "-e"], "leave out -l and -e"),
         (&["--capture", "x", "--capture-for", "x", "--replay", "x"], "no other option"),

@@ -22,6 +22,7 @@ mod blocks;
 mod buffers;
 mod builtins;
 mod captures;
+mod captures_wide;
 mod command;
 mod completions;
 mod containers;
@@ -251,6 +252,7 @@ const GROUPS: &[&[Test]] = &[
     python::TESTS,
     recorded::TESTS,
     captures::TESTS,
+    captures_wide::TESTS,
     stacks::TESTS,
     kernel_walk::TESTS,
     unwinding::TESTS,

@@ -158,12 +158,13 @@ pub(super) struct Instrumented {
     pub(super) names: Vec<Vec<Arc<str>>>,
 }
 
-/// Instruments a clause. `Err`: what it does that cannot be captured.
-pub(super) fn instrument(module: &Module, clause: &Clause) -> Result<Instrumented, String> {
+/// Instruments a clause. `computes`: it does something with the texts that it makes. `Err`: what it
+/// does that cannot be captured.
+pub(super) fn instrument(module: &Module, clause: &Clause, computes: bool) -> Result<Instrumented, String> {
     clause.record.iter().try_for_each(is_printable)?;
     let func = Function { blocks: Vec::new(), ..clause.func.clone() };
     let (layout, actions, slots) = (LayoutBuilder::default(), Vec::new(), Vec::new());
-    Recorder { module, source: &clause.func, func, layout, actions, slots }.run(clause)
+    Recorder { module, source: &clause.func, computes, func, layout, actions, slots }.run(clause)
 }
 
 /// What a clause prints is in its numbers, strings and memory.
@@ -202,6 +203,7 @@ pub(super) fn has_names(datum: Datum) -> bool {
 struct Recorder<'a> {
     module: &'a Module,
     source: &'a Function,
+    computes: bool,
     func: Function,
     layout: LayoutBuilder,
     actions: Vec<Action>,
@@ -472,6 +474,12 @@ impl Recorder<'_> {
             Ok(())
         };
         let first = args.first().copied();
+        // To write an address of the network as text is much code, and only its bytes are captured.
+        if let (Subr::InetNtoa | Subr::InetNtoa6, Some(addr), false) = (subr, first, self.computes) {
+            self.bytes(insts, inst, (addr, if subr == Subr::InetNtoa { 4 } else { 16 }, None), constants);
+            insts.push(InstData { op: Op::Null, ..inst.clone() });
+            return Ok(());
+        }
         let read = match (subr, first, args.get(1).copied()) {
             (Subr::Args, Some(addr), _) => Some((Kind::Arguments, addr, text)),
             (Subr::DPath, Some(addr), _) => Some((Kind::Path(Place::Path), addr, text)),

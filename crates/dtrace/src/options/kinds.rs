@@ -59,6 +59,17 @@ pub enum BufResize {
     Manual,
 }
 
+/// `capture`: what a capture of everything has beyond the arguments of each firing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Captures {
+    /// The stack of the kernel.
+    pub stack: bool,
+    /// That of the process.
+    pub ustack: bool,
+    /// The members of `curpsinfo` and `curlwpsinfo`.
+    pub psinfo: bool,
+}
+
 /// `faultlines`: which errors of a clause are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FaultLines {

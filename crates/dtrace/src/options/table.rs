@@ -10,7 +10,8 @@ use providers::{Follow, Returns};
 use timeline::{NoPair, Pair};
 
 use super::kinds::{
-    BufResize, Bytes, Conformance, FaultLines, FbtMeans, KernelWalk, OutputFormat, Shape, UserAddresses,
+    BufResize, Bytes, Captures, Conformance, FaultLines, FbtMeans, KernelWalk, OutputFormat, Shape,
+    UserAddresses,
 };
 use super::value::{Setting, initial};
 
@@ -112,6 +113,7 @@ impl Row {
             (Shape::Rate, _) => "a rate, as in 10hz or 100ms".into(),
             (Shape::Int, _) => "a number".into(),
             (Shape::Text, _) if self.name == "amin" => "a triple, as in Evolving/Evolving/Common".into(),
+            (Shape::Text, _) if self.name == "capture" => "stack, ustack, psinfo, with commas between".into(),
             (Shape::Text, _) if self.name == "version" => "a version of D, as in 1.6.3".into(),
             (Shape::Text, _) if self.name == "listen" => {
                 "an address with a port, as in 127.0.0.1:9464, or a socket, as in unix:/run/dtrace.socket"
@@ -241,6 +243,12 @@ options! {
         pub bufresize: BufResize,
         #[option(Run, "4m", "principal buffer, each CPU")]
         pub bufsize: Bytes,
+        #[option(
+            Compile,
+            "",
+            "what --capture records of each firing besides its arguments: stack, ustack, psinfo"
+        )]
+        pub capture: Captures,
         #[option(Run, "101hz", "how often speculations that ended are freed")]
         pub cleanrate: Duration,
         #[option(Compile, "", "run scripts through the C preprocessor (-C)")]

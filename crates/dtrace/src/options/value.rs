@@ -9,7 +9,8 @@ use proc::Moment;
 use providers::{Follow, Returns};
 
 use super::kinds::{
-    BufResize, Bytes, Conformance, FaultLines, FbtMeans, KernelWalk, OutputFormat, Shape, UserAddresses,
+    BufResize, Bytes, Captures, Conformance, FaultLines, FbtMeans, KernelWalk, OutputFormat, Shape,
+    UserAddresses,
 };
 
 /// A type of values.
@@ -173,6 +174,36 @@ impl<T: Setting> Setting for Option<T> {
 
     fn texts(&self) -> Vec<String> {
         self.as_ref().map_or_else(Vec::new, T::texts)
+    }
+}
+
+/// Words with commas between; each use adds to the ones before.
+impl Setting for Captures {
+    const SHAPE: Shape = Shape::Text;
+
+    fn parse(text: Option<&str>) -> Option<Captures> {
+        let mut all = Captures::default();
+        for word in text?.split(',') {
+            match word {
+                "stack" => all.stack = true,
+                "ustack" => all.ustack = true,
+                "psinfo" => all.psinfo = true,
+                _ => return None,
+            }
+        }
+        Some(all)
+    }
+
+    fn add(&mut self, new: Captures) {
+        self.stack |= new.stack;
+        self.ustack |= new.ustack;
+        self.psinfo |= new.psinfo;
+    }
+
+    fn texts(&self) -> Vec<String> {
+        let all = [("stack", self.stack), ("ustack", self.ustack), ("psinfo", self.psinfo)];
+        let words: Vec<&str> = all.iter().filter(|(_, is_set)| *is_set).map(|(word, _)| *word).collect();
+        if words.is_empty() { Vec::new() } else { vec![words.join(",")] }
     }
 }
 
