@@ -8,7 +8,7 @@ use miniz_oxide::inflate::decompress_to_vec_with_limit;
 pub const MAGIC: [u8; 8] = *b"\x89DTCP\r\n\x1a";
 
 /// The version of the layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The most bytes of a block, unpacked and as it is stored.
 pub const BLOCK_MAX: usize = 1 << 20;

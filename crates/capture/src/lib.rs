@@ -56,7 +56,7 @@ mod wire;
 mod write;
 
 pub use block::{BLOCK_MAX, MAGIC, VERSION, unchecked_block};
-pub use model::{Content, Firing, Head, Loss, Place, Region, Word};
+pub use model::{Content, Firing, Head, Loss, Place, Region, Symbol, Word};
 pub use read::{Error, Item, Reader};
 pub use wire::FIRING_MAX;
 pub use write::Writer;

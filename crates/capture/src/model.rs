@@ -54,10 +54,18 @@ pub enum Word {
     Arg(u8),
     /// `uregs[]`
     Register(u8),
+    /// `caller`
+    Caller,
+    /// `ucaller`
+    Ucaller,
+    /// `stackdepth`
+    StackDepth,
+    /// `ustackdepth`
+    UstackDepth,
 }
 
 impl Word {
-    const PLAIN: [Word; 11] = [
+    const PLAIN: [Word; 15] = [
         Word::Pid,
         Word::Ppid,
         Word::Tid,
@@ -69,6 +77,10 @@ impl Word {
         Word::Level,
         Word::UserThread,
         Word::CurThread,
+        Word::Caller,
+        Word::Ucaller,
+        Word::StackDepth,
+        Word::UstackDepth,
     ];
     const ARGS: u8 = 64;
     const REGISTERS: u8 = 128;
@@ -107,6 +119,29 @@ pub struct Firing {
     pub execname: Option<Content>,
     /// The memory that was read.
     pub memory: Vec<Region>,
+    /// The stack of the kernel, if it was taken; innermost first.
+    pub stack: Option<Vec<Symbol>>,
+    /// That of the process.
+    pub ustack: Option<Vec<Symbol>>,
+    /// Names of other addresses: of each the process, or `None` for the kernel.
+    pub symbols: Vec<(Option<u32>, Symbol)>,
+}
+
+/// An address with its name when it was captured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Symbol {
+    /// The address.
+    pub address: u64,
+    /// The module, or the file of a process.
+    pub module: Option<Vec<u8>>,
+    /// The symbol.
+    pub symbol: Option<Vec<u8>>,
+    /// The path of the file.
+    pub path: Option<Vec<u8>>,
+    /// From the symbol.
+    pub offset: u64,
+    /// The address in the file, where the symbol is not known.
+    pub in_file: Option<u64>,
 }
 
 /// Memory that was read.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::{Content, Firing, Head, Loss, Place, Region, Word};
+use crate::model::{Content, Firing, Head, Loss, Place, Region, Symbol, Word};
 
 /// The most bytes of memory that a firing has, and the most entries of each of its lists.
 pub const FIRING_MAX: usize = 1 << 20;
@@ -182,6 +182,74 @@ pub(crate) fn put_firing(out: &mut Vec<u8>, firing: &Firing, before: u64, table:
         put_int(out, *address);
         content.known().iter().for_each(|(bytes, _)| table.put(out, bytes));
     }
+    for stack in [&firing.stack, &firing.ustack] {
+        put_uint(out, stack.as_ref().map_or(0, |stack| stack.len() as u64 + 1));
+        let mut before = 0;
+        for frame in stack.iter().flatten() {
+            put_symbol(out, frame, before, table);
+            before = frame.address;
+        }
+    }
+    put_uint(out, firing.symbols.len() as u64);
+    for (process, symbol) in &firing.symbols {
+        put_uint(out, process.map_or(0, |process| u64::from(process) + 1));
+        put_symbol(out, symbol, 0, table);
+    }
+}
+
+/// Names repeat, so they are in the table: a byte with the texts that there are, and these.
+fn put_symbol(out: &mut Vec<u8>, symbol: &Symbol, before: u64, table: &mut Interned) {
+    put_int(out, symbol.address.wrapping_sub(before));
+    let texts = [&symbol.module, &symbol.symbol, &symbol.path];
+    let mut known = u8::from(symbol.in_file.is_some()) << 3;
+    let mut name = vec![0];
+    for (bit, text) in texts.into_iter().enumerate() {
+        known |= u8::from(text.is_some()) << bit;
+        text.iter().for_each(|text| put_bytes(&mut name, text));
+    }
+    name.iter_mut().take(1).for_each(|first| *first = known);
+    table.put(out, &name);
+    put_uint(out, symbol.offset);
+    symbol.in_file.iter().for_each(|address| put_int(out, *address));
+}
+
+/// The most bytes of a name: those of a path and of two symbols.
+const NAME_MAX: usize = 16 << 10;
+
+fn symbol<'a>(
+    bytes: &mut Bytes<'a>,
+    before: u64,
+    table: &mut Table<'a>,
+    total: &mut usize,
+) -> Option<Symbol> {
+    let address = before.wrapping_add(bytes.int()?);
+    let name = table.get(bytes).filter(|name| name.len() <= NAME_MAX)?;
+    // A short reference may stand for a long name.
+    *total += name.len() + size_of::<Symbol>();
+    if *total > FIRING_MAX {
+        return None;
+    }
+    let mut name = Bytes(name);
+    let known = name.byte()?;
+    let mut text = |bit: u8| match known >> bit & 1 {
+        1 => name.bytes().map(|text| Some(text.to_vec())),
+        _ => Some(None),
+    };
+    let (module, symbol, path) = (text(0)?, text(1)?, text(2)?);
+    let offset = bytes.uint()?;
+    let in_file = if known >> 3 & 1 == 1 { Some(bytes.int()?) } else { None };
+    Some(Symbol { address, module, symbol, path, offset, in_file })
+}
+
+fn stack<'a>(bytes: &mut Bytes<'a>, table: &mut Table<'a>, total: &mut usize) -> Option<Option<Vec<Symbol>>> {
+    let count = bytes.narrow::<usize>()?;
+    let Some(count) = count.checked_sub(1) else { return Some(None) };
+    let mut frames = Vec::new();
+    for _ in 0..count {
+        let before = frames.last().map_or(0, |frame: &Symbol| frame.address);
+        frames.push(symbol(bytes, before, table, total)?);
+    }
+    Some(Some(frames))
 }
 
 /// Bytes of a thread's name, with the NUL (`TASK_COMM_LEN`, include/linux/sched.h).
@@ -225,5 +293,11 @@ pub(crate) fn firing<'a>(bytes: &mut Bytes<'a>, before: u64, table: &mut Table<'
         };
         memory.push(Region { place, address, content });
     }
-    Some(Firing { probe, time, cpu, words, execname, memory })
+    let (stack, ustack) = (stack(bytes, table, &mut total)?, stack(bytes, table, &mut total)?);
+    let mut symbols = Vec::new();
+    for _ in 0..bytes.count()? {
+        let process = bytes.narrow::<u32>()?.checked_sub(1);
+        symbols.push((process, symbol(bytes, 0, table, &mut total)?));
+    }
+    Some(Firing { probe, time, cpu, words, execname, memory, stack, ustack, symbols })
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use capture::{Content, Firing, Head, Item, Loss, Place, Reader, Region, Word, Writer};
+use capture::{Content, Firing, Head, Item, Loss, Place, Reader, Region, Symbol, Word, Writer};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -30,14 +30,32 @@ pub(crate) fn firing() -> impl Strategy<Value = Firing> {
         content,
     });
     let words = vec((word, any::<u64>()), 0..6);
-    let parts = (0..2u32, any::<u64>(), any::<u32>(), words, option::of(text(16)), vec(region, 0..4));
-    parts.prop_map(|(probe, time, cpu, words, execname, memory)| Firing {
+    let stack = || option::of(vec(symbol(), 0..4));
+    let stacks = (stack(), stack(), vec((option::of(0..u32::MAX), symbol()), 0..3));
+    let parts = (0..2u32, any::<u64>(), any::<u32>(), words, option::of(text(16)), vec(region, 0..4), stacks);
+    parts.prop_map(|(probe, time, cpu, words, execname, memory, (stack, ustack, symbols))| Firing {
         probe,
         time,
         cpu,
         words,
         execname,
         memory,
+        stack,
+        ustack,
+        symbols,
+    })
+}
+
+fn symbol() -> impl Strategy<Value = Symbol> {
+    let name = || option::of(vec(any::<u8>(), 0..8));
+    let parts = (any::<u64>(), name(), name(), name(), any::<u64>(), option::of(any::<u64>()));
+    parts.prop_map(|(address, module, symbol, path, offset, in_file)| Symbol {
+        address,
+        module,
+        symbol,
+        path,
+        offset,
+        in_file,
     })
 }
 
@@ -85,9 +103,9 @@ fn a_machine_of_several_blocks_is_read_whole_and_not_beyond_the_limit() {
 #[test]
 fn what_is_no_capture_and_what_is_a_later_one_are_told_apart() {
     let mut file = written(&[], b"machine");
-    file[8] = 2;
+    file[8] = 3;
     let why = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
-    assert_eq!(why(&file), "a capture of version 2, and this dtrace reads version 1");
+    assert_eq!(why(&file), "a capture of version 3, and this dtrace reads version 2");
     assert_eq!(why(b""), "this is no capture: --capture writes one");
     assert_eq!(why(b"\x7fELF............"), "this is no capture: --capture writes one");
 }

@@ -18,16 +18,17 @@
 //!
 //! Without a script, a capture has all that its probes have: the script is made ([`wide`]).
 //!
-//! What a capture does not have yet is refused when it begins: stacks and the names of addresses,
-//! speculations, packets, and probes in processes (the machine of the file is the kernel's).
-//! In a replay a `tick-1s` that was not captured fires in captured time; a `profile-97` fires only
-//! as it was captured. Destructive actions are refused in both.
+//! What a capture does not have yet is refused when it begins: calls of interpreters (`jstack()`),
+//! speculations, packets, and probes in processes (the machine of the file is the kernel's). In a
+//! replay a `tick-1s` that was not captured fires in captured time; a `profile-97` fires only as it
+//! was captured. Destructive actions are refused in both.
 //!
 //! Firings of which no predicate was true are left out, unless a predicate stores to a variable:
 //! they change nothing in a replay. Where several CPUs write one variable of the script, its
 //! clauses in the kernel saw these writes in another order than the replay, which has that of time.
 
 mod instrument;
+mod names;
 mod recorder;
 mod replay;
 mod wide;
@@ -147,9 +148,6 @@ fn instrumented(
     let mut captured = program.clone();
     let mut checked = (*program.checked).clone();
     let mut module = (*program.module).clone();
-    if module.aggs.iter().flat_map(|agg| &agg.key).any(|field| instrument::has_names(field.datum)) {
-        return Err(refused("stacks and names of addresses: a capture does not have them yet"));
-    }
     for (checked, clause) in checked.clauses.iter_mut().zip(&mut module.clauses) {
         let instrumented =
             instrument::instrument(&program.module, clause, computes).map_err(|why| refused(&why))?;

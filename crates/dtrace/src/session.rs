@@ -162,7 +162,7 @@ impl<S: Sink> Running<S> {
         let cpus = interpreter.cpus();
         settings::check(&options, program.is_destructive(), &cpus)?;
         postmortem::check(&options, &[])?;
-        let symbols = Box::new(interpreter.take_symbols());
+        let symbols = interpreter.take_symbols();
         let start = interpreter.start(host::VERSION);
         let (engine, enabled) = InterpreterEngine::new(program, &options, interpreter)?;
         let (engine, targets) = (Box::new(engine), Vec::new());

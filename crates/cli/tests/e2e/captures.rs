@@ -57,7 +57,7 @@ impl Script {
 }
 
 /// Scripts whose output is the same each time that a command runs.
-const SCRIPTS: [&str; 7] = [
+const SCRIPTS: [&str; 8] = [
     // Of a failure the path is read when the call returns.
     "syscall::openat:entry /pid == $target/ { self->path = arg1; }
      syscall::openat:return /self->path/ { printf(\"%s %s %d\\n\", execname, copyinstr(self->path), errno); self->path = 0; }",
@@ -71,6 +71,11 @@ const SCRIPTS: [&str; 7] = [
      syscall::openat:return /pid == $target/ { n++; trace(execname); this->bad = copyinstr(8); trace(n); }
      ERROR { printf(\"ERROR %d %x\\n\", arg4, arg5); }
      END { printf(\"%d calls\\n\", n); }",
+    // Names are those that the addresses had.
+    "syscall::openat:entry /pid == $target && execname == \"cat\"/
+     { @[stack(5)] = count(); @[ustack(6)] = count(); @[func(caller), ufunc(ucaller), umod(ucaller)] = count(); }
+     syscall::openat:return /pid == $target && execname == \"cat\" && errno/
+     { printf(\"%a %d\", caller, stackdepth); stack(); ustack(); usym(ucaller); }",
     "BEGIN { printf(\"begin\\n\"); }
      syscall::exit_group:entry /pid == $target/ { exit(3); }
      END { printf(\"end\\n\"); }",
@@ -253,8 +258,7 @@ fn options_that_go_with_no_capture_are_refused() -> Verdict {
 
 fn what_cannot_be_captured_is_refused_before_anything_is_traced() -> Verdict {
     for (text, why) in [
-        ("syscall::openat:entry { stack(); }", "a capture does not have them yet"),
-        ("syscall::openat:entry { @[ustack()] = count(); }", "stacks and names of addresses"),
+        ("syscall::openat:entry { jstack(); }", "jstack() cannot be captured yet"),
         ("syscall::openat:entry { stop(); }", "destructive actions cannot be captured"),
         ("pid$target:a.out:main:entry { trace(arg0); }", "probes in processes"),
     ] {

@@ -20,8 +20,9 @@ use dif::ir::{
     BinOp, BlockData, Clause, Cond, Datum, Field, Function, InstData, IntBuiltin, Module, Op, RecordDesc,
     Scope, Space, StrBuiltin, Subr, Term, Ty, Value,
 };
+use events::ConversionArg;
 use plane::builtin::Builtin;
-use plane::desc::{Action, LayoutBuilder, string_storage};
+use plane::desc::{Action, AddrForm, LayoutBuilder, string_storage};
 
 /// The most bytes that are recorded of memory whose length is known only when it is read.
 const LONGEST_COPY: u32 = 512;
@@ -45,6 +46,10 @@ pub(super) enum Slot {
     Length,
     /// The status of `exit()`.
     Exit,
+    /// The stack of the kernel, or of the process.
+    Stack(bool),
+    /// An address that is shown by its name.
+    Symbol,
 }
 
 /// The predicate was false.
@@ -90,6 +95,9 @@ impl Slot {
             Slot::Value => "value".into(),
             Slot::Length => "length".into(),
             Slot::Exit => "exit".into(),
+            Slot::Stack(false) => "stack".into(),
+            Slot::Stack(true) => "ustack".into(),
+            Slot::Symbol => "symbol".into(),
             Slot::Read(Kind::Number(p)) => format!("number {}", place(p)),
             Slot::Read(Kind::Text(p, false)) => format!("text {}", place(p)),
             Slot::Read(Kind::Text(p, true)) => format!("array {}", place(p)),
@@ -114,6 +122,9 @@ impl Slot {
             "value" => Slot::Value,
             "length" => Slot::Length,
             "exit" => Slot::Exit,
+            "stack" => Slot::Stack(false),
+            "ustack" => Slot::Stack(true),
+            "symbol" => Slot::Symbol,
             "number" => Slot::Read(Kind::Number(place()?)),
             "text" => Slot::Read(Kind::Text(place()?, false)),
             "array" => Slot::Read(Kind::Text(place()?, true)),
@@ -128,10 +139,10 @@ impl Slot {
     }
 }
 
-/// The variable of a capture for a built-in variable. `Ok(None)`: a replay has it without one.
-pub(super) fn word(builtin: IntBuiltin) -> Result<Option<Word>, String> {
+/// The variable of a capture for a built-in variable. `None`: a replay has it without one.
+pub(super) fn word(builtin: IntBuiltin) -> Option<Word> {
     use IntBuiltin as B;
-    Ok(Some(match builtin {
+    Some(match builtin {
         B::Arg(n) => Word::Arg(n),
         B::Ureg(n) => Word::Register(n),
         B::Pid => Word::Pid,
@@ -145,11 +156,12 @@ pub(super) fn word(builtin: IntBuiltin) -> Result<Option<Word>, String> {
         B::Ipl => Word::Level,
         B::UserThread => Word::UserThread,
         B::CurThread => Word::CurThread,
-        B::Cpu | B::Timestamp | B::Epid | B::ProbeId | B::ProviderPid => return Ok(None),
-        B::StackDepth | B::UstackDepth | B::Caller | B::Ucaller => {
-            return Err(format!("{builtin}: a capture does not have stacks yet"));
-        }
-    }))
+        B::Caller => Word::Caller,
+        B::Ucaller => Word::Ucaller,
+        B::StackDepth => Word::StackDepth,
+        B::UstackDepth => Word::UstackDepth,
+        B::Cpu | B::Timestamp | B::Epid | B::ProbeId | B::ProviderPid => return None,
+    })
 }
 
 /// An instrumented clause, and for each action of its record the name of its value.
@@ -161,49 +173,46 @@ pub(super) struct Instrumented {
 /// Instruments a clause. `computes`: it does something with the texts that it makes. `Err`: what it
 /// does that cannot be captured.
 pub(super) fn instrument(module: &Module, clause: &Clause, computes: bool) -> Result<Instrumented, String> {
-    clause.record.iter().try_for_each(is_printable)?;
+    let addresses = clause.record.as_ref().map_or(Ok(Vec::new()), addresses)?;
     let func = Function { blocks: Vec::new(), ..clause.func.clone() };
     let (layout, actions, slots) = (LayoutBuilder::default(), Vec::new(), Vec::new());
-    Recorder { module, source: &clause.func, computes, func, layout, actions, slots }.run(clause)
+    Recorder { module, source: &clause.func, computes, addresses, func, layout, actions, slots }.run(clause)
 }
 
-/// What a clause prints is in its numbers, strings and memory.
-fn is_printable(record: &RecordDesc) -> Result<(), String> {
-    let mut fields: Vec<Field> = Vec::new();
+/// The numbers of a record that are printed as addresses of the kernel. `Err`: what a clause prints
+/// that is not in its numbers, strings, addresses and memory.
+fn addresses(record: &RecordDesc) -> Result<Vec<Field>, String> {
+    let mut all: Vec<Field> = Vec::new();
     for action in &record.actions {
         match action {
             Action::Printf { format, args } | Action::System { format, args } => {
                 let parsed = events::Format::parse(format.as_str()).map_err(|e| e.to_string())?;
-                let names = parsed.pieces().iter().any(|piece| {
-                    use events::ConversionArg::{KernelAddr, UserAddr};
-                    matches!(piece, events::Piece::Conversion(c) if matches!(c.arg, KernelAddr | UserAddr))
+                let shown = parsed.pieces().iter().filter_map(|piece| match piece {
+                    events::Piece::Conversion(conversion) => Some(conversion.arg),
+                    _ => None,
                 });
-                if names {
-                    return Err(format!("\"{format}\": a capture does not have the names of addresses yet"));
+                let shown: Vec<ConversionArg> = shown.collect();
+                if shown.contains(&ConversionArg::UserAddr) {
+                    return Err(format!("\"{format}\": %A cannot be captured yet: use %a of uaddr()"));
                 }
-                fields.extend(args);
+                // Where a width is an argument, there are more of them than conversions.
+                if shown.contains(&ConversionArg::KernelAddr) {
+                    all.extend(args.iter().filter(|field| matches!(field.datum, Datum::Int { size: 8, .. })));
+                }
             }
-            Action::Trace(field) => fields.push(*field),
             Action::Pcap { .. } => return Err("pcap(): a capture does not have packets yet".into()),
             _ => {}
         }
     }
-    let has_names = |field: &Field| has_names(field.datum);
-    match fields.iter().any(has_names) {
-        true => Err("stacks and names of addresses: a capture does not have them yet".into()),
-        false => Ok(()),
-    }
-}
-
-/// True of values that are shown by names of addresses.
-pub(super) fn has_names(datum: Datum) -> bool {
-    datum.is_user() || matches!(datum, Datum::KernelStack { .. } | Datum::KernelAddr(_))
+    Ok(all)
 }
 
 struct Recorder<'a> {
     module: &'a Module,
     source: &'a Function,
     computes: bool,
+    /// Of its record.
+    addresses: Vec<Field>,
     func: Function,
     layout: LayoutBuilder,
     actions: Vec<Action>,
@@ -272,7 +281,7 @@ impl Recorder<'_> {
         }
         words.extend(ints.0);
         for builtin in words {
-            if let Some(word) = word(builtin)? {
+            if let Some(word) = word(builtin) {
                 let value = self.emit(&mut first, &plain, Op::Builtin(builtin), Ty::Int);
                 let field = self.field(Slot::Word(word), INT);
                 first.push(InstData { op: Op::Record(field, value), ..plain.clone() });
@@ -447,9 +456,37 @@ impl Recorder<'_> {
                 insts.extend(exit.map(record));
                 insts.push(inst.clone());
             }
-            // Its record is another one, and what it aggregates is not captured.
-            Op::Reserve | Op::Commit | Op::Record(..) | Op::RecordPair(..) | Op::Aggregate { .. } => {}
-            Op::Stack { .. } => return Err("stack() and ustack(): a capture does not have stacks yet".into()),
+            // Its record is another one, and of what it aggregates only names are captured.
+            Op::Reserve | Op::Commit => {}
+            Op::Record(field, value) => {
+                let is_address = self.addresses.contains(field);
+                let datum = if is_address { Datum::KernelAddr(AddrForm::Address) } else { field.datum };
+                self.symbol(insts, inst, datum, *value, None);
+            }
+            Op::RecordPair(field, value, process) => {
+                self.symbol(insts, inst, field.datum, *value, Some(*process));
+            }
+            Op::Aggregate { agg, key, .. } => {
+                let columns = self.module.aggs.get(agg.0 as usize).map_or(&[][..], |agg| &agg.key);
+                let mut key = key.iter().copied();
+                for column in columns {
+                    let Some(value) = key.next() else { break };
+                    let has_two = matches!(column.datum, Datum::UserAddr(_) | Datum::Provider);
+                    let process = if has_two { key.next() } else { None };
+                    self.symbol(insts, inst, column.datum, value, process);
+                }
+            }
+            Op::Stack { calls: true, .. } => return Err("jstack() cannot be captured yet".into()),
+            Op::Stack { user, frames, .. } => {
+                let datum = match user {
+                    true => Datum::UserStack { frames: *frames, strsize: 0 },
+                    false => Datum::KernelStack { frames: *frames },
+                };
+                let field = self.field(Slot::Stack(*user), datum);
+                insts.push(inst.clone());
+                let record = |id| InstData { op: Op::Record(field, id), result: None, ..inst.clone() };
+                insts.extend(inst.result.map(record));
+            }
             Op::Speculate(_) => return Err("speculate(): speculations cannot be captured yet".into()),
             Op::RecordPacket { .. } => return Err("pcap(): a capture does not have packets yet".into()),
             Op::CopyOut { .. } | Op::CopyOutStr { .. } => {
@@ -458,6 +495,29 @@ impl Recorder<'_> {
             _ => insts.push(inst.clone()),
         }
         Ok(())
+    }
+
+    /// Records an address that is shown by its name, with the process where it is in one.
+    fn symbol(
+        &mut self,
+        insts: &mut Vec<InstData>,
+        at: At<'_>,
+        datum: Datum,
+        value: Value,
+        process: Option<Value>,
+    ) {
+        let is_pointer = matches!(self.func.values.get(value.0 as usize), Some(Ty::Ptr(_)));
+        let op = |field, value| match (datum, process) {
+            (Datum::KernelAddr(_), None) => Some(Op::Record(field, value)),
+            (Datum::UserAddr(_), Some(process)) => Some(Op::RecordPair(field, value, process)),
+            _ => None,
+        };
+        if !matches!((datum, process), (Datum::KernelAddr(_), None) | (Datum::UserAddr(_), Some(_))) {
+            return;
+        }
+        let value = if is_pointer { self.emit(insts, at, Op::AsInt(value), Ty::Int) } else { value };
+        let field = self.field(Slot::Symbol, datum);
+        insts.extend(op(field, value).map(|op| InstData { op, result: None, ..at.clone() }));
     }
 
     fn call(
@@ -542,7 +602,7 @@ const BYTE: Datum = Datum::Int { size: 1, signed: false };
 /// The built-in variables of a function that captures have.
 pub(super) fn captured(func: &Function) -> Vec<Builtin> {
     let (ints, execname) = used(func);
-    let ints = ints.into_iter().filter(|builtin| !matches!(word(*builtin), Ok(None))).map(Builtin::Int);
+    let ints = ints.into_iter().filter(|builtin| word(*builtin).is_some()).map(Builtin::Int);
     ints.chain(execname.then_some(Builtin::Str(StrBuiltin::Execname))).collect()
 }
 

@@ -10,7 +10,7 @@ use events::{Action, DropKind, Event, Record, Sink, SinkError, Value};
 use providers::Role;
 
 use super::instrument::{Kind, SUCCEEDED, Slot, TRIED, UNMATCHED};
-use super::{Captured, role};
+use super::{Captured, names, role};
 use crate::session::host;
 
 /// Writes the firings of a session of [`super::compile`]. What else the session says goes to
@@ -173,6 +173,25 @@ impl Pending {
                         _ => None,
                     };
                     self.changed += region.map_or(0, |region| add(&mut self.firing.memory, region));
+                }
+                Some(Slot::Stack(user)) => {
+                    let stack = if user { &mut self.firing.ustack } else { &mut self.firing.stack };
+                    if let Some(Value::Stack(new)) = value {
+                        let known = stack.as_ref().map_or(0, Vec::len);
+                        let new = names::frames(new);
+                        // Of several the longest: it begins with the others.
+                        if stack.is_none() || new.len() > known {
+                            *stack = Some(new);
+                        }
+                    }
+                }
+                Some(Slot::Symbol) => {
+                    if let Some(Value::Symbol(symbol)) = value {
+                        let new = (symbol.process, names::stored(symbol));
+                        if !self.firing.symbols.contains(&new) {
+                            self.firing.symbols.push(new);
+                        }
+                    }
                 }
                 Some(Slot::Address | Slot::Value | Slot::Length | Slot::Exit) | None => {}
             }

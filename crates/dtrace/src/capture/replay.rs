@@ -17,9 +17,11 @@ use plane::builtin::{Builtin, IntBuiltin};
 use providers::{Role, Timing};
 use system::{LARGEST_RECORD, RecordError, System};
 
-use super::{instrument, probes, role};
+use super::{instrument, names, probes, role};
 use crate::compile::Program;
-use crate::engine::interpreter::{Captured, Firing, Interpreter, Memory, Missing, Region, Text};
+use crate::engine::interpreter::{
+    Captured, CapturedNames, Firing, Interpreter, Memory, Missing, Region, Text,
+};
 use crate::options::{Options, nanoseconds};
 
 /// Why a capture cannot be asked.
@@ -110,12 +112,14 @@ impl Replay {
         let end = Arc::new(Mutex::new(None));
         let messages = Messages { found: self.found.clone(), missing: self.missing.clone() };
         let (time, walltime) = head.clock;
+        let names = CapturedNames::default();
         let mut tracer = Firing { time, walltime, ..Firing::default() };
         // BEGIN fires before the others.
         let mut first = self.reader.next_item().map_err(ReplayError::File)?;
         if let Some(Item::Firing(stored)) = &first
             && roles.get(stored.probe as usize) == Some(&Role::Begin)
         {
+            names.learn(names::of_firing(stored));
             tracer = firing(stored, &head);
             first = None;
         }
@@ -136,13 +140,16 @@ impl Replay {
         let (missing, cpus) = (self.missing.clone(), head.cpus);
         let host = Host::new(head.host.clone(), head.release.clone(), head.machine.clone(), cpus);
         let (range, end_of, is_over) = ((from, to), end.clone(), false);
-        let captured = Cut { replay: self, head, roles, first, range, end: end_of, cut_end, is_over };
+        let names_of = names.clone();
+        let captured =
+            Cut { replay: self, head, roles, first, range, names: names_of, end: end_of, cut_end, is_over };
         let firings = Ticking::new(captured, ticks, (tracer.time, tracer.walltime));
         let interpreter = Interpreter::new(firings)
             .with_tracer(tracer)
             .with_cpus(cpus)
             .with_host(host)
             .with_end(end)
+            .with_names(names)
             .with_missing(missing);
         Ok((interpreter, notes, messages))
     }
@@ -333,6 +340,7 @@ struct Cut {
     first: Option<Item>,
     /// The times of the first and the last firing.
     range: (u64, u64),
+    names: CapturedNames,
     end: Arc<Mutex<Option<Firing>>>,
     /// The firing of END if the capture goes on behind this part.
     cut_end: Option<Firing>,
@@ -356,6 +364,7 @@ impl Iterator for Cut {
                 *self.end.lock().unwrap_or_else(PoisonError::into_inner) = self.cut_end.take();
                 return None;
             }
+            self.names.learn(names::of_firing(&stored));
             match self.roles.get(stored.probe as usize) {
                 Some(Role::Probe) if stored.time >= from => return Some(firing(&stored, &self.head)),
                 Some(Role::End) => {
@@ -438,6 +447,13 @@ fn firing(stored: &Stored, head: &Head) -> Firing {
     let mut known = Captured {
         builtins: builtins.into_iter().map(Builtin::Int).collect(),
         execname: stored.execname.as_ref().and_then(text),
+        of_stacks: stored
+            .words
+            .iter()
+            .map(|(word, value)| (builtin(*word), *value))
+            .filter(is_of_stack)
+            .collect(),
+        stacks: (stored.stack.is_some(), stored.ustack.is_some()),
         ..Captured::default()
     };
     let (mut regions, mut behind): (Vec<Region>, Vec<Region>) = Default::default();
@@ -479,7 +495,17 @@ fn firing(stored: &Stored, head: &Head) -> Firing {
     let mut memory = Memory::of(regions);
     memory.captured = Some(known);
     firing.memory = Arc::new(memory);
+    let addresses = |stack: &Option<Vec<capture::Symbol>>| -> Vec<u64> {
+        stack.iter().flatten().map(|frame| frame.address).collect()
+    };
+    (firing.stack, firing.ustack) = (addresses(&stored.stack), addresses(&stored.ustack));
     firing
+}
+
+/// True of a word that follows from a stack.
+fn is_of_stack((word, _): &(IntBuiltin, u64)) -> bool {
+    use IntBuiltin::{Caller, StackDepth, Ucaller, UstackDepth};
+    matches!(word, Caller | Ucaller | StackDepth | UstackDepth)
 }
 
 fn text(content: &Content) -> Option<Text> {
@@ -502,6 +528,10 @@ fn builtin(word: Word) -> IntBuiltin {
         Word::CurThread => IntBuiltin::CurThread,
         Word::Arg(n) => IntBuiltin::Arg(n),
         Word::Register(n) => IntBuiltin::Ureg(n),
+        Word::Caller => IntBuiltin::Caller,
+        Word::Ucaller => IntBuiltin::Ucaller,
+        Word::StackDepth => IntBuiltin::StackDepth,
+        Word::UstackDepth => IntBuiltin::UstackDepth,
     }
 }
 
@@ -521,6 +551,8 @@ fn set(firing: &mut Firing, word: Word, value: u64) {
         Word::CurThread => firing.curthread = value,
         Word::Arg(n) => put(&mut firing.args, n, value),
         Word::Register(n) => put(&mut firing.registers, n, value),
+        // They are of stacks that may not be known.
+        Word::Caller | Word::Ucaller | Word::StackDepth | Word::UstackDepth => {}
     }
 }
 

@@ -114,10 +114,10 @@ fn add(clauses: &mut Clauses, asked: &Program, probe: &ProbeDesc, captures: Capt
         clauses.add(4, "{ trace(curpsinfo->pr_psargs); }".into(), probe);
     }
     if captures.stack {
-        clauses.add(5, "{ stack(); }".into(), probe);
+        clauses.add(5, "{ stack(); trace(caller); trace(stackdepth); }".into(), probe);
     }
     if captures.ustack {
-        clauses.add(5, "{ ustack(); }".into(), probe);
+        clauses.add(5, "{ ustack(); trace(ucaller); trace(ustackdepth); }".into(), probe);
     }
     if asked.registry.calls(&probe.provider) != Calls::System {
         return;

@@ -50,12 +50,14 @@
 mod engine;
 mod firing;
 mod missing;
+mod names;
 mod probes;
 mod symbols;
 mod world;
 
 use std::sync::{Arc, Mutex};
 
+use consumer::Symbolizer;
 use events::{Clock, Host, Start};
 
 pub use firing::{Firing, Memory};
@@ -65,12 +67,15 @@ pub use symbols::Symbols;
 pub(crate) use engine::InterpreterEngine;
 pub(crate) use firing::{Captured, Region, Text};
 pub(crate) use missing::Missing;
+pub(crate) use names::CapturedNames;
 
 /// What an interpreted session runs on: its firings, in order, and their surroundings.
 pub struct Interpreter {
     firings: Box<dyn Iterator<Item = Firing> + Send>,
     tracer: Firing,
     symbols: Symbols,
+    /// Names that come with captured firings.
+    names: Option<CapturedNames>,
     host: Option<Host<'static>>,
     cpus: u32,
     /// Where the firings leave the one of END when all of them were taken; `None` if they have
@@ -87,7 +92,7 @@ impl Interpreter {
         let firings = Box::new(firings.into_iter());
         let (tracer, symbols) = (Firing::default(), Symbols::default());
         let (end, missing) = Default::default();
-        Interpreter { firings, tracer, symbols, host: None, cpus: 1, end, missing }
+        Interpreter { firings, tracer, symbols, names: None, host: None, cpus: 1, end, missing }
     }
 
     /// The process in which BEGIN and END fire. The time of END is that of the last firing.
@@ -139,7 +144,16 @@ impl Interpreter {
         Start::new(version, clock, self.host.take().unwrap_or(none))
     }
 
-    pub(crate) fn take_symbols(&mut self) -> Symbols {
-        std::mem::take(&mut self.symbols)
+    /// The names of addresses are those that these firings come with.
+    #[must_use]
+    pub(crate) fn with_names(self, names: CapturedNames) -> Interpreter {
+        Interpreter { names: Some(names), ..self }
+    }
+
+    pub(crate) fn take_symbols(&mut self) -> Box<dyn Symbolizer> {
+        match self.names.take() {
+            Some(names) => Box::new(names),
+            None => Box::new(std::mem::take(&mut self.symbols)),
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dif::ir::Space;
 use dif::subr::PathOf;
-use plane::builtin::Builtin;
+use plane::builtin::{Builtin, IntBuiltin};
 
 /// A firing: which probe, and what its clauses find.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,6 +91,10 @@ pub(crate) struct Captured {
     pub(crate) paths: BTreeMap<(PathOf, u64), Option<Text>>,
     /// Arguments of processes by their address, likewise.
     pub(crate) arguments: BTreeMap<u64, Option<Text>>,
+    /// What follows from stacks: `caller`, depths.
+    pub(crate) of_stacks: Vec<(IntBuiltin, u64)>,
+    /// The stack of the kernel is known, and that of the process.
+    pub(crate) stacks: (bool, bool),
     /// Whether the process that fired descends from others.
     pub(crate) ancestors: BTreeMap<i32, bool>,
 }

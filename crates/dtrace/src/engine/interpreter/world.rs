@@ -133,6 +133,10 @@ impl World for FiringWorld<'_> {
         }
         let f = self.firing;
         let at = |all: &[u64], n: usize| all.get(n).map_or(0, |v| *v as i64);
+        let captured = f.memory.captured.iter().flat_map(|captured| &captured.of_stacks);
+        if let Some((_, value)) = captured.clone().find(|(of, _)| *of == builtin) {
+            return *value as i64;
+        }
         match (builtin, &self.fault) {
             (Arg(1), Some(fault)) => i64::from(self.fires.epid(fault.clause)),
             (Arg(2), Some(fault)) => i64::from(fault.action),
@@ -270,7 +274,9 @@ impl World for FiringWorld<'_> {
     }
 
     fn stack(&mut self, user: bool, frames: u32) -> u64 {
-        if self.firing.memory.captured.is_some() {
+        let known =
+            |captured: &super::firing::Captured| if user { captured.stacks.1 } else { captured.stacks.0 };
+        if self.firing.memory.captured.as_ref().is_some_and(|captured| !known(captured)) {
             self.missing.stack();
         }
         let all = if user { &self.firing.ustack } else { &self.firing.stack };
