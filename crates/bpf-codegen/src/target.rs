@@ -11,6 +11,8 @@ pub struct Target {
     pub machine: &'static Machine,
     /// Offsets for paths of files. Without them, paths are not available.
     pub path: Option<PathOffsets>,
+    /// Offsets for the names of control groups. Without them, these are not available.
+    pub group: Option<GroupOffsets>,
     /// Offsets in a packet's `struct sk_buff`. Without them, packets cannot be recorded.
     pub packet: Option<PacketOffsets>,
     /// Offsets in `struct task_struct`. Without them, `execname` costs a helper call and `ppid` is
@@ -425,6 +427,31 @@ pub struct PathOffsets {
     pub mountpoint: i16,
     /// In `struct vfsmount`.
     pub mnt_root: i16,
+}
+
+/// Offsets of the members by which a control group has a name and one above it.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupOffsets {
+    /// In `struct cgroup`.
+    pub node: i16,
+    pub state: i16,
+    /// `self.parent` in `struct cgroup`: the state of the group above.
+    pub above: i16,
+    /// In `struct kernfs_node`.
+    pub name: i16,
+}
+
+impl GroupOffsets {
+    /// Finds the offsets by the members' paths. `None` when the kernel lacks one of them.
+    pub fn find(offset: impl Fn(&str) -> Option<i16>) -> Option<GroupOffsets> {
+        Some(GroupOffsets {
+            node: offset("cgroup.kn")?,
+            state: offset("cgroup.self")?,
+            above: offset("cgroup.self.parent")?,
+            name: offset("kernfs_node.name")?,
+        })
+    }
 }
 
 /// Offsets of the members of a socket buffer, in bytes from the start of their struct.

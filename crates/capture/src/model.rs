@@ -174,11 +174,15 @@ pub enum Place {
     Ancestor,
     /// The arguments of the process from an address in its memory on, with spaces between them.
     Arguments,
+    /// The container that a `struct cgroup` is in.
+    Container,
+    /// The pod that a `struct cgroup` is in.
+    Pod,
 }
 
 impl Place {
     /// All, by their numbers in files.
-    pub const ALL: [Place; 8] = [
+    pub const ALL: [Place; 10] = [
         Place::Kernel,
         Place::User,
         Place::Path,
@@ -187,6 +191,8 @@ impl Place {
         Place::DentryPath,
         Place::Ancestor,
         Place::Arguments,
+        Place::Container,
+        Place::Pod,
     ];
 }
 

@@ -35,7 +35,9 @@ const fn word(name: &'static str, ty: &'static str, help: &'static str) -> Libra
 
 /// Every variable of the D libraries that scripts may use; numbers with a name are not among them.
 pub const LIBRARY_WORDS: &[LibraryWord] = &[
+    word("cgroupname", "string", "name of the process's control group"),
     word("chip", "chipid_t", "package of the CPU"),
+    word("containerid", "string", "id of the container; empty outside of containers"),
     word("curcpu", "cpuinfo_t *", "the CPU"),
     word("curlwpsinfo", "lwpsinfo_t *", "the thread"),
     word("curpsinfo", "psinfo_t *", "the process"),
@@ -44,6 +46,7 @@ pub const LIBRARY_WORDS: &[LibraryWord] = &[
     word("fds[fd]", "fileinfo_t", "the open file of a descriptor of the process"),
     word("hp_avenrun[n]", "uint64_t", "load average of 1, 5 or 15 minutes, times 65536"),
     word("lgrp", "lgrp_id_t", "NUMA node of the CPU"),
+    word("poduid", "string", "uid of the Kubernetes pod; empty outside of pods"),
     word("pset", "psetid_t", "processor set of the CPU"),
     word("root", "string", "root directory of the process"),
     word("tcp_state_string[state]", "string", "name of a state of a TCP connection"),

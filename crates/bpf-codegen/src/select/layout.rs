@@ -296,7 +296,7 @@ fn parts(module: &Module, clauses: &[(usize, &Clause)], this_size: u32, end: &mu
         })
         .max()
         .unwrap_or(0);
-    let paths = insts().any(|i| matches!(i.op, Op::Call(subr, _) if subr.makes_path()));
+    let paths = insts().any(|i| matches!(i.op, Op::Call(subr, _) if subr.makes_path() || subr.names_group()));
     let path = if paths { module.string_storage() + crate::routines::NAME } else { 0 };
     let (work, token) = (insts().any(|i| subr_needs(&i.op).work), insts().any(|i| subr_needs(&i.op).token));
     let result = insts().any(|i| subr_needs(&i.op).result);

@@ -25,6 +25,7 @@ mod captures;
 mod captures_wide;
 mod command;
 mod completions;
+mod container_names;
 mod containers;
 mod control;
 mod counters;
@@ -172,6 +173,7 @@ const GROUPS: &[&[Test]] = &[
     command::TESTS,
     completions::TESTS,
     control::TESTS,
+    container_names::TESTS,
     containers::TESTS,
     images::TESTS,
     stability::TESTS,

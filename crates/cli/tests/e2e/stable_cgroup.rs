@@ -18,13 +18,13 @@ tests! {
 }
 
 /// A mounted hierarchy with one group of the test. It is removed at the end.
-struct Hierarchy {
+pub(crate) struct Hierarchy {
     mount: PathBuf,
     name: String,
 }
 
 impl Hierarchy {
-    fn new(test: &str, options: &str) -> Result<Hierarchy, Verdict> {
+    pub(crate) fn new(test: &str, options: &str) -> Result<Hierarchy, Verdict> {
         let name = format!("dt-{test}-{}", std::process::id());
         let mount = std::env::temp_dir().join(&name);
         std::fs::create_dir_all(&mount).unwrap();
@@ -34,7 +34,7 @@ impl Hierarchy {
         made.map(|_| it).map_err(|why| Skip(format!("cgroups cannot be mounted: {why}")))
     }
 
-    fn group(&self) -> PathBuf {
+    pub(crate) fn group(&self) -> PathBuf {
         self.mount.join(&self.name)
     }
 

@@ -1,4 +1,4 @@
-//! Paths of files.
+//! Paths of files, and what those of control groups name.
 
 use super::call::{Call, Fault};
 use super::name::PathOf;
@@ -19,6 +19,14 @@ pub(super) fn full_path(call: &mut Call<'_>) -> Result<Val, Fault> {
 
 pub(super) fn dentry_path(call: &mut Call<'_>) -> Result<Val, Fault> {
     path(call, PathOf::Dentry)
+}
+
+pub(super) fn container(call: &mut Call<'_>) -> Result<Val, Fault> {
+    path(call, PathOf::Container)
+}
+
+pub(super) fn pod(call: &mut Call<'_>) -> Result<Val, Fault> {
+    path(call, PathOf::Pod)
 }
 
 fn path(call: &mut Call<'_>, of: PathOf) -> Result<Val, Fault> {

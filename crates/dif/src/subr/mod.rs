@@ -117,10 +117,12 @@ use Param::{Int, Ptr, Str};
 /// Every subroutine.
 pub const TABLE: &[Row] = &[
     Row::str(Subr::Args, "_args", &[Int, Int], args::args).reads().faults(),
+    Row::str(Subr::Container, "_container", &[Ptr], file::container).reads().faults(),
     Row::str(Subr::DentryPath, "_dentrypath", &[Ptr, Int], file::dentry_path).reads().faults(),
     Row::int(Subr::First, "_first", &[Str], text::first),
     Row::str(Subr::Fullpath, "_fullpath", &[Ptr], file::full_path).reads().faults(),
     Row::str(Subr::Mountpoint, "_mountpoint", &[Ptr], file::mountpoint).reads().faults(),
+    Row::str(Subr::Pod, "_pod", &[Ptr], file::pod).reads().faults(),
     Row::str(Subr::SetChar, "_setchar", &[Str, Int, Int], text::set_char).faults(),
     Row::str(Subr::Tail, "_tail", &[Str, Int], text::tail).faults(),
     Row::str(Subr::Basename, "basename", &[Str], path::basename),
@@ -176,6 +178,11 @@ impl Subr {
     /// True for a subroutine whose result is a path that it makes of directories and mounts.
     pub fn makes_path(self) -> bool {
         matches!(self, Subr::DPath | Subr::DentryPath | Subr::Fullpath | Subr::Mountpoint)
+    }
+
+    /// True for a subroutine whose result is in the names of a control group and of those above.
+    pub fn names_group(self) -> bool {
+        matches!(self, Subr::Container | Subr::Pod)
     }
 
     /// The result for constant arguments; `None` when it is known only at run time, or is a fault.

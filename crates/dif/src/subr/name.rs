@@ -9,6 +9,7 @@ pub enum Subr {
     Chill,
     Cleanpath,
     Commit,
+    Container,
     DPath,
     DentryPath,
     Dirname,
@@ -29,6 +30,7 @@ pub enum Subr {
     Lltostr,
     Memstr,
     Mountpoint,
+    Pod,
     Progenyof,
     Raise,
     Return,
@@ -49,7 +51,7 @@ pub enum Subr {
     Toupper,
 }
 
-/// Selects a path of a `struct path`, or of a dentry.
+/// Selects a path of a `struct path`, or of a dentry, or what the path of a control group names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathOf {
     /// The file's path, as the process sees it.
@@ -60,4 +62,8 @@ pub enum PathOf {
     Full,
     /// The path of a dentry in a mount, from the root of the mount namespace.
     Dentry,
+    /// The container that a `struct cgroup` is in.
+    Container,
+    /// The pod that a `struct cgroup` is in.
+    Pod,
 }

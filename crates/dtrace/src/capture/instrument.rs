@@ -78,7 +78,9 @@ pub(super) enum Kind {
     Descends,
 }
 
-const PLACES: [&str; 7] = ["kernel", "user", "path", "full", "mount", "dentry", "ancestor"];
+/// The names of all places, in their order.
+const PLACES: [&str; Place::ALL.len()] =
+    ["kernel", "user", "path", "full", "mount", "dentry", "ancestor", "arguments", "container", "pod"];
 
 impl Slot {
     /// The field's name.
@@ -546,6 +548,8 @@ impl Recorder<'_> {
             (Subr::Fullpath, Some(addr), _) => Some((Kind::Path(Place::FullPath), addr, text)),
             (Subr::Mountpoint, Some(addr), _) => Some((Kind::Path(Place::MountPath), addr, text)),
             (Subr::DentryPath, Some(addr), _) => Some((Kind::Path(Place::DentryPath), addr, text)),
+            (Subr::Container, Some(addr), _) => Some((Kind::Path(Place::Container), addr, text)),
+            (Subr::Pod, Some(addr), _) => Some((Kind::Path(Place::Pod), addr, text)),
             // The text that is made of them may be cut, or have other bytes.
             (Subr::InetNtoa, Some(addr), _) => return raw(self, insts, (addr, 4, None)),
             (Subr::InetNtoa6, Some(addr), _) => return raw(self, insts, (addr, 16, None)),

@@ -486,6 +486,8 @@ fn firing(stored: &Stored, head: &Head) -> Firing {
             Place::FullPath => PathOf::Full,
             Place::MountPath => PathOf::Mount,
             Place::DentryPath => PathOf::Dentry,
+            Place::Container => PathOf::Container,
+            Place::Pod => PathOf::Pod,
         };
         known.paths.entry((of, at)).or_insert(text);
     }

@@ -12,8 +12,9 @@ use bpf_codegen::arch::Machine;
 use bpf_codegen::mir::KsymId;
 use bpf_codegen::target::PreemptCount;
 use bpf_codegen::target::{
-    DirectLoad, Frags, GenerationOffsets, MappingOffsets, PacketOffsets, PathOffsets, PidNamespace,
-    PidOffsets, ProcessOffsets, ReturnOffsets, Target, TaskOffsets, ThreadOffsets, UnwindOffsets,
+    DirectLoad, Frags, GenerationOffsets, GroupOffsets, MappingOffsets, PacketOffsets, PathOffsets,
+    PidNamespace, PidOffsets, ProcessOffsets, ReturnOffsets, Target, TaskOffsets, ThreadOffsets,
+    UnwindOffsets,
 };
 use bpf_codegen::{CodegenError, Layout};
 use bpf_sys::features::{Facility, Features};
@@ -116,6 +117,8 @@ pub(crate) fn target(
     let preempt_count = ipl.then(|| preempt_count(system)).flatten();
     let path = uses(module, |op| matches!(op, Op::Call(subr, _) if subr.makes_path()));
     let path = path.then(|| path_offsets(system.kernel)).flatten();
+    let group = uses(module, |op| matches!(op, Op::Call(subr, _) if subr.names_group()));
+    let group = group.then(|| group_offsets(system.kernel)).flatten();
     let packet = uses(module, |op| matches!(op, Op::RecordPacket { .. }));
     let packet = packet.then(|| packet_offsets(system)).flatten();
     let direct_load = loads_numbers(module).then(|| direct_load(system)).flatten();
@@ -136,6 +139,7 @@ pub(crate) fn target(
         direct_load,
         thread,
         path,
+        group,
         packet,
         preempt_count,
         pid_namespace,
@@ -378,6 +382,11 @@ fn packet_offsets(system: &SystemContext<'_>) -> Option<PacketOffsets> {
 fn path_offsets(kernel: &KernelBtf) -> Option<PathOffsets> {
     let btf = kernel.vmlinux().ok()?;
     PathOffsets::find(|path| offset_of(btf, path))
+}
+
+fn group_offsets(kernel: &KernelBtf) -> Option<GroupOffsets> {
+    let btf = kernel.vmlinux().ok()?;
+    GroupOffsets::find(|path| offset_of(btf, path))
 }
 
 /// Reads the facts of a machine that the D libraries use, when a program uses them.

@@ -11,12 +11,13 @@
 //!  number   lltostr, strtoll, byte order, rand             json   json
 //!  ancestor progenyof                                      file   d_path, process arguments
 //!  address  inet_*, link_ntop                              action signals, delay
-//!  needs    what each needs in the scratch slot
+//!  container  of a control group: its container, its pod     needs  what each needs in the scratch slot
 //! ```
 
 mod action;
 mod address;
 mod ancestor;
+mod container;
 mod file;
 mod find;
 mod json;
@@ -66,6 +67,11 @@ impl Clause<'_, '_> {
                 };
                 let path = self.d_path(inst, args, of)?;
                 self.set(inst, Val::Str(path));
+                return Ok(());
+            }
+            Subr::Container | Subr::Pod => {
+                let name = self.name_of_group(inst, args[0], subr == Subr::Pod)?;
+                self.set(inst, Val::Str(name));
                 return Ok(());
             }
             Subr::Htons => self.swap(16, args[0]),

@@ -57,6 +57,7 @@ pub(crate) fn needs(op: &Op) -> Needs {
         | Subr::Progenyof
         | Subr::Memstr
         | Subr::Cleanpath
+        | Subr::Container
         | Subr::Dirname
         | Subr::Index
         | Subr::InetNtoa
@@ -65,6 +66,7 @@ pub(crate) fn needs(op: &Op) -> Needs {
         | Subr::Json
         | Subr::LinkNtop
         | Subr::Lltostr
+        | Subr::Pod
         | Subr::Rindex
         | Subr::Strstr
         | Subr::Strtoll => work,

@@ -240,7 +240,9 @@ impl World for FiringWorld<'_> {
         let file = self.firing.memory.file(addr)?;
         Some(match of {
             PathOf::Mount => b"/".to_vec(),
-            PathOf::File | PathOf::Full | PathOf::Dentry => file.as_bytes().to_vec(),
+            PathOf::File | PathOf::Full | PathOf::Dentry | PathOf::Container | PathOf::Pod => {
+                file.as_bytes().to_vec()
+            }
         })
     }
 

@@ -1,0 +1,43 @@
+/*
+ * Containers and pods, by the names of control groups alone: no daemon is asked, and the name of a group is known as
+ * long as a process is in it. The forms of names are in crates/bpf-codegen/src/select/subr/container.rs.
+ *
+ * The group of a process is that of the unified hierarchy. Where the controllers pids and memory are in hierarchies of
+ * version 1, a manager may have put the process in a group of these only: pids, the unified one and memory are
+ * looked at in this order.
+ */
+inline struct cgroup *_group_unified = curthread->cgroups->dfl_cgrp;
+inline struct cgroup *_group_apart[struct cgroup *G] = G->level == 0 || G->root == _group_unified->root ? NULL : G;
+inline struct cgroup *_group_of[struct cgroup_subsys_state *S] = S == NULL ? NULL : _group_apart[S->cgroup];
+inline struct cgroup *_group_pids = _group_of[curthread->cgroups->subsys[pids_cgrp_id]];
+inline struct cgroup *_group_memory = _group_of[curthread->cgroups->subsys[memory_cgrp_id]];
+
+inline string _group_name[struct cgroup *G] = G == NULL || G->level == 0 ? "" : stringof(G->kn->name);
+inline string _group_or_root[string name] = name != "" ? name : "/";
+inline string _group_or_memory[string name] = name != "" ? name : _group_or_root[_group_name[_group_memory]];
+inline string _group_or_unified[string name] = name != "" ? name : _group_or_memory[_group_name[_group_unified]];
+inline string cgroupname = _group_or_unified[_group_name[_group_pids]];
+
+inline string _pod_in[struct cgroup *G] = G == NULL || G->level == 0 ? "" : _pod(G);
+inline string _pod_or_memory[string uid] = uid != "" ? uid : _pod_in[_group_memory];
+inline string _pod_or_unified[string uid] = uid != "" ? uid : _pod_or_memory[_pod_in[_group_unified]];
+inline string poduid = _pod_or_unified[_pod_in[_group_pids]];
+
+/*
+ * A container without one of the forms is known as crun makes it without systemd: its group is the root of its
+ * namespace of groups. Services have such namespaces, too.
+ */
+inline string _unless_service[string name] = substr(name, -8) == ".service" ? "" : name;
+inline string _namespace_group = curthread->nsproxy == NULL ||
+    curthread->nsproxy->cgroup_ns->ns.inum == 0xeffffffb ? "" :
+    _unless_service[_group_name[curthread->nsproxy->cgroup_ns->root_cset->dfl_cgrp]];
+inline string _container_in[struct cgroup *G] = G == NULL || G->level == 0 ? "" : _container(G);
+inline string _container_or_namespace[string id] = id != "" ? id : _namespace_group;
+inline string _container_or_memory[string id] = id != "" ? id : _container_or_namespace[_container_in[_group_memory]];
+inline string _container_or_unified[string id] = id != "" ? id :
+    _container_or_memory[_container_in[_group_unified]];
+inline string containerid = _container_or_unified[_container_in[_group_pids]];
+
+#pragma D attributes Stable/Stable/Common cgroupname
+#pragma D attributes Stable/Stable/Common containerid
+#pragma D attributes Stable/Stable/Common poduid
