@@ -38,6 +38,15 @@ inline string _container_or_unified[string id] = id != "" ? id :
     _container_or_memory[_container_in[_group_unified]];
 inline string containerid = _container_or_unified[_container_in[_group_pids]];
 
+/* -x container: is a group this one, or below it? */
+inline uint64_t _group_above[struct cgroup *G, int level] =
+    defined(struct cgroup, ancestors) ? G->ancestors[level]->kn->id : G->ancestor_ids[level];
+inline int _is_below[struct cgroup *G, int level, uint64_t id] =
+    G != NULL && G->level >= level && _group_above[G, level] == id;
+/* The probes that fire for the session, and those that sample what was interrupted. */
+inline int _is_of_session = probeprov == "dtrace" || (probeprov == "profile" && substr(probename, 0, 5) == "tick-");
+inline int _is_sample = probeprov == "profile" || probeprov == "cpc";
+
 #pragma D attributes Stable/Stable/Common cgroupname
 #pragma D attributes Stable/Stable/Common containerid
 #pragma D attributes Stable/Stable/Common poduid

@@ -1,6 +1,7 @@
 //! From source texts to a module: the front half of a session. It needs no privilege and no kernel
 //! facility, and all that it asks of a machine it asks a [`System`].
 
+mod container;
 pub(crate) mod cpp;
 pub(crate) mod described;
 pub(crate) mod evaltime;
@@ -29,6 +30,7 @@ use syntax::{Libraries, MacroEnv, ParseMode, SpecField};
 use system::System;
 use types::Types;
 
+use crate::compile::container::Containers;
 use crate::compile::lookup::{KernelSymbols, TypedefNames};
 use crate::compile::visibility::{Candidates, Later, NewBases, Visibility, Visible};
 use crate::error::{CompileError, Error};
@@ -169,7 +171,7 @@ fn compile_new(
             return Err((frontend.map, error));
         }
     };
-    match selection(options) {
+    match selection(options, &frontend.containers) {
         Ok(selection) => registry.select_processes(&selection),
         Err(why) => return Err((frontend.map, Error::Setting(why))),
     }
@@ -192,7 +194,7 @@ fn compile_new(
 }
 
 /// The processes that `pid*` means.
-fn selection(options: &Options) -> Result<proc::Selection, String> {
+fn selection(options: &Options, containers: &Containers) -> Result<proc::Selection, String> {
     let texts = &options.processes;
     let text = texts.join(",");
     // Of a list that a command has made, and that is empty, nobody expects every process of the
@@ -200,7 +202,8 @@ fn selection(options: &Options) -> Result<proc::Selection, String> {
     if !texts.is_empty() && text.split(',').all(|term| term.trim().is_empty()) {
         return Err("option processes: it names no process; name=* selects all".into());
     }
-    proc::Selection::parse(&text).map_err(|why| format!("option processes: {why}"))
+    let selection = proc::Selection::parse(&text).map_err(|why| format!("option processes: {why}"))?;
+    Ok(containers.narrow(selection))
 }
 
 /// The loaded modules, if descriptions can match probes of later ones.
@@ -234,7 +237,7 @@ impl Program {
         let (map, libraries) = ((*self.map).clone(), (*self.libraries).clone());
         let (trees, visibility) = (self.trees.to_vec(), self.visibility.to_vec());
         let definitions = self.definitions.to_vec();
-        Frontend { map, trees, visibility, libraries, definitions, sink: Sink::default() }
+        Frontend { map, trees, visibility, libraries, definitions, ..Frontend::default() }
     }
 
     /// The clauses of the programs that descriptions of later probes can enable, in their order:
@@ -423,6 +426,8 @@ struct Frontend {
     visibility: Vec<Visibility>,
     libraries: Libraries,
     definitions: Vec<check::Definition>,
+    /// Those that the option names.
+    containers: Containers,
     sink: Sink,
 }
 
@@ -437,6 +442,7 @@ impl Frontend {
         system: &System,
         running: bool,
     ) -> Result<(), Error> {
+        let first = self.trees.len();
         for source in sources {
             let (kind, name, text) = match source {
                 Source::Script(name, text) => {
@@ -466,6 +472,9 @@ impl Frontend {
             self.load_providers(&tree, &env);
             self.trees.push(tree);
         }
+        self.containers = Containers::find(&options.container, system).map_err(Error::Setting)?;
+        let new = self.trees.get_mut(first..).unwrap_or_default();
+        self.containers.restrict(new, (&mut self.libraries, &mut self.map), system, &mut self.sink);
         Ok(())
     }
 
@@ -527,7 +536,7 @@ impl Frontend {
         (macros, options): (&Macros, &Options),
         registry: &Registry,
     ) -> Result<(), String> {
-        let selection = selection(options)?;
+        let selection = selection(options, &self.containers)?;
         for at in first..self.trees.len() {
             let Some(tree) = self.trees.get_mut(at) else { break };
             if families::name_each_process(tree, &self.libraries, &selection, registry)? {

@@ -80,7 +80,7 @@
 //! options/value
 //! options/table
 //! options
-//! compile/cpp compile/described compile/input compile/libraries compile/pragma compile/unchanged engine/bank engine/deadman engine/interpreter engine/interpreter/world engine/speculation engine/stack_store engine/unwinder/tables load/attach load/facts load/names load/prefault load/probe_table session/file_stops session/settings
+//! compile/container compile/cpp compile/described compile/input compile/libraries compile/pragma compile/unchanged engine/bank engine/deadman engine/interpreter engine/interpreter/world engine/speculation engine/stack_store engine/unwinder/tables load/attach load/facts load/names load/prefault load/probe_table session/file_stops session/settings
 //! compile engine/growth/late engine/unwinder load/detach session/notice
 //! engine/growth
 //! capture/wide compile/evaltime engine list load/assemble session/modules session/processes

@@ -14,6 +14,7 @@
 //!  maps                        the address map of one process, from /proc
 //!  memory                      the limits of its memory, and what it has
 //!  Selection                   which processes are meant, by id, name, user and cgroup
+//!  containers                  containers and pods by their control groups
 //!  share                       whose a process is, and how much it may have of what all use
 //!  Caller                      calls that a process can block, in a thread that can be abandoned
 //! ```
@@ -29,7 +30,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! arch/start caller exec maps memory namespace phase poll refusal stat watcher/record
+//! arch/start caller containers exec maps memory namespace phase poll refusal stat watcher/record
 //! survivor
 //! arch/other arch/x86_64 selection watcher/file watcher/ring
 //! arch
@@ -49,6 +50,7 @@
 
 mod arch;
 mod caller;
+pub mod containers;
 mod exec;
 mod grab;
 mod image;

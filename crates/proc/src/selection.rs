@@ -27,6 +27,8 @@ pub struct Selection {
     names: Vec<String>,
     users: Vec<u32>,
     cgroups: Vec<String>,
+    /// Groups of containers, which narrow those above.
+    containers: Option<Vec<String>>,
 }
 
 impl Selection {
@@ -64,6 +66,12 @@ impl Selection {
         Ok(selection)
     }
 
+    /// Narrows it to the processes that are in one of these control groups, or in one below it.
+    #[must_use]
+    pub fn narrowed_to(self, groups: Vec<String>) -> Selection {
+        Selection { containers: Some(groups), ..self }
+    }
+
     /// True if every process is meant.
     pub fn is_empty(&self) -> bool {
         *self == Selection::default()
@@ -72,7 +80,8 @@ impl Selection {
     /// The processes that run now and are meant, in the order of their ids. Threads of the kernel,
     /// what has ended and this program are not among them, unless they are named by their ids.
     pub fn processes(&self) -> io::Result<Vec<u32>> {
-        let narrows = !(self.names.is_empty() && self.users.is_empty() && self.cgroups.is_empty());
+        let narrows = !(self.names.is_empty() && self.users.is_empty() && self.cgroups.is_empty())
+            || self.containers.is_some();
         let mut found = match self.pids.is_empty() {
             false => self.pids.clone(),
             true => {
@@ -105,10 +114,13 @@ impl Selection {
         if !self.users.is_empty() && !real_user(&read("status")?).is_some_and(|u| self.users.contains(&u)) {
             return Ok(false);
         }
-        if !self.cgroups.is_empty() {
+        let of_cgroups = Some(&self.cgroups).filter(|paths| !paths.is_empty());
+        for paths in [of_cgroups, self.containers.as_ref()].into_iter().flatten() {
             let text = read("cgroup")?;
             let text = String::from_utf8_lossy(&text);
-            return Ok(self.cgroups.iter().any(|path| is_in_cgroup(&text, path)));
+            if !paths.iter().any(|path| is_in_cgroup(&text, path)) {
+                return Ok(false);
+            }
         }
         Ok(true)
     }
@@ -215,6 +227,12 @@ mod tests {
         assert!(selected(&format!("{me},cgroup=/there/is/none")).is_empty());
         assert_eq!(selected(&format!("{me},cgroup=/")), [me]);
         assert_eq!(selected("user=root,1"), [1]);
+        let narrowed = |groups: &[&str]| {
+            let one = Selection::parse(&format!("{me},cgroup=/")).unwrap();
+            one.narrowed_to(groups.iter().map(|path| (*path).into()).collect()).processes().unwrap()
+        };
+        assert_eq!((narrowed(&["/there/is/none", "/"]), narrowed(&["/there/is/none"])), (vec![me], vec![]));
+        assert!(narrowed(&[]).is_empty());
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub use contract::{
     Returns, Role, Timing, Unit, UnloadedModules, method,
 };
 pub use cpc::hardware_counters;
-pub use registry::{Cursor, MANUALS, ProviderProbes, Registry};
+pub use registry::{Cursor, MANUALS, ProviderProbes, Registry, may_be_of_no_thread};
 pub use trace::{EventMember, event_format};
 
 /// Locks a provider's memory of what it was asked. A session may move to another thread, so this

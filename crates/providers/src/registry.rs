@@ -34,6 +34,7 @@ use system::System;
 use crate::contract::{ChangeSource, EnabledProbe, Env, FoundProbe, Names, Provider, Role, Timing, Unit};
 use crate::lock;
 pub use every::Cursor;
+pub use ids::may_be_of_no_thread;
 use ids::{OVERFLOW, Place};
 pub use manuals::MANUALS;
 

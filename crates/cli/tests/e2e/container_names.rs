@@ -1,10 +1,12 @@
 //! Containers and pods by the names of control groups, with groups of the test's own.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use crate::Verdict::{self, Pass, Skip};
-use crate::machine::no_types;
+use crate::machine::{no_clock, no_types};
 use crate::stable_cgroup::Hierarchy;
 use crate::tool::{dtrace, workload};
 
@@ -13,10 +15,14 @@ tests! {
     names_are_found_whatever_strings_hold
     a_container_of_a_hierarchy_of_version_1_is_found_beside_a_unit_of_the_unified_one
     a_container_without_a_form_is_the_root_of_its_namespace
+    a_container_restricts_probes_to_what_runs_in_it
+    clocks_fire_with_a_container_and_samples_are_those_of_its_threads
+    what_fires_in_an_interrupt_is_in_no_container
+    a_container_that_starts_later_is_traced_by_the_name_that_docker_has
 }
 
 /// What containers and pods the paths of groups are of.
-const FORMS: &str = include_str!("container_forms.txt");
+const FORMS: &str = include_str!("../../../proc/src/containers/forms.txt");
 
 pub(crate) const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
@@ -192,5 +198,179 @@ fn a_container_without_a_form_is_the_root_of_its_namespace() -> Verdict {
     for line in ["below|box|21", "below||9"] {
         assert!(o.out.lines().any(|l| l == line), "{line}: {o:?}");
     }
+    Pass
+}
+
+const WAIT: &str = "exec cat >/dev/null";
+
+/// A process that is in a group until it is dropped.
+struct Waiting(Child);
+
+impl Waiting {
+    fn start(group: &str, command: &str) -> Waiting {
+        let text = format!("echo 0 >\"$1/cgroup.procs\" && echo ready && {command}");
+        let mut child = Command::new("sh")
+            .args(["-c", &text, "sh", group])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Waiting(child)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn a_container_restricts_probes_to_what_runs_in_it() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let id = format!("{:08x}{}", std::process::id(), &ID[8..]);
+    for options in hierarchies() {
+        let hierarchy = match Hierarchy::new("restrict", options) {
+            Ok(hierarchy) => hierarchy,
+            Err(skip) => return skip,
+        };
+        let top = hierarchy.group().display().to_string();
+        let (inside, outside) = (format!("{top}/docker-{id}.scope"), format!("{top}/docker-{ID}.scope"));
+        for dir in [&inside, &outside] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        // The last one is made while it is traced.
+        let lines = [(inside.clone(), 40), (outside.clone(), 7), (format!("{inside}/later/and/deeper"), 30)];
+        let file = Script::new("restrict", lines);
+        let script = "
+            BEGIN { printf(\"begin\\n\"); }
+            END, syscall::getppid:entry /execname != \"sh\"/ { @both[probename] = count(); }
+            syscall::getppid:entry /execname != \"sh\"/ { @[cgroupname == \"deeper\"] = count(); }
+            END { printa(\"%s %@d\\n\", @both); printa(\"deeper %d: %@d\\n\", @); }";
+        let option = format!("container={}", &id[..12]);
+        let o = dtrace(&["-qx", &option, "-c", &file.command(), "-n", script]).code(0);
+        for line in ["begin", "entry 70", "END 1", "deeper 0: 40", "deeper 1: 30"] {
+            assert!(o.out.lines().any(|l| l == line), "{options}: {line}: {o:?}");
+        }
+        // Functions of many processes are those of its processes.
+        let (one, other) = (Waiting::start(&inside, WAIT), Waiting::start(&outside, WAIT));
+        let of = |one: &Waiting| {
+            let selection = format!("processes={}", one.0.id());
+            let script = "BEGIN { exit(0); } pid*:libc.so.6:getpid:entry {}";
+            dtrace(&["-qx", &selection, "-x", &option, "-n", script])
+        };
+        of(&one).code(0);
+        let o = of(&other).code(1);
+        assert!(o.err.contains("pid*:libc.so.6:getpid:entry"), "{options}: {o:?}");
+        drop((one, other));
+        // Two groups that have its name are never taken for one.
+        std::fs::create_dir_all(format!("{top}/stranger/docker-{id}.scope")).unwrap();
+        let o = dtrace(&["-x", &option, "-n", "BEGIN { exit(0); }"]).code(1);
+        assert!(o.err.contains(&format!("\"{}\" names 2 control groups", &id[..12])), "{o:?}");
+    }
+    let o = dtrace(&["-x", "container=there-is-none", "-n", "BEGIN { exit(0); }"]).code(1);
+    assert!(o.err.contains("no container \"there-is-none\" runs: take its id"), "{o:?}");
+    Pass
+}
+
+fn clocks_fire_with_a_container_and_samples_are_those_of_its_threads() -> Verdict {
+    if let Some(skip) = no_types().or_else(no_clock) {
+        return skip;
+    }
+    let hierarchy = match Hierarchy::new("clock", "-t cgroup2") {
+        Ok(hierarchy) => hierarchy,
+        Err(skip) => return skip,
+    };
+    let id = format!("{:08x}{}", std::process::id(), &ID[8..]);
+    let top = hierarchy.group().display().to_string();
+    let (inside, outside) = (format!("{top}/docker-{id}.scope"), format!("{top}/docker-{ID}.scope"));
+    for dir in [&inside, &outside] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    // Both take all the time that they get.
+    let _spinning = [inside, outside].map(|dir| Waiting::start(&dir, "while :; do :; done"));
+    let script = "profile-997 { @[containerid == $$1] = count(); samples++; }
+        tick-10ms { ticks++; }
+        tick-10ms /ticks > 5 && samples > 20/ { exit(0); }
+        END { printa(\"inside %d %@d\\n\", @); }";
+    let o = dtrace(&["-qx", &format!("container={id}"), "-n", script, &id]).code(0);
+    assert!(o.out.contains("inside 1 ") && !o.out.contains("inside 0 "), "{o:?}");
+    Pass
+}
+
+fn what_fires_in_an_interrupt_is_in_no_container() -> Verdict {
+    if let Some(skip) = no_types().or_else(no_clock) {
+        return skip;
+    }
+    let hierarchy = match Hierarchy::new("interrupt", "-t cgroup2") {
+        Ok(hierarchy) => hierarchy,
+        Err(skip) => return skip,
+    };
+    let id = format!("{:08x}{}", std::process::id(), &ID[8..]);
+    let inside = format!("{}/docker-{id}.scope", hierarchy.group().display());
+    std::fs::create_dir(&inside).unwrap();
+    let _spinning = Waiting::start(&inside, "while :; do :; done");
+    // Without the option they fire there.
+    let script =
+        "rawtp:timer::hrtimer_expire_entry /containerid == $$1/ { printf(\"level %d\", ipl); exit(0); }";
+    let o = dtrace(&["-qn", script, &id]).code(0);
+    if o.out.trim() == "level 0" {
+        return Skip("this kernel does not tell what runs in an interrupt".into());
+    }
+    assert_eq!(o.out.trim(), "level 2", "{o:?}");
+    let script = "rawtp:timer::hrtimer_expire_entry { interrupts++; } profile-997 { samples++; }
+        tick-10ms /samples > 20/ { printf(\"interrupts %d\\n\", interrupts); exit(0); }";
+    let o = dtrace(&["-qx", &format!("container={id}"), "-n", script]).code(0);
+    assert_eq!(o.out.trim(), "interrupts 0", "{o:?}");
+    Pass
+}
+
+/// A directory that is removed at the end, with those above it that it made.
+struct Made(Vec<PathBuf>);
+
+impl Made {
+    fn new(path: &Path) -> Result<Made, Verdict> {
+        let missing = path.ancestors().take_while(|dir| !dir.exists()).map(Path::to_path_buf).collect();
+        let made = std::fs::create_dir_all(path).map(|()| Made(missing));
+        made.map_err(|e| Skip(format!("{}: {e}", path.display())))
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some((first, above)) = self.0.split_first() {
+            let _ = std::fs::remove_dir_all(first);
+            above.iter().for_each(|dir| _ = std::fs::remove_dir(dir));
+        }
+    }
+}
+
+fn a_container_that_starts_later_is_traced_by_the_name_that_docker_has() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let name = format!("dt-web-{}", std::process::id());
+    let id = format!("d0c{:08x}{}", std::process::id(), &ID[11..]);
+    let config = PathBuf::from("/var/lib/docker/containers").join(&id);
+    let (_made, hierarchy) = match (Made::new(&config), Hierarchy::new("docker", "-t cgroup2")) {
+        (Ok(made), Ok(hierarchy)) => (made, hierarchy),
+        (Err(skip), _) | (_, Err(skip)) => return skip,
+    };
+    let text = format!(
+        "{{\"StreamConfig\":{{}},\"Config\":{{\"Name\":\"/no\"}},\"ID\":\"{id}\",\"Name\":\"/{name}\"}}"
+    );
+    std::fs::write(config.join("config.v2.json"), text).unwrap();
+    let of = |id: &str| format!("{}/docker-{id}.scope", hierarchy.group().display());
+    let file = Script::new("docker", [(of(&id), 25), (of(ID), 9)]);
+    let script = "syscall::getppid:entry /execname != \"sh\"/ { @[containerid] = count(); }
+        END { printa(\"%s %@d\\n\", @); }";
+    let option = format!("container={name}");
+    let o = dtrace(&["-qx", &option, "-c", &file.command(), "-n", script]).code(0);
+    assert_eq!(o.out.trim(), format!("{id} 25"), "{o:?}");
     Pass
 }

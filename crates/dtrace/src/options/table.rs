@@ -251,6 +251,13 @@ options! {
         pub capture: Captures,
         #[option(Run, "101hz", "how often speculations that ended are freed")]
         pub cleanrate: Duration,
+        #[option(
+            Compile,
+            "",
+            "only what runs in a container is traced: its id, the beginning of that, the name that Docker \
+             has for it, the uid of a pod, or the path of its control group"
+        )]
+        pub container: Vec<String>,
         #[option(Compile, "", "run scripts through the C preprocessor (-C)")]
         pub cpp: bool,
         #[option(Compile, "", "one more word for the preprocessor")]

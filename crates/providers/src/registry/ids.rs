@@ -23,6 +23,13 @@ pub(super) const FIRST: [&str; 4] = ["dtrace", "profile", "cpc", "syscall"];
 /// the order of their names.
 pub(super) const LAST: [&str; 7] = ["bio", "PROVIDER*", "sdt", "rawtp", "pid*", "fbt", "rawfbt"];
 
+/// True if a provider field may mean a probe that fires for the session, for its clocks or for the
+/// counters of a CPU, and not for what the thread does.
+pub fn may_be_of_no_thread(provider: &str) -> bool {
+    let all = FIRST.iter().filter(|name| **name != "syscall");
+    provider.is_empty() || all.into_iter().any(|name| probes::glob_matches(provider, name))
+}
+
 /// Sorts the providers as their ids follow each other. One that takes the place of another is where
 /// libraries are: the id of its probes must not need the number of tracepoints.
 pub(super) fn sort(entries: &mut [Entry]) {
