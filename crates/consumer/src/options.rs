@@ -32,6 +32,10 @@ pub struct Options {
     pub aggsortkeypos: usize,
     /// In a `printa()` of several aggregations, the one that is compared first.
     pub aggsortpos: usize,
+    /// Only so many rows, those of the greatest values; 0 for all.
+    pub aggtop: usize,
+    /// No rows whose values are all zero.
+    pub aggnozero: bool,
     /// Bars relative to the tallest.
     pub aggzoom: bool,
     /// Counts and sums as bars.
@@ -65,6 +69,8 @@ impl Default for Options {
             aggsortrev: false,
             aggsortkeypos: 0,
             aggsortpos: 0,
+            aggtop: 0,
+            aggnozero: false,
             aggzoom: false,
             agghist: false,
             aggpack: false,
@@ -99,6 +105,8 @@ impl Options {
             flag("aggsortrev", self.aggsortrev),
             number("aggsortkeypos", self.aggsortkeypos),
             number("aggsortpos", self.aggsortpos),
+            number("aggtop", self.aggtop),
+            flag("aggnozero", self.aggnozero),
             flag("aggzoom", self.aggzoom),
             flag("agghist", self.agghist),
             flag("aggpack", self.aggpack),
@@ -122,6 +130,7 @@ impl Options {
                         "rawbytes" => &mut self.rawbytes,
                         "aggsortkey" => &mut self.aggsortkey,
                         "aggsortrev" => &mut self.aggsortrev,
+                        "aggnozero" => &mut self.aggnozero,
                         "aggzoom" => &mut self.aggzoom,
                         "agghist" => &mut self.agghist,
                         "aggpack" => &mut self.aggpack,
@@ -141,6 +150,7 @@ impl Options {
                         }
                         "aggsortkeypos" => &mut self.aggsortkeypos,
                         "aggsortpos" => &mut self.aggsortpos,
+                        "aggtop" => &mut self.aggtop,
                         "target" => {
                             self.target = u32::try_from(*value).ok();
                             continue;
@@ -173,6 +183,8 @@ mod tests {
             aggsortrev: true,
             aggsortkeypos: 1,
             aggsortpos: 2,
+            aggtop: 4,
+            aggnozero: true,
             aggzoom: true,
             agghist: true,
             aggpack: true,

@@ -220,7 +220,7 @@ pub(crate) fn deliver_rows<S: Sink>(
     let Delivered { aggs, format, occasion, time } = *delivered;
     let rows = Rows::new(store, aggs, tables);
     rows.prepare(names);
-    let sorted = rows.sorted(options);
+    let sorted = rows.shown(options);
     let shown = rows.len() > 0;
     let (format, addresses) = match format {
         Some((format, addresses)) => (Some(format), &addresses[..]),

@@ -138,6 +138,33 @@ fn several_aggregations_are_joined_by_key() {
     golden("joined", &s.output());
 }
 
+// row sort.aggtop, sort.aggnozero
+#[test]
+fn rows_are_limited_to_the_greatest_and_to_those_that_are_not_zero() {
+    let rows = |options: Options| {
+        let mut s = Session::new(Options { quiet: true, ..options });
+        let count = s.aggregation("count", AggFunc::Count, &[STR]);
+        let sum = s.aggregation("sum", AggFunc::Sum, &[STR]);
+        for (name, number) in [("a", 3), ("b", 1), ("c", 2), ("zero", 0)] {
+            s.add(count, &[V::S(name)], &[number]);
+        }
+        // What no other aggregation has, and what is zero in both.
+        s.add(sum, &[V::S("d")], &[-1]);
+        s.add(sum, &[V::S("zero")], &[0]);
+        let act = acting(&mut s, vec![printa(Some("%s %@d %@d;"), &[count, sum])]);
+        s.record(0, act, &[]);
+        s.finish();
+        s.output().split_once("\n").map_or(s.output(), |(first, _)| first.to_string())
+    };
+    let all = Options::default();
+    assert_eq!(rows(all.clone()), "d 0 -1;zero 0 0;b 1 0;c 2 0;a 3 0;");
+    assert_eq!(rows(Options { aggtop: 2, ..all.clone() }), "c 2 0;a 3 0;");
+    assert_eq!(rows(Options { aggtop: 9, ..all.clone() }), rows(all.clone()));
+    assert_eq!(rows(Options { aggtop: 2, aggsortrev: true, ..all.clone() }), "a 3 0;c 2 0;");
+    assert_eq!(rows(Options { aggnozero: true, ..all.clone() }), "d 0 -1;b 1 0;c 2 0;a 3 0;");
+    assert_eq!(rows(Options { aggnozero: true, aggtop: 4, ..all }), "d 0 -1;b 1 0;c 2 0;a 3 0;");
+}
+
 #[test]
 fn printa_takes_keys_in_order_and_values_by_at() {
     let mut s = Session::new(quiet());

@@ -30,7 +30,7 @@ const ZSH: &str = "share/zsh/site-functions";
 /// The tools whose names other programs have too, which Debian and Fedora package: in packages they
 /// have another name: `iotop` is that of the packages `iotop` and `iotop-c`, `trace` that of perf,
 /// the others those of packages of their own names.
-const TAKEN: [&str; 4] = ["crash", "iotop", "sslsniff", "trace"];
+const TAKEN: [&str; 6] = ["crash", "hotspot", "iotop", "sslsniff", "tcpstat", "trace"];
 
 /// The name of a tool on PATH.
 fn command(tool: &str) -> String {

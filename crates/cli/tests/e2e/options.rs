@@ -35,6 +35,15 @@ fn rows_are_sorted_by_the_chosen_column_and_aggregation() -> Verdict {
         let o = dtrace(&[options, &["-qn", script]].concat()).code(0);
         assert_eq!(o.out, format!("{expected}\n"), "{options:?}");
     }
+    // Rows are left out when they are printed, at the end and by printa(); the aggregation stays.
+    let script = "BEGIN { @a[\"x\"] = sum(1); @a[\"y\"] = sum(2); @a[\"z\"] = sum(0); printa(\"%s\", @a); \
+                  setopt(\"aggtop\", \"0\"); printa(\"|%s\", @a); trunc(@a); exit(0); }";
+    for (options, expected) in
+        [(&[][..], "zxy|z|x|y"), (&["-xaggtop=1"], "y|z|x|y"), (&["-xaggnozero"], "xy|x|y")]
+    {
+        let o = dtrace(&[options, &["-qn", script]].concat()).code(0);
+        assert_eq!(o.out, format!("{expected}\n"), "{options:?}");
+    }
     // The values decide where they differ.
     let script = "BEGIN { @a[\"x\"] = sum(1); @a[\"y\"] = sum(2); @b[\"x\"] = sum(4); @b[\"y\"] = sum(3); \
                   printa(\"%s\", @a, @b); exit(0); }";

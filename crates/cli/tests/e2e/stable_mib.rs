@@ -51,7 +51,7 @@ const SEEN: [&str; 28] = [
 ];
 
 /// The kernel's counters that a probe adds to.
-fn counters_of(probe: &str) -> Vec<String> {
+pub(crate) fn counters_of(probe: &str) -> Vec<String> {
     let (protocol, name) = probe.split_at(probe.find(char::is_uppercase).unwrap());
     match (protocol, name) {
         ("ipv6", name) => vec![format!("Ip6{name}")],

@@ -77,6 +77,11 @@ impl Tracing {
         finish(self.0)
     }
 
+    /// The process of its `dtrace`, which the tool becomes.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Ends the tool as ^C does.
     #[track_caller]
     pub(crate) fn end(self) -> Output {

@@ -64,6 +64,21 @@ fn connection(listener: &TcpListener) -> (TcpStream, TcpStream) {
     (client, listener.accept().unwrap().0)
 }
 
+/// A thousand bytes there, ten back; then both ends are closed, the client's first. Returns the
+/// client's port.
+pub(crate) fn exchange(listener: &TcpListener) -> u16 {
+    let (mut client, mut server) = connection(listener);
+    client.write_all(&[b'x'; 1000]).unwrap();
+    server.read_exact(&mut [0; 1000]).unwrap();
+    server.write_all(&[b'y'; 10]).unwrap();
+    client.read_exact(&mut [0; 10]).unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(server.read(&mut [0]).unwrap(), 0);
+    drop(server);
+    assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    client.local_addr().unwrap().port()
+}
+
 /// A script that prints a row for each connection.
 fn prints_each_connection(script: &str) -> Verdict {
     if let Some(skip) = no_types() {
@@ -90,17 +105,7 @@ fn tcplife_prints_each_connection_with_its_bytes() -> Verdict {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     let tracing = start("tcplife", &["-P", &port.to_string()]);
-    let (mut client, mut server) = connection(&listener);
-    let of_client = client.local_addr().unwrap().port();
-    client.write_all(&[b'x'; 1000]).unwrap();
-    server.read_exact(&mut [0; 1000]).unwrap();
-    server.write_all(&[b'y'; 10]).unwrap();
-    client.read_exact(&mut [0; 10]).unwrap();
-    client.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(server.read(&mut [0]).unwrap(), 0);
-    drop(server);
-    assert_eq!(client.read(&mut [0]).unwrap(), 0);
-    drop(client);
+    let of_client = exchange(&listener);
     let o = tracing.end().code(0);
     let mut lines = of_port(&o, port);
     // The last column is a time.

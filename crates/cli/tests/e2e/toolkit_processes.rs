@@ -210,16 +210,20 @@ fn setuids_prints_each_change_of_the_user() -> Verdict {
     // SAFETY: no pointers. The users stay what they are.
     let results =
         unsafe { [libc::syscall(libc::SYS_setresuid, 0, 0, 0), libc::syscall(libc::SYS_setreuid, -1, 0)] };
+    // The user of files, whose number before is the result.
+    // SAFETY: as above.
+    let files = unsafe { libc::syscall(libc::SYS_setfsuid, 0) };
     let o = tracing.end().code(0);
-    if results != [0, 0] {
+    if results != [0, 0] || files != 0 {
         return Verdict::Skip("this user may not become root".into());
     }
     let own = std::process::id();
-    let lines = rows_with(&o, " setre");
+    let mut lines = rows_with(&o, " setre");
+    lines.extend(rows_with(&o, " setfsuid "));
     let rows: Vec<Vec<&str>> = lines.iter().map(|l| l.split(' ').collect()).collect();
     let rows: Vec<String> =
         rows.iter().filter(|r| r[0] == own.to_string()).map(|r| r[3..8].join(" ")).collect();
-    assert_eq!(rows, ["setresuid 0 0 0 0", "setreuid 0 0 0 0"], "{o:?}");
+    assert_eq!(rows, ["setresuid 0 0 0 0", "setreuid 0 0 0 0", "setfsuid 0 0 0 0"], "{o:?}");
     Pass
 }
 

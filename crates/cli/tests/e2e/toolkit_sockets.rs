@@ -1,18 +1,18 @@
 //! More tools for the network, with sockets of this process and with packets of a namespace.
 
-use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use crate::Verdict::{self, Pass};
 use crate::machine::no_types;
 use crate::tool::Output;
 use crate::toolkit::{Program, distribution, rows_with, start};
-use crate::toolkit_net::me;
+use crate::toolkit_net::{exchange, me};
 
 tests! {
     tcpretrans_prints_segments_that_are_sent_again
     tcpstates_prints_each_change_of_a_connection
     tcpconnlat_tcprtt_and_tcpwdist_measure_a_connection
+    tcpconnlat_forgets_sockets_that_are_closed
     tcpsynbl_shows_the_connections_that_wait
     counters_of_protocols_are_summed_in_intervals
     nettop_counts_the_packets_of_an_interface
@@ -20,25 +20,13 @@ tests! {
 
 const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
+/// More sockets than a tool has memory for.
+const CLOSED: usize = 10_000;
+
 fn listener() -> (TcpListener, String) {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
     (listener, port.to_string())
-}
-
-/// A thousand bytes there, ten back; then both ends are closed, the client's first.
-fn exchange(listener: &TcpListener) -> u16 {
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (mut server, _) = listener.accept().unwrap();
-    client.write_all(&[b'x'; 1000]).unwrap();
-    server.read_exact(&mut [0; 1000]).unwrap();
-    server.write_all(&[b'y'; 10]).unwrap();
-    client.read_exact(&mut [0; 10]).unwrap();
-    client.shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(server.read(&mut [0]).unwrap(), 0);
-    drop(server);
-    assert_eq!(client.read(&mut [0]).unwrap(), 0);
-    client.local_addr().unwrap().port()
 }
 
 fn tcpretrans_prints_segments_that_are_sent_again() -> Verdict {
@@ -118,6 +106,65 @@ fn tcpconnlat_tcprtt_and_tcpwdist_measure_a_connection() -> Verdict {
     Pass
 }
 
+/// How many connections of a socket that listens nobody has accepted.
+fn waiting(listener: &TcpListener) -> u32 {
+    // SAFETY: an all-zero `tcp_info` is valid, and the kernel writes as much as fits.
+    let info = unsafe {
+        let mut info: libc::tcp_info = std::mem::zeroed();
+        let mut size = size_of::<libc::tcp_info>() as libc::socklen_t;
+        let fd = std::os::fd::AsRawFd::as_raw_fd(listener);
+        let result =
+            libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut size);
+        assert_eq!(result, 0);
+        info
+    };
+    info.tcpi_unacked
+}
+
+fn tcpconnlat_forgets_sockets_that_are_closed() -> Verdict {
+    if let Some(skip) = no_types() {
+        return skip;
+    }
+    let (listener, port) = listener();
+    // SAFETY: no pointers. The queue has room for one, which fills it.
+    assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 0) }, 0);
+    let address = listener.local_addr().unwrap();
+    let _first = TcpStream::connect(address).unwrap();
+    while waiting(&listener) < 1 {
+        std::thread::yield_now();
+    }
+    let tracing = start("tcpconnlat", &["-p", &std::process::id().to_string()]);
+    let (to, size) = (sockaddr(&port), size_of::<libc::sockaddr_in>() as libc::socklen_t);
+    // Nobody answers, and nobody waits for an answer. There is memory for fewer sockets than these, which
+    // all stay open until each has asked: no two have one address.
+    for _ in 0..CLOSED / 500 {
+        // SAFETY: an address that lives, and descriptors of our own.
+        unsafe {
+            let fds: Vec<i32> = (0..500)
+                .map(|_| {
+                    let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0);
+                    libc::connect(fd, (&raw const to).cast(), size);
+                    fd
+                })
+                .collect();
+            fds.into_iter().for_each(|fd| _ = libc::close(fd));
+        }
+    }
+    let o = tracing.end().code(0);
+    assert_eq!((o.err.as_str(), rows_with(&o, &port)), ("", vec![]), "{o:?}");
+    Pass
+}
+
+/// The address of a port of this machine.
+fn sockaddr(port: &str) -> libc::sockaddr_in {
+    libc::sockaddr_in {
+        sin_family: libc::AF_INET as libc::sa_family_t,
+        sin_port: port.parse::<u16>().unwrap().to_be(),
+        sin_addr: libc::in_addr { s_addr: u32::from(HERE).to_be() },
+        sin_zero: [0; 8],
+    }
+}
+
 fn tcpsynbl_shows_the_connections_that_wait() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
@@ -125,12 +172,18 @@ fn tcpsynbl_shows_the_connections_that_wait() -> Verdict {
     let (listener, port) = listener();
     // SAFETY: no pointers. A new length of the queue.
     assert_eq!(unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 23) }, 0);
-    let tracing = start("tcpsynbl", &["-p", &std::process::id().to_string()]);
-    let _clients = [0; 3].map(|_| TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-    let _servers = [0; 3].map(|_| listener.accept().unwrap());
+    let other = self::listener();
+    let tracing = start("tcpsynbl", &["-P", &port]);
+    let connect = |to: &TcpListener| TcpStream::connect(to.local_addr().unwrap()).unwrap();
+    let _clients = [&listener, &other.0, &listener, &listener].map(connect);
+    // Nobody accepts them.
+    while waiting(&listener) < 3 {
+        std::thread::yield_now();
+    }
     let o = tracing.end().code(0);
     let rows = distribution(&o, &format!("port {port}, at most 23 in the queue"));
-    assert_eq!(rows, [("1", 1), ("2", 1), ("3", 1)].map(|(v, n)| (v.to_string(), n)), "{o:?}");
+    assert_eq!(rows, [("0", 1), ("1", 1), ("2", 1)].map(|(v, n)| (v.to_string(), n)), "{o:?}");
+    assert_eq!(o.out.matches("port ").count(), 1, "{o:?}");
     Pass
 }
 
@@ -138,33 +191,39 @@ fn counters_of_protocols_are_summed_in_intervals() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
     }
-    let (listener, _) = listener();
+    let program = Program::workload("tk");
     let tracing = ["tcpstat", "udpstat", "icmpstat"].map(|tool| start(tool, &["3600"]));
-    for _ in 0..3 {
-        exchange(&listener);
+    // Connections, datagrams and messages in a namespace, and how much the kernel's counters of it grew.
+    let done =
+        program.command(&["--workload", "counters", "1"]).stdout(std::process::Stdio::piped()).output();
+    let done = done.unwrap();
+    let o = tracing.map(|t| t.end().code(0));
+    if !done.status.success() {
+        return Verdict::Skip("no network namespace can be made here".into());
     }
-    // What is sent to a port where nobody is is answered by a message.
-    let socket = std::net::UdpSocket::bind((HERE, 0)).unwrap();
-    let nobody = {
-        let other = std::net::UdpSocket::bind((HERE, 0)).unwrap();
-        other.local_addr().unwrap()
-    };
-    for _ in 0..4 {
-        socket.send_to(b"x", nobody).unwrap();
-    }
-    let [tcp, udp, icmp] = tracing.map(|t| t.end().code(0));
-    let number = |o: &Output, name: &str| -> i64 {
-        rows_with(o, name).iter().find_map(|l| l.strip_prefix(name)?.trim().parse().ok()).unwrap_or(-1)
-    };
-    // Without functions of the kernel some counters are not probes.
-    for (o, name, least) in
-        [(&tcp, "tcpActiveOpens ", 3), (&tcp, "tcpPassiveOpens ", 3), (&udp, "udpOutDatagrams ", 4)]
-    {
-        let listed = crate::tool::dtrace(&["-ln", &format!("mib:::{}", name.trim())]).code == Some(0);
-        assert!(!listed || number(o, name) >= least, "{name}: {o:?}");
-    }
-    for o in [&tcp, &udp, &icmp] {
+    let said = Output { code: Some(0), out: String::from_utf8(done.stdout).unwrap(), err: String::new() };
+    let kernel = crate::stable_mib::numbers(&said, "counter ");
+    for (o, protocol) in o.iter().zip(["tcp", "udp", "icmp"]) {
         assert_eq!(rows_with(o, "STATISTIC COUNT").len(), 1, "{o:?}");
+        let listed = crate::tool::dtrace(&["-ln", &format!("mib:::{protocol}*")]);
+        let names = listed
+            .out
+            .lines()
+            .filter_map(|l| l.split_whitespace().last())
+            .filter(|n| n.starts_with(protocol));
+        let mut counted = 0;
+        for name in names {
+            let counters = crate::stable_mib::counters_of(name);
+            let least: i64 = counters.iter().filter_map(|c| kernel.get(&**c)).sum();
+            let start = format!("{name} ");
+            let rows = rows_with(o, &start);
+            let shown = rows.iter().find_map(|l| l.strip_prefix(&start)?.parse::<i64>().ok()).unwrap_or(0);
+            // Other namespaces have some too.
+            assert!(shown >= least, "{name}: {shown} {least} {o:?} {said:?}");
+            counted += least;
+        }
+        // Without functions of the kernel some counters are not probes.
+        assert!(counted > 0 || crate::machine::no_functions().is_some(), "{protocol}: {said:?}");
     }
     Pass
 }

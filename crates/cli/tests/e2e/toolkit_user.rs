@@ -7,6 +7,7 @@ use dtrace_usdt::{Provider, probe};
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::machine::{no_clock, no_functions};
+use crate::pid::Programs;
 use crate::tool::workload;
 use crate::toolkit::{Program, distribution, rows_with, run, start};
 
@@ -15,10 +16,13 @@ tests! {
     bashreadline_prints_lines_that_are_typed
     sslsniff_prints_plain_text
     memleak_counts_what_is_not_freed
+    memleak_names_who_uses_the_operators_of_cpp
     dbslower_prints_queries_that_take_long
     dappprof_and_dapptrace_show_the_functions_of_a_program
     funccount_counts_calls_and_functions_of_a_process
     funclatency_measures_each_call
+    funclatency_measures_calls_within_calls
+    tools_for_any_probe_select_a_process
     argdist_shows_the_values_of_an_argument
     trace_and_stackcount_show_the_firings_of_a_probe
     functions_of_the_kernel_are_counted_and_measured
@@ -125,6 +129,36 @@ fn memleak_counts_what_is_not_freed() -> Verdict {
     Pass
 }
 
+/// Two functions that leak, and one that does not.
+const LEAKS: &str = r#"
+struct Thing { char bytes[7777]; };
+#define KEEP(p) asm volatile("" : : "r"(p) : "memory")
+__attribute__((noinline)) void leak_thing() { Thing *t = new Thing; KEEP(t); }
+__attribute__((noinline)) void leak_array() { char *t = new char[5555]; KEEP(t); }
+__attribute__((noinline)) void freed() { Thing *t = new Thing; KEEP(t); delete t; }
+int main() {
+    for (int n = 0; n < 9; n++) leak_thing();
+    for (int n = 0; n < 4; n++) leak_array();
+    for (int n = 0; n < 3; n++) freed();
+    return 0;
+}
+"#;
+
+fn memleak_names_who_uses_the_operators_of_cpp() -> Verdict {
+    let (_dir, program) = match Programs::new("leaks", ("c++", LEAKS), &["-O1"]) {
+        Ok(made) => made,
+        Err(skip) => return skip,
+    };
+    let o = run("memleak", &[&program]).code(0);
+    for (name, row) in [("leak_thing", " 9 69993"), ("leak_array", " 4 22220")] {
+        let rows = rows_with(&o, name);
+        assert!(rows.len() == 1 && rows[0].ends_with(row), "{name}: {o:?}");
+    }
+    // What is freed has no row.
+    assert!(rows_with(&o, "freed").is_empty() && rows_with(&o, " 0 0").is_empty(), "{o:?}");
+    Pass
+}
+
 /// A workload: a server of a database that has its probes, and three queries.
 pub(crate) fn queries() -> ExitCode {
     let run = || {
@@ -163,15 +197,29 @@ fn dbslower_prints_queries_that_take_long() -> Verdict {
     Pass
 }
 
+/// A function that is called seven times.
+const CALLS: &str = r"
+#include <time.h>
+__attribute__((noinline)) int work(long n) { struct timespec t = { 0, n }; return nanosleep(&t, 0) + 5; }
+int main(void) { int sum = 0; for (int n = 0; n < 7; n++) sum += work(1000000); return sum != 35; }
+";
+
 fn dappprof_and_dapptrace_show_the_functions_of_a_program() -> Verdict {
-    let calls = run("dappprof", &["-l", "libc", "/bin/sleep", "0.01"]).code(0);
-    let row = rows_with(&calls, "clock_nanosleep ");
+    // Few functions: where each has a probe of its own, those of a library take minutes in a guest.
+    let (_dir, program) = match Programs::new("calls", ("cc", CALLS), &["-O1"]) {
+        Ok(made) => made,
+        Err(skip) => return skip,
+    };
+    let calls = run("dappprof", &[&program]).code(0);
+    let row = rows_with(&calls, "work ");
     let words: Vec<u64> = row[0].split(' ').skip(1).map(|w| w.parse().unwrap()).collect();
-    assert!(words[0] == 1 && words[1] >= 10_000_000, "{calls:?}");
-    let each = run("dapptrace", &["-l", "libc", "/bin/sleep", "0.01"]).code(0);
-    let lines = rows_with(&each, " clock_nanosleep ");
-    assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].contains("-> clock_nanosleep 0x0, 0x0, 0x") && lines[1].ends_with("= 0x0"), "{lines:?}");
+    assert!(row.len() == 1 && words[0] == 7 && words[1] >= 7_000_000, "{calls:?}");
+    let each = run("dapptrace", &[&program]).code(0);
+    let lines = rows_with(&each, " work ");
+    assert_eq!(lines.len(), 14, "{lines:?}");
+    for pair in lines.chunks(2) {
+        assert!(pair[0].contains("-> work 0xf4240, ") && pair[1].ends_with("= 0x5"), "{lines:?}");
+    }
     Pass
 }
 
@@ -209,6 +257,72 @@ fn funclatency_measures_each_call() -> Verdict {
     // 300,000 microseconds; other programs sleep too.
     assert!(rows.iter().any(|(v, n)| v == "262144" && *n >= 1), "{o:?}");
     assert!(o.out.contains(" calls, microseconds"), "{o:?}");
+    Pass
+}
+
+/// A function that calls itself, when there is a line to read.
+const NESTED: &str = r"
+#include <stdio.h>
+__attribute__((noinline)) int within(int n) { return n ? within(n - 1) + n * 3 : 1; }
+int main(void) { return getchar() == 'x' && within(9) == 0; }
+";
+
+fn funclatency_measures_calls_within_calls() -> Verdict {
+    let (_dir, program) =
+        match Programs::new("nested", ("cc", NESTED), &["-O1", "-fno-optimize-sibling-calls"]) {
+            Ok(made) => made,
+            Err(skip) => return skip,
+        };
+    let mut child = Command::new(program).stdin(Stdio::piped()).spawn().unwrap();
+    let tracing = start("funclatency", &["-p", &child.id().to_string(), "a.out:within"]);
+    child.stdin.take().unwrap().write_all(b"x").unwrap();
+    child.wait().unwrap();
+    let o = tracing.end().code(0);
+    assert_eq!(rows_with(&o, " calls, "), ["10 calls, nanoseconds"], "{o:?}");
+    let sum: i64 = distribution(&o, " calls, ").iter().map(|(_, n)| n).sum();
+    assert_eq!(sum, 10, "{o:?}");
+    Pass
+}
+
+fn tools_for_any_probe_select_a_process() -> Verdict {
+    let program = Program::workload("tk");
+    // It has its number before it makes its calls.
+    let script = format!("read x; exec {} --workload getppid 500", program.path().display());
+    let mut child = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
+    let pid = child.id().to_string();
+    let probe = "syscall::getppid:entry";
+    let tools = [
+        &["funccount", "-p", &pid, probe][..],
+        &["funclatency", "-p", &pid, probe],
+        &["argdist", "-c", "-p", &pid, probe, "pid"],
+        &["trace", "-p", &pid, probe],
+        &["stackcount", "-p", &pid, probe],
+    ];
+    let tracing = tools.map(|words| start(words[0], &words[1..]));
+    program.run(&["--workload", "getppid", "70"]);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let [counts, times, values, lines, stacks] = tracing.map(|t| t.end().code(0));
+    // Before it executes the workload, a shell may call it once.
+    let right = |n: usize| n == 500 || n == 501;
+    let of = |o, start: &str| -> usize {
+        let all = rows_with(o, start);
+        all.iter().filter_map(|l| l.strip_prefix(start)?.split(' ').next()?.parse::<usize>().ok()).sum()
+    };
+    assert!(right(of(&counts, "getppid ")), "{counts:?}");
+    let calls = rows_with(&times, " calls, ");
+    assert!(
+        calls.len() == 1 && calls[0].split(' ').next().is_some_and(|n| n.parse().is_ok_and(right)),
+        "{times:?}"
+    );
+    let rows = rows_with(&values, &format!(" {pid} "));
+    let row: Vec<&str> = rows.first().map(|l| l.split(' ').collect()).unwrap_or_default();
+    assert!(rows.len() == 1 && row[2].parse().is_ok_and(right), "{values:?}");
+    let shown = rows_with(&lines, " getppid ");
+    let own = shown.iter().filter(|l| l.contains(&format!(" {pid} {pid} "))).count();
+    assert!(right(own) && own == shown.len(), "{lines:?}");
+    let counted = |l: &String| l.rsplit_once(": ")?.1.parse::<usize>().ok();
+    assert!(right(rows_with(&stacks, ": ").iter().filter_map(counted).sum()), "{stacks:?}");
     Pass
 }
 

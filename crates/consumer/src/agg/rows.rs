@@ -236,6 +236,25 @@ impl<'a> Rows<'a> {
         places.into_iter().map(|place| place.row).collect()
     }
 
+    /// The numbers of the rows that the options leave, in their order.
+    pub(crate) fn shown(&self, options: &Options) -> Vec<u32> {
+        let mut rows = self.sorted(options);
+        if options.aggnozero {
+            rows.retain(|at| (0..self.aggs.len()).any(|column| self.is_not_zero(*at, column)));
+        }
+        // The greatest are at the end, or at the beginning of the reverse order.
+        match options.aggtop {
+            0 => {}
+            top if options.aggsortrev => rows.truncate(top),
+            top => drop(rows.drain(..rows.len().saturating_sub(top))),
+        }
+        rows
+    }
+
+    fn is_not_zero(&self, at: u32, column: usize) -> bool {
+        self.entry(at, column).is_some_and(|entry| entry.shown(self.zeros).iter().any(|word| *word != 0))
+    }
+
     /// The keys beyond the `keep` greatest values, or the least ones.
     fn beyond(&self, keep: usize, greatest: bool) -> Vec<Box<[u8]>> {
         let by = By { key: false, keypos: 0, pos: 0, reverse: greatest };

@@ -213,6 +213,8 @@ options! {
     pub struct Options {
         #[option(Dynamic, "", "draw count() and sum() as bars")]
         pub agghist: bool,
+        #[option(Dynamic, "", "print no rows whose values are all 0")]
+        pub aggnozero: bool,
         #[option(Dynamic, "", "print a distribution in one line")]
         pub aggpack: bool,
         #[option(Compile, "", "keep and print the values of each CPU")]
@@ -229,6 +231,8 @@ options! {
         pub aggsortpos: u64,
         #[option(Dynamic, "", "reverse the order")]
         pub aggsortrev: bool,
+        #[option(Dynamic, "0", "print only so many rows, those of the greatest values; 0 prints all")]
+        pub aggtop: u64,
         #[option(Dynamic, "", "scale bars to the tallest")]
         pub aggzoom: bool,
         #[option(Compile, "", "least stability a program may have, as in Evolving/Evolving/Common")]

@@ -48,6 +48,8 @@ pub(super) fn consumer_options(options: &Options, target: Option<u32>) -> consum
         aggsortrev: options.aggsortrev,
         aggsortkeypos: options.aggsortkeypos as usize,
         aggsortpos: options.aggsortpos as usize,
+        aggtop: options.aggtop as usize,
+        aggnozero: options.aggnozero,
         aggzoom: options.aggzoom,
         agghist: options.agghist,
         aggpercpu: options.aggpercpu,
