@@ -139,7 +139,17 @@ fn pages_of_a_device_are_counted_as_they_are_read_and_written() -> Verdict {
 }
 
 /// A swap device of a test, in use until it is dropped.
-struct Swap<'a>(&'a LoopDevice);
+pub(crate) struct Swap<'a>(&'a LoopDevice);
+
+impl Swap<'_> {
+    /// In guests only, as it changes what all processes use.
+    pub(crate) fn on(device: &LoopDevice) -> Result<Swap<'_>, Verdict> {
+        match run(&format!("mkswap {0} && swapon {0}", device.path)) {
+            Ok(_) => Ok(Swap(device)),
+            Err(why) => Err(Skip(format!("Operation not permitted: {why}"))),
+        }
+    }
+}
 
 impl Drop for Swap<'_> {
     fn drop(&mut self) {
@@ -148,7 +158,7 @@ impl Drop for Swap<'_> {
 }
 
 /// What the kernel counts: pages from swap, and to swap.
-fn swapped() -> (i64, i64) {
+pub(crate) fn swapped() -> (i64, i64) {
     let text = std::fs::read_to_string("/proc/vmstat").unwrap();
     let of = |name: &str| {
         let mut lines = text.lines().filter_map(|l| l.strip_prefix(name)?.trim().parse().ok());
@@ -165,10 +175,10 @@ fn pages_of_swap_are_counted_as_they_are_read_and_written() -> Verdict {
         Ok(device) => device,
         Err(skip) => return skip,
     };
-    if let Err(why) = run(&format!("mkswap {0} && swapon {0}", device.path)) {
-        return Skip(format!("Operation not permitted: {why}"));
-    }
-    let _swap = Swap(&device);
+    let _swap = match Swap::on(&device) {
+        Ok(swap) => swap,
+        Err(skip) => return skip,
+    };
     let before = swapped();
     let script = "vminfo:::anonpgin, vminfo:::anonpgout { @[probename] = sum(arg0); }
         END { printa(\"%s %@d\\n\", @); }";

@@ -147,6 +147,27 @@ impl Drop for Program {
     }
 }
 
+/// A process that can be chosen by its number before it does anything.
+pub(crate) struct Held(Child);
+
+impl Held {
+    /// A shell that waits.
+    pub(crate) fn new(commands: &str) -> Held {
+        let script = format!("read x; {commands}");
+        Held(Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap())
+    }
+
+    pub(crate) fn id(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    /// Lets it go, and waits for its end.
+    pub(crate) fn run(mut self) {
+        drop(self.0.stdin.take());
+        self.0.wait().unwrap();
+    }
+}
+
 /// The lines that contain a text, with single blanks between their words.
 pub(crate) fn lines_with(o: &Output, text: &str) -> Vec<String> {
     let of = o.out.lines().filter(|l| l.contains(text));

@@ -3,8 +3,8 @@
 use crate::Verdict::{self, Pass};
 use crate::blocks::LoopDevice;
 use crate::machine::no_types;
-use crate::toolkit::{Program, distribution, rows_with, run, start};
-use crate::toolkit_io::device;
+use crate::toolkit::{Held, Program, distribution, rows_with, run, start};
+use crate::toolkit_io::{dd, device, write};
 
 tests! {
     biosnoop_and_biostacks_show_each_request_and_who_starts_it
@@ -14,15 +14,6 @@ tests! {
     fsdist_and_its_kin_count_calls_by_file_system
     writeback_prints_the_pages_that_are_written
     pfilestat_sums_what_a_process_does_to_each_file
-}
-
-fn dd() -> Program {
-    Program::new("tkdd", Some("/bin/dd"))
-}
-
-/// Writes 5 requests of 192 KB, one behind the other. Returns the process id.
-fn write(device: &LoopDevice, dd: &Program) -> u32 {
-    dd.run(&["if=/dev/zero", &format!("of={}", device.path), "bs=192k", "count=5", "oflag=direct"])
 }
 
 fn biosnoop_and_biostacks_show_each_request_and_who_starts_it() -> Verdict {
@@ -131,16 +122,9 @@ fn fsdist_and_its_kin_count_calls_by_file_system() -> Verdict {
         Ok(made) => made,
         Err(skip) => return skip,
     };
-    // A process that can be chosen before it makes its calls.
-    let mut child = std::process::Command::new("sh")
-        .args([
-            "-c",
-            &format!("read x; exec dd if=/dev/zero of={mount}/file bs=1000 count=7 conv=fsync status=none"),
-        ])
-        .stdin(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let pid = child.id().to_string();
+    let held =
+        Held::new(&format!("exec dd if=/dev/zero of={mount}/file bs=1000 count=7 conv=fsync status=none"));
+    let pid = held.id();
     let tools = [
         &["ext4dist", "-p", &pid][..],
         &["xfsdist", "-p", &pid],
@@ -149,8 +133,7 @@ fn fsdist_and_its_kin_count_calls_by_file_system() -> Verdict {
         &["fsdist", "-p", &pid, "-t", "tmpfs"],
     ];
     let tracing = tools.map(|words| start(words[0], &words[1..]));
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    held.run();
     let [ext4, xfs, btrfs, all, other] = tracing.map(|t| t.end().code(0));
     drop(device);
     let count = |o, what: &str| distribution(o, what).iter().map(|(_, n)| n).sum::<i64>();
@@ -190,14 +173,9 @@ fn writeback_prints_the_pages_that_are_written() -> Verdict {
 fn pfilestat_sums_what_a_process_does_to_each_file() -> Verdict {
     let place = Program::shell("tk");
     let file = place.file("out");
-    let mut child = std::process::Command::new("sh")
-        .args(["-c", &format!("read x; exec dd if=/dev/zero of={file} bs=1000 count=7 status=none")])
-        .stdin(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    let tracing = start("pfilestat", &["-p", &child.id().to_string()]);
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    let held = Held::new(&format!("exec dd if=/dev/zero of={file} bs=1000 count=7 status=none"));
+    let tracing = start("pfilestat", &["-p", &held.id()]);
+    held.run();
     let o = tracing.end().code(0);
     // Without the time.
     let rows = |path: &str| -> Vec<String> {

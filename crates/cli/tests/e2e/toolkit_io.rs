@@ -39,12 +39,12 @@ fn bitesize_and_seeksize_show_the_sizes_and_distances_of_requests() -> Verdict {
 }
 
 /// `dd` under a name of its own.
-fn dd() -> Program {
+pub(crate) fn dd() -> Program {
     Program::new("tkdd", Some("/bin/dd"))
 }
 
 /// Writes 5 requests of 192 KB, one behind the other. Returns the process id.
-fn write(device: &LoopDevice, dd: &Program) -> u32 {
+pub(crate) fn write(device: &LoopDevice, dd: &Program) -> u32 {
     dd.run(&["if=/dev/zero", &format!("of={}", device.path), "bs=192k", "count=5", "oflag=direct"])
 }
 

@@ -5,6 +5,7 @@ use crate::Verdict::{self, Pass};
 use crate::machine::{no_functions, no_types};
 use crate::tool::Output;
 use crate::toolkit::{Program, distribution, rows_with, run, start};
+use crate::toolkit_io::dd;
 use crate::toolkit_net::me;
 
 tests! {
@@ -22,10 +23,6 @@ tests! {
     capable_prints_each_question_for_a_capability
     shmsnoop_prints_each_call_with_its_arguments
     crash_prints_the_signal_and_the_stack
-}
-
-fn dd() -> Program {
-    Program::new("tkdd", Some("/bin/dd"))
 }
 
 /// Reads and writes three times 5,000 bytes.

@@ -171,6 +171,13 @@ fn offwaketime_and_wakeuptime_show_who_woke_a_thread() -> Verdict {
     Pass
 }
 
+/// The distribution below the line that is this text.
+fn under(o: &Output, title: &str) -> Vec<(String, i64)> {
+    let lines: Vec<&str> = o.out.lines().skip_while(|l| l.trim() != title).collect();
+    let rest = Output { out: lines.join("\n"), err: String::new(), code: Some(0) };
+    distribution(&rest, title)
+}
+
 fn interrupts_are_counted_by_handler_and_cpu() -> Verdict {
     if let Some(skip) = no_types() {
         return skip;
@@ -188,7 +195,24 @@ fn interrupts_are_counted_by_handler_and_cpu() -> Verdict {
     let rows = cpus.out.lines().skip_while(|l| !l.contains("INTERRUPTS")).skip(1);
     let by_cpu: i64 = rows.filter_map(|l| l.split_whitespace().nth(1)?.parse::<i64>().ok()).sum();
     assert!(by_cpu > 0, "{cpus:?}");
-    assert!(handlers.out.contains("HANDLER") && handlers.out.contains("Distribution"), "{handlers:?}");
+    // Each handler has a row, and a distribution with as many times. They are those of the kernel.
+    let known = std::fs::read_to_string("/proc/interrupts").unwrap();
+    let rows = handlers.out.lines().skip_while(|l| !l.contains("HANDLER")).skip(1);
+    let mut by_handler = 0;
+    for row in rows.take_while(|l| !l.trim().is_empty()) {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        let (name, count) = (words[..words.len() - 2].join(" "), words[words.len() - 2]);
+        let count: i64 = count.parse().unwrap();
+        assert!(
+            known.contains(&name) && words[words.len() - 1].parse::<u64>().is_ok(),
+            "{row}: {handlers:?}"
+        );
+        let times: i64 = under(&handlers, &name).iter().map(|(_, n)| n).sum();
+        assert_eq!(times, count, "{name}: {handlers:?}");
+        by_handler += count;
+    }
+    // One begins before the other, and ends before it.
+    assert!(by_handler > 0 && by_handler <= 4 * limit, "{by_handler} {limit} {handlers:?}");
     assert!(times.out.contains("nanoseconds") && times.out.contains("Distribution"), "{times:?}");
     // Devices that share an interrupt have a handler each, which runs.
     assert!(by_cpu <= 4 * limit, "{by_cpu} {limit} {cpus:?}");

@@ -9,7 +9,7 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::machine::{no_clock, no_functions};
 use crate::pid::Programs;
 use crate::tool::workload;
-use crate::toolkit::{Program, distribution, rows_with, run, start};
+use crate::toolkit::{Held, Program, distribution, rows_with, run, start};
 
 tests! {
     gethostlatency_prints_the_names_that_are_asked_for
@@ -233,14 +233,9 @@ fn funccount_counts_calls_and_functions_of_a_process() -> Verdict {
     };
     assert!(count(&o, "getppid ") >= 5000, "{o:?}");
     // A function of one process.
-    let mut child = Command::new("sh")
-        .args(["-c", "read x; for n in 1 2 3 4 5 6 7; do umask 022; done; exit 0"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let tracing = start("funccount", &["-p", &child.id().to_string(), "libc:umask"]);
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    let held = Held::new("for n in 1 2 3 4 5 6 7; do umask 022; done; exit 0");
+    let tracing = start("funccount", &["-p", &held.id(), "libc:umask"]);
+    held.run();
     let o = tracing.end().code(0);
     // Shells call it as often as they need for one command.
     let calls = count(&o, "umask ");
@@ -286,10 +281,8 @@ fn funclatency_measures_calls_within_calls() -> Verdict {
 
 fn tools_for_any_probe_select_a_process() -> Verdict {
     let program = Program::workload("tk");
-    // It has its number before it makes its calls.
-    let script = format!("read x; exec {} --workload getppid 500", program.path().display());
-    let mut child = Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).spawn().unwrap();
-    let pid = child.id().to_string();
+    let held = Held::new(&format!("exec {} --workload getppid 500", program.path().display()));
+    let pid = held.id();
     let probe = "syscall::getppid:entry";
     let tools = [
         &["funccount", "-p", &pid, probe][..],
@@ -300,8 +293,7 @@ fn tools_for_any_probe_select_a_process() -> Verdict {
     ];
     let tracing = tools.map(|words| start(words[0], &words[1..]));
     program.run(&["--workload", "getppid", "70"]);
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    held.run();
     let [counts, times, values, lines, stacks] = tracing.map(|t| t.end().code(0));
     // Before it executes the workload, a shell may call it once.
     let right = |n: usize| n == 500 || n == 501;
