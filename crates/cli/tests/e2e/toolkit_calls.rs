@@ -122,8 +122,8 @@ fn mountsnoop_prints_mounts_and_unmounts_that_fail_too() -> Verdict {
 fn mountsnoop_prints_what_the_newer_calls_mount() -> Verdict {
     let target = std::ffi::CString::new(format!("/dt-no-such-{}", own_pid())).unwrap();
     let tracing = start("mountsnoop", &[]);
-    // SAFETY: strings that live across the calls, and descriptors of our own. What is made has no place, and is gone
-    // with its descriptor.
+    // SAFETY: strings that live across the calls, and descriptors of our own. What is made has no
+    // place, and is gone with its descriptor.
     let results = unsafe {
         let (set_string, create, from_fd) = (1, 6, 4);
         let context = libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), 0);
@@ -186,7 +186,8 @@ fn filelife_follows_names_and_forgets_what_others_remove() -> Verdict {
     std::fs::write(&made, "text").unwrap();
     std::fs::rename(&made, &renamed).unwrap();
     std::fs::remove_file(&renamed).unwrap();
-    // Another process removes this one. An old file has its name then, and is not one that was made.
+    // Another process removes this one. An old file has its name then, and is not one that was
+    // made.
     std::fs::write(&other, "text").unwrap();
     assert!(std::process::Command::new("rm").arg(&other).status().unwrap().success());
     std::fs::hard_link(&old, &other).unwrap();
@@ -351,7 +352,8 @@ fn naptime_prints_the_time_that_a_thread_asks_for() -> Verdict {
 extern "C" fn interrupted(_: libc::c_int) {}
 
 fn naptime_reads_a_request_before_the_kernel_writes_the_rest_to_it() -> Verdict {
-    // SAFETY: a function that does nothing, for a signal that nobody else here uses. Without SA_RESTART.
+    // SAFETY: a function that does nothing, for a signal that nobody else here uses. Without
+    // SA_RESTART.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = interrupted as extern "C" fn(libc::c_int) as libc::sighandler_t;

@@ -4,7 +4,7 @@ use crate::Verdict::{self, Pass, Skip};
 use crate::machine::no_types;
 use crate::stable_cgroup::Memory;
 use crate::stable_counters::{Swap, swapped};
-use crate::toolkit::{Program, distribution, rows_with, start};
+use crate::toolkit::{Held, Program, distribution, rows_with, start};
 use crate::toolkit_net::me;
 
 tests! {
@@ -55,7 +55,8 @@ fn drsnoop_prints_who_has_to_free_memory() -> Verdict {
         Err(skip) => return skip,
     };
     let file = format!("{mount}/file");
-    // 6 MB that are not in memory, for a group that may have 4. A file in memory alone could not be freed.
+    // 6 MB that are not in memory, for a group that may have 4. A file in memory alone could not be
+    // freed.
     crate::blocks::run(&format!("dd if=/dev/zero of={file} bs=64k count=96 conv=fsync")).unwrap();
     forget(&std::fs::File::open(&file).unwrap());
     let program = Program::new("tkdd", Some("/bin/dd"));
@@ -88,7 +89,8 @@ fn compactsnoop_prints_each_zone_that_is_compacted() -> Verdict {
         return Skip(format!("{file}: {e}"));
     }
     let rows = rows_with(&o, &format!(" {} yes ", me()));
-    // Time and result are the last words. A zone that is compacted for itself is to its end, or not at all.
+    // Time and result are the last words. A zone that is compacted on demand is to its end, or not
+    // at all.
     let words = |l: &String| {
         let (rest, status) = l.rsplit_once(' ')?;
         rest.rsplit(' ').next()?.parse::<u64>().ok().map(|_| status.to_string())
@@ -119,8 +121,7 @@ fn slabratetop_counts_the_allocations_of_a_cache() -> Verdict {
     Pass
 }
 
-/// Threads that write to one descriptor: the mutex of its position lets one of them in, and is held while the kernel
-/// writes to a device.
+/// Threads that write to one descriptor: the mutex of its position lets one of them in.
 fn queue_up() {
     let place = Program::shell("tk");
     let file = std::fs::OpenOptions::new();
@@ -200,14 +201,22 @@ fn swapin_counts_the_pages_that_a_process_reads_from_swap() -> Verdict {
         Ok(swap) => swap,
         Err(skip) => return skip,
     };
+    // Pages that the process wrote stay in memory too until the space is needed: it has less than they take.
+    let Some(group) = Memory::limited("4M") else { return Skip("no memory cgroup can be made here".into()) };
+    std::fs::write(group.0.join("memory.swap.max"), "max").unwrap();
     let program = Program::workload("tk");
+    let held = Held::new(&format!(
+        "echo $$ >{}/cgroup.procs; exec {} --workload swapped 1500",
+        group.0.display(),
+        program.path().display()
+    ));
+    let pid = held.id();
     let tracing = start("swapin", &["3600"]);
     let before = swapped();
-    let pid = program.run(&["--workload", "swapped", "400"]);
+    held.run();
     let after = swapped();
     let o = tracing.end().code(0);
     let own = number(rows_with(&o, &program.name), &format!("{pid} {} ", program.name));
-    // The kernel may find some of them still in memory, and reads others before they are asked for.
     assert!(own > 0 && own <= after.0 - before.0, "{own} {before:?} {after:?} {o:?}");
     let others: i64 =
         rows_with(&o, "").iter().filter_map(|l| l.rsplit_once(' ')?.1.parse::<i64>().ok()).sum();

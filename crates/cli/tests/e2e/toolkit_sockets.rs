@@ -135,8 +135,8 @@ fn tcpconnlat_forgets_sockets_that_are_closed() -> Verdict {
     }
     let tracing = start("tcpconnlat", &["-p", &std::process::id().to_string()]);
     let (to, size) = (sockaddr(&port), size_of::<libc::sockaddr_in>() as libc::socklen_t);
-    // Nobody answers, and nobody waits for an answer. There is memory for fewer sockets than these, which
-    // all stay open until each has asked: no two have one address.
+    // Nobody answers, and nobody waits for an answer. There is memory for fewer sockets than these.
+    // Those that are open together have addresses of their own.
     for _ in 0..CLOSED / 500 {
         // SAFETY: an address that lives, and descriptors of our own.
         unsafe {
@@ -193,7 +193,8 @@ fn counters_of_protocols_are_summed_in_intervals() -> Verdict {
     }
     let program = Program::workload("tk");
     let tracing = ["tcpstat", "udpstat", "icmpstat"].map(|tool| start(tool, &["3600"]));
-    // Connections, datagrams and messages in a namespace, and how much the kernel's counters of it grew.
+    // Connections, datagrams and messages in a namespace, and how much the kernel's counters of it
+    // grew.
     let done =
         program.command(&["--workload", "counters", "1"]).stdout(std::process::Stdio::piped()).output();
     let done = done.unwrap();
