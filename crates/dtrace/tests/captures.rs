@@ -222,7 +222,6 @@ fn what_cannot_be_captured_is_refused_when_the_capture_begins() {
     without_privileges();
     for (script, why) in [
         ("syscall::openat:entry { jstack(); }", "jstack()"),
-        ("syscall::openat:entry { printf(\"%A\", arg0); }", "%A"),
         ("syscall::openat:entry { self->s = speculation(); }", "speculations"),
         ("syscall::openat:entry { stop(); }", "destructive"),
     ] {

@@ -259,6 +259,7 @@ fn options_that_go_with_no_capture_are_refused() -> Verdict {
 fn what_cannot_be_captured_is_refused_before_anything_is_traced() -> Verdict {
     for (text, why) in [
         ("syscall::openat:entry { jstack(); }", "jstack() cannot be captured yet"),
+        ("syscall::openat:entry { printf(\"%A\", arg0); }", "%A cannot be captured yet"),
         ("syscall::openat:entry { stop(); }", "destructive actions cannot be captured"),
         ("pid$target:a.out:main:entry { trace(arg0); }", "probes in processes"),
     ] {
