@@ -39,7 +39,9 @@ impl<W: Write> ProgressLine<W> {
     /// Shows how far the work is, but not too often.
     pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
         let Some(out) = self.out.as_mut().filter(|_| Instant::now() >= self.next) else { return };
-        let _ = write!(out, "\r\x1b[K{}", text()).and_then(|()| out.flush());
+        // With one write: others write there too.
+        let line = format!("\r\x1b[K{}", text());
+        let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
         self.shown = true;
         self.next = Instant::now() + EVERY;
     }

@@ -228,7 +228,12 @@ impl Format {
     pub fn check(&self, program: &Program) -> Result<(), String> {
         let is_of_metrics =
             matches!(self.name, "prometheus" | "openmetrics" | "graphite" | "statsd" | "influx");
-        if is_of_metrics { check_metrics(program) } else { Ok(()) }
+        match (self.name, self.kind) {
+            _ if is_of_metrics => check_metrics(program),
+            ("heat", _) => check_distributions(program),
+            (_, Kind::Flame(_)) => check_profiles(program),
+            _ => Ok(()),
+        }
     }
 
     /// Whether a file of this name can have it.
@@ -267,6 +272,17 @@ fn have_stacks(program: &Program) -> impl Iterator<Item = bool> + '_ {
     program.checked.aggs.iter().map(move |all| all.key.iter().any(|field| is_stack(field.datum)))
 }
 
+/// Heat maps are of distributions. An error is what would be one.
+fn check_distributions(program: &Program) -> Result<(), String> {
+    match program.checked.aggs.iter().any(|all| events::is_histogram(all.func)) {
+        true => Ok(()),
+        false => Err(format!("no aggregation is a distribution{DISTRIBUTIONS}")),
+    }
+}
+
+/// What a heat map shows.
+const DISTRIBUTIONS: &str = ", as in @ = quantize(arg0); lquantize() and llquantize() are drawn too";
+
 /// Profiles are aggregations with stacks. An error is what would have one.
 pub fn check_profiles(program: &Program) -> Result<(), String> {
     match have_stacks(program).any(|has| has) {
@@ -286,7 +302,7 @@ pub fn check_metrics(program: &Program) -> Result<(), String> {
     Err(match program.checked.aggs.first() {
         None => "metrics are of aggregations, and the programs have none, as in @[execname] = count()".into(),
         Some(_) => {
-            "a stack in the key is no label: func(), mod() or execname is one, and --flame draws stacks"
+            "a stack in the key is no label: func(), mod() or execname is one; --flame draws stacks, and -x otlpprofiles sends them"
                 .into()
         }
     })
@@ -313,10 +329,7 @@ impl Sink for HeatMap {
 impl Snapshot for HeatMap {
     fn bytes(&self) -> Result<Vec<u8>, String> {
         if self.heat.is_empty() {
-            return Err(
-                "no distribution has a value, as in @ = quantize(arg0); lquantize() and llquantize() are drawn too"
-                    .into(),
-            );
+            return Err(format!("no distribution has a value{DISTRIBUTIONS}"));
         }
         Ok(self.format.write(&self.heat))
     }

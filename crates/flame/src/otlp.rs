@@ -24,12 +24,13 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 
+use diagnostics::control;
 use events::{Clock, Event, Sink, SinkError};
 use protobuf::Message;
 
-use crate::collect::{Flame, Unnamed};
+use crate::collect::{Flame, Refused, Unnamed};
 use crate::loss::Loss;
-use crate::profile::{Frame, Kind, Profile, key_value};
+use crate::profile::{Frame, KeyValue, Kind, Profile};
 use crate::strings::Strings;
 
 /// The attribute of a frame, as the semantic conventions of OpenTelemetry have it.
@@ -47,8 +48,8 @@ pub struct Otlp<W> {
     interval: (u64, u64),
     /// Its end, in nanoseconds since 1970.
     wall: u64,
-    /// An aggregation that cannot be drawn was named.
-    refused: bool,
+    /// The aggregations that are left out: an increment was negative.
+    refused: Vec<String>,
     /// The profiles so far; with `ids`, for those that come.
     written: u64,
     ids: [RandomState; 2],
@@ -89,8 +90,8 @@ struct Dictionary {
     mappings: Table<String>,
     locations: Table<Frame>,
     functions: Table<(u64, u64)>,
-    /// By key and value.
-    attributes: Table<(String, String)>,
+    /// By key, value, and whether that is a number.
+    attributes: Table<(String, String, bool)>,
     /// By locations, the innermost first.
     stacks: Table<Vec<u64>>,
 }
@@ -119,15 +120,21 @@ impl Dictionary {
         out
     }
 
-    fn attribute(&mut self, key: &str, value: &str) -> u64 {
-        let id = (key.to_owned(), value.to_owned());
+    fn attribute(&mut self, key: &str, value: KeyValue<'_>) -> u64 {
+        let (mut of, mut any) = (Message::default(), Message::default());
+        let (text, is_number) = match value {
+            KeyValue::Number(number) => {
+                any.present(3, number as u64);
+                (number.to_string(), true)
+            }
+            KeyValue::Text(text) => {
+                any.bytes(1, text.as_bytes());
+                (text.to_owned(), false)
+            }
+        };
+        let id = (key.to_owned(), text, is_number);
         if let Some(known) = self.attributes.find(&id) {
             return known;
-        }
-        let (mut of, mut any) = (Message::default(), Message::default());
-        match value.parse::<i64>() {
-            Ok(number) => any.present(3, number as u64),
-            Err(_) => any.bytes(1, value.as_bytes()),
         }
         of.number(1, self.strings.number(key));
         of.message(2, &any);
@@ -169,7 +176,7 @@ impl Dictionary {
         }
         of.message(3, &line);
         if let Some(kind) = kind {
-            of.packed(4, [self.attribute(FRAME_TYPE, kind)]);
+            of.packed(4, [self.attribute(FRAME_TYPE, KeyValue::Text(kind))]);
         }
         self.locations.add(frame.clone(), &of)
     }
@@ -196,14 +203,16 @@ impl Dictionary {
             .iter()
             .map(|frame| (frame.kind != Kind::Key).then(|| self.location(frame)))
             .collect();
+        let names = unlike(&profile.keys);
         for (path, value) in profile.each() {
             let innermost_first = path.iter().rev();
             let stack =
                 innermost_first.filter_map(|frame| *locations.get(*frame as usize)?).collect::<Vec<u64>>();
             let keys = path.iter().filter_map(|frame| profile.frames().get(*frame as usize));
-            let keys = keys.filter(|frame| frame.kind == Kind::Key).zip(&profile.keys);
-            let attributes: Vec<u64> =
-                keys.map(|(frame, key)| self.attribute(key, key_value(key, &frame.name))).collect();
+            let keys = keys.filter(|frame| frame.kind == Kind::Key).zip(&profile.keys).zip(&names);
+            let attributes: Vec<u64> = keys
+                .map(|((frame, key), name)| self.attribute(name, KeyValue::of(key, &frame.name)))
+                .collect();
             let mut sample = Message::default();
             sample.number(1, self.stack(stack));
             if !attributes.is_empty() {
@@ -215,9 +224,20 @@ impl Dictionary {
         out
     }
 
-    fn lost(&mut self, loss: &Loss) -> Vec<u64> {
-        loss.lines().iter().map(|line| self.attribute(LOST, line)).collect()
+    fn lost(&mut self, loss: &Loss) -> Option<u64> {
+        let lines = loss.lines();
+        (!lines.is_empty()).then(|| self.attribute(LOST, KeyValue::Text(&lines.join("; "))))
     }
+}
+
+/// The names of attributes for the columns of a key: no two are the same.
+fn unlike(keys: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::with_capacity(keys.len());
+    for (n, key) in keys.iter().enumerate() {
+        let name = if all.contains(key) { format!("{key}_{}", n + 1) } else { key.clone() };
+        all.push(name);
+    }
+    all
 }
 
 /// An attribute outside of the tables.
@@ -238,7 +258,7 @@ impl<W: Write + Send> Otlp<W> {
             clock: Clock::default(),
             interval: (0, 0),
             wall: 0,
-            refused: false,
+            refused: Vec::new(),
             written: 0,
             ids: Default::default(),
             out,
@@ -248,7 +268,8 @@ impl<W: Write + Send> Otlp<W> {
     /// Writes the profiles that have something.
     fn write(&mut self) -> io::Result<()> {
         let profiles = self.flame.profiles();
-        let profiles: Vec<&Profile> = profiles.into_iter().filter(|profile| profile.total() > 0).collect();
+        let is_written = |profile: &&Profile| profile.total() > 0 && !self.refused.contains(&profile.name);
+        let profiles: Vec<&Profile> = profiles.into_iter().filter(is_written).collect();
         if profiles.is_empty() {
             return Ok(());
         }
@@ -259,7 +280,8 @@ impl<W: Write + Send> Otlp<W> {
         attribute(&mut resource, "host.name", &self.host);
         scope.bytes(1, b"dtrace");
         of_scope.message(1, &scope);
-        let lost = dictionary.lost(self.flame.loss());
+        // It is of the interval and not of each profile.
+        let mut lost = dictionary.lost(self.flame.loss());
         let (begin, end) = self.interval;
         let duration = end.saturating_sub(begin);
         for profile in profiles {
@@ -269,8 +291,8 @@ impl<W: Write + Send> Otlp<W> {
             self.written += 1;
             let id = self.ids.iter().flat_map(|half| half.hash_one(self.written).to_le_bytes());
             of.bytes(7, &id.collect::<Vec<u8>>());
-            if !lost.is_empty() {
-                of.packed(11, lost.iter().copied());
+            if let Some(lost) = lost.take() {
+                of.packed(11, [lost]);
             }
             of_scope.message(2, &of);
         }
@@ -300,9 +322,14 @@ impl<W: Write + Send> Sink for Otlp<W> {
                 let by_start = u64::try_from(i128::from(self.clock.wall) + since).unwrap_or(0);
                 self.wall = if all.wall == 0 { by_start } else { all.wall };
                 self.flame.interval(all);
-                if let Some(refused) = self.flame.refused().next().filter(|_| !self.refused) {
-                    self.refused = true;
-                    return Err(SinkError::Effect(io::Error::other(refused.to_string())));
+                let is_new = |refused: &&Refused| !self.refused.contains(&refused.name);
+                if let Some(Refused { name, value }) = self.flame.refused().find(is_new).cloned() {
+                    let shown = control::name_text(&name);
+                    let why = format!(
+                        "{shown} is left out: an interval has added {value}, and values of profiles are not negative"
+                    );
+                    self.refused.push(name);
+                    return Err(SinkError::Effect(io::Error::other(why)));
                 }
             }
             // What an aggregation delivers is in the intervals.

@@ -12,7 +12,7 @@ use protobuf::Message;
 
 use crate::gzip;
 use crate::loss::Loss;
-use crate::profile::{Frame, Kind, Profile, key_value};
+use crate::profile::{Frame, KeyValue, Kind, Profile};
 use crate::strings::Strings;
 
 /// What is written so far.
@@ -76,13 +76,13 @@ impl Writer {
     }
 
     fn label(&mut self, key: &str, text: &str) -> Message {
-        let value = key_value(key, text);
         let mut of = Message::default();
         of.number(1, self.strings.number(key));
-        match value.parse::<i64>() {
+        match KeyValue::of(key, text) {
             // A number that is 0 would not be written, and neither its label.
-            Ok(number) if number != 0 => of.number(3, number as u64),
-            _ => of.number(2, self.strings.number(value)),
+            KeyValue::Number(0) => of.number(2, self.strings.number("0")),
+            KeyValue::Number(number) => of.number(3, number as u64),
+            KeyValue::Text(value) => of.number(2, self.strings.number(value)),
         }
         of
     }

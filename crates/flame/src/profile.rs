@@ -72,10 +72,28 @@ impl Frame {
     }
 }
 
-/// The value of a column from the name of its [frame](Kind::Key): a number's has the expression
-/// before it.
-pub(crate) fn key_value<'a>(key: &str, name: &'a str) -> &'a str {
-    name.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')).unwrap_or(name)
+/// The value of a column of the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyValue<'a> {
+    Number(i64),
+    Text(&'a str),
+}
+
+impl<'a> KeyValue<'a> {
+    /// From the name of its [frame](Kind::Key): a number has the expression before it, and so has
+    /// the empty text. What a number would not be written as is a text.
+    pub(crate) fn of(key: &str, name: &'a str) -> KeyValue<'a> {
+        let value = name.strip_prefix(key).and_then(|rest| rest.strip_prefix('='));
+        match (value, value.and_then(|value| value.parse::<i64>().ok())) {
+            (Some("\"\""), _) => KeyValue::Text(""),
+            (Some(value), Some(number)) if number.to_string() == value => KeyValue::Number(number),
+            // Beyond 63 bits.
+            (Some(value), None) if value.parse::<u64>().is_ok_and(|n| n.to_string() == value) => {
+                KeyValue::Text(value)
+            }
+            _ => KeyValue::Text(name),
+        }
+    }
 }
 
 /// Which of the two profiles of a difference a value belongs to.
@@ -317,6 +335,16 @@ mod tests {
         assert_eq!(p.nodes().len(), 4);
         assert_eq!(p.totals(Side::Now), [10, 10, 5, 4]);
         assert_eq!((p.total(), p.stacks), (10, 4));
+    }
+
+    #[test]
+    fn a_text_that_looks_like_a_number_is_a_text() {
+        let of = |name| KeyValue::of("k", name);
+        assert_eq!(["k=5", "k=-1", "k=0"].map(of), [5, -1, 0].map(KeyValue::Number));
+        let texts = ["5", "+5", "k=foo", "k=0012", "k=-0", "k=+5", "x=5", "k"];
+        assert_eq!(texts.map(of), texts.map(KeyValue::Text));
+        assert_eq!(of("k=\"\""), KeyValue::Text(""));
+        assert_eq!(of("k=18446744073709551615"), KeyValue::Text("18446744073709551615"));
     }
 
     #[test]

@@ -189,6 +189,29 @@ fn parts_of_an_interval_are_each_written_once_with_their_columns() {
 }
 
 #[test]
+fn attributes_have_names_of_their_own_and_texts_stay_texts() {
+    let (out, mut sink) = started();
+    let Event::Interval(mut all) = interval(1, "calls", Part::WHOLE, Vec::new()) else { panic!() };
+    all.keys = ["k", "k", "pid", "ustack()"].map(Into::into).to_vec();
+    let number = Value::Int(events::Int::new(7, 4, true));
+    all.rows.push(Growth {
+        key: vec![name("k=foo"), name("0012"), number, stack(Some(3), &["a`f"])],
+        increment: value(AggFunc::Count, &[1]),
+        total: value(AggFunc::Count, &[1]),
+    });
+    sink.event(&Event::Drop(Drop::new(DropKind::Aggregation, 0, 3))).unwrap();
+    sink.event(&Event::Drop(Drop::new(DropKind::Principal, 0, 1))).unwrap();
+    sink.event(&Event::Interval(all)).unwrap();
+    sink.event(&interval(1, "others", Part::WHOLE, vec![(key("sh", &["a`f"]), 1)])).unwrap();
+    sink.flush().unwrap();
+    let profiles = Request::read(&out.0.lock().unwrap()[0]).profiles();
+    assert!(profiles[0].4[0].starts_with("k=k=foo,k_2=0012,pid=7 |"), "{:?}", profiles[0].4);
+    let lost: Vec<usize> = profiles.iter().map(|profile| profile.3.len()).collect();
+    assert_eq!(lost, [1, 0], "what was lost is told once");
+    assert!(profiles[0].3[0].contains("aggregation drops; "), "{:?}", profiles[0].3);
+}
+
+#[test]
 fn an_aggregation_with_negative_values_is_named_once_and_others_are_written() {
     let (out, mut sink) = started();
     let rows = || vec![(key("sh", &["a`f"]), -5i64 as u64 - 1000)];
@@ -203,10 +226,19 @@ fn an_aggregation_with_negative_values_is_named_once_and_others_are_written() {
         other => other,
     };
     let said = sink.event(&negative(interval(1, "change", Part::WHOLE, rows()))).unwrap_err().to_string();
-    assert!(said.contains("cannot draw @change: the value of a stack is -5"), "{said}");
+    assert_eq!(
+        said,
+        "@change is left out: an interval has added -5, and values of profiles are not negative"
+    );
+    // Another one is named too.
+    let said = sink.event(&negative(interval(1, "other", Part::WHOLE, rows()))).unwrap_err().to_string();
+    assert!(said.starts_with("@other is left out"), "{said}");
     sink.event(&interval(1, "calls", Part::WHOLE, vec![(key("sh", &["a`f"]), 5)])).unwrap();
     sink.flush().unwrap();
     sink.event(&negative(interval(2, "change", Part::WHOLE, rows()))).unwrap();
+    sink.flush().unwrap();
+    // What it adds later is no number of it.
+    sink.event(&interval(3, "change", Part::WHOLE, vec![(key("sh", &["a`f"]), 1)])).unwrap();
     sink.flush().unwrap();
     let all = out.0.lock().unwrap();
     assert_eq!(all.len(), 1);

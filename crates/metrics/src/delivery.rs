@@ -24,8 +24,10 @@ use http::{REFUSED, post};
 /// The most bytes that wait, unless it is what was written at once: twice what an interval can
 /// have.
 const QUEUE: usize = 2 * MOST_TEXT;
-/// How long a connection, a write, an answer and the end may take.
+/// How long a connection, a write and an answer may take.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How long the end may take: who waits for an answer says why there is none.
+const END: Duration = Duration::from_secs(6);
 /// How often it is looked whether the server's machine has everything, at the end.
 const LOOK: Duration = Duration::from_millis(2);
 /// How long to wait before the connection is made again: at first, and at most.
@@ -381,7 +383,7 @@ impl Delivery {
         let mut state = self.0.lock();
         state.closed = true;
         self.0.changed.notify_all();
-        let end = Instant::now() + LIMIT;
+        let end = Instant::now() + END;
         while !state.done {
             let Some(left) = end.checked_duration_since(Instant::now()) else { break };
             let waited = self.0.changed.wait_timeout(state, left);

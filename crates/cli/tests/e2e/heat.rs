@@ -65,7 +65,7 @@ fn what_cannot_be_drawn_is_said() -> Verdict {
     let dir = testing::dir::Dir::new("heat-nothing");
     let file = dir.join("x.svg").into_os_string().into_string().unwrap();
     let o = dtrace(&["-q", "--heat", &file, "-n", "BEGIN { @ = count(); exit(0); }"]).code(1);
-    assert!(o.err.contains("no distribution has a value"), "{}", o.err);
+    assert!(o.err.contains("no aggregation is a distribution, as in @ = quantize(arg0)"), "{}", o.err);
     let o = dtrace(&["-q", "--heat", "/nowhere/x.svg", "-n", "BEGIN { @ = quantize(1); exit(0); }"]).code(1);
     assert!(o.err.contains("failed to write '/nowhere/x.svg'"), "{}", o.err);
     Pass

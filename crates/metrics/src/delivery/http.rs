@@ -1,5 +1,6 @@
 //! Requests of HTTP with metrics, and the answers of a collector.
 
+use std::io::ErrorKind::{TimedOut, WouldBlock};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -11,6 +12,11 @@ const LONGEST_ANSWER: usize = 64 << 10;
 
 /// The error of what the server does not want, and would not want later.
 pub(super) const REFUSED: io::ErrorKind = io::ErrorKind::InvalidData;
+
+/// A server takes too long.
+fn unanswered() -> io::Error {
+    io::Error::new(TimedOut, "the server has not answered")
+}
 
 /// Sends a request and waits for its answer: what it refuses.
 pub(super) fn post(
@@ -29,7 +35,7 @@ pub(super) fn post(
     let end = Instant::now() + limit;
     let left = || {
         let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::Error::from(io::ErrorKind::TimedOut)) } else { Ok(left) }
+        if left.is_zero() { Err(unanswered()) } else { Ok(left) }
     };
     for mut bytes in [head.as_bytes(), body] {
         while !bytes.is_empty() {
@@ -50,6 +56,9 @@ pub(super) fn post(
         match stream.read(&mut bytes) {
             Ok(n) if n > 0 => answer.extend_from_slice(bytes.get(..n).unwrap_or_default()),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            Err(e) if answer.is_empty() && matches!(e.kind(), TimedOut | WouldBlock) => {
+                return Err(unanswered());
+            }
             // Without a status it is none; behind one it is what has come.
             _ => more = false,
         }

@@ -52,7 +52,7 @@ pub(super) fn capture() -> Vec<u8> {
     let firing = Firing {
         time: 5,
         words: vec![(Word::Pid, 7), (Word::Arg(1), 4096)],
-        execname: Some(b"cat".to_vec()),
+        execname: Some(Content::Bytes(b"cat".to_vec())),
         memory: vec![region(Content::Bytes(b"/etc/passwd".to_vec())), region(Content::Unreadable)],
         ..Firing::default()
     };
