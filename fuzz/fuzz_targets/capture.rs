@@ -32,7 +32,11 @@ fn hostile(bytes: &[u8]) -> Vec<u8> {
 }
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    for file in [bytes.to_vec(), [&capture::MAGIC[..], &1u32.to_le_bytes(), bytes].concat(), hostile(bytes)] {
+    for file in [
+        bytes.to_vec(),
+        [&capture::MAGIC[..], &capture::VERSION.to_le_bytes(), bytes].concat(),
+        hostile(bytes),
+    ] {
         let Some((head, machine, all)) = firings(&file) else { continue };
         let mut writer = Writer::new(Vec::new(), &head, &machine).expect("it was as long");
         let mut kept = Vec::new();

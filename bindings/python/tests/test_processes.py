@@ -68,19 +68,24 @@ def test_a_child_has_nothing_of_a_session():
 
 def test_probes_end_with_their_session_though_a_child_lives():
     read, write = os.pipe()
+    ready, is_ready = os.pipe()
     session = dtrace.session("syscall::getppid:entry { @ = count(); }")
     pid = os.fork()
     if pid == 0:
+        # What it had of the session is closed before it gets here.
+        os.write(is_ready, b"x")
         os.close(write)
         os.read(read, 1)
         os._exit(0)
     try:
         session.close()
+        assert os.read(ready, 1) == b"x"
         assert descriptors(pid) == 0 == descriptors()
     finally:
         os.close(write)
         os.waitpid(pid, 0)
-        os.close(read)
+        for end in (read, ready, is_ready):
+            os.close(end)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -127,6 +127,23 @@ pub struct Firing {
     pub symbols: Vec<(Option<u32>, Symbol)>,
 }
 
+impl Firing {
+    /// The memory that it takes, in bytes: of what it read, and of its stacks and names.
+    pub(crate) fn size(&self) -> usize {
+        let regions = self.memory.iter().map(|region| region.content.len() + size_of::<Region>());
+        let named = self.symbols.iter().map(|(_, symbol)| symbol);
+        let symbols = self.stack.iter().chain(&self.ustack).flatten().chain(named).map(Symbol::size);
+        regions.chain(symbols).fold(0, usize::saturating_add)
+    }
+}
+
+impl Symbol {
+    fn size(&self) -> usize {
+        let texts = [&self.module, &self.symbol, &self.path];
+        size_of::<Symbol>() + texts.into_iter().flatten().map(Vec::len).sum::<usize>()
+    }
+}
+
 /// An address with its name when it was captured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Symbol {

@@ -235,9 +235,6 @@ fn read_all(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// The most bytes of memory of all firings of a block: what repeats is in it once.
-const ITEMS_MAX: usize = 64 << 20;
-
 /// The items of a block, the last one first; `None` if it is malformed.
 fn items(block: &Block, head: &Head) -> Option<Vec<Item>> {
     let mut bytes = Bytes(&block.contents);
@@ -247,9 +244,8 @@ fn items(block: &Block, head: &Head) -> Option<Vec<Item>> {
             let (mut all, mut total) = (Vec::new(), 0usize);
             for _ in 0..count {
                 let firing = wire::firing(&mut bytes, time, &mut table)?;
-                total += firing.memory.len() * 64;
-                total += firing.memory.iter().map(|r| r.content.len()).sum::<usize>();
-                if firing.probe as usize >= head.probes.len() || total > ITEMS_MAX {
+                total += firing.size();
+                if firing.probe as usize >= head.probes.len() || total > wire::ITEMS_MAX {
                     return None;
                 }
                 time = firing.time;

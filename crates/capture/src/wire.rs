@@ -7,6 +7,9 @@ use crate::model::{Content, Firing, Head, Loss, Place, Region, Symbol, Word};
 /// The most bytes of memory that a firing has, and the most entries of each of its lists.
 pub const FIRING_MAX: usize = 1 << 20;
 
+/// The most bytes of memory of all firings of a block: what repeats is in it once.
+pub(crate) const ITEMS_MAX: usize = 64 << 20;
+
 pub(crate) fn put_uint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -205,7 +208,7 @@ fn put_symbol(out: &mut Vec<u8>, symbol: &Symbol, before: u64, table: &mut Inter
     let mut name = vec![0];
     for (bit, text) in texts.into_iter().enumerate() {
         known |= u8::from(text.is_some()) << bit;
-        text.iter().for_each(|text| put_bytes(&mut name, text));
+        text.iter().for_each(|text| put_bytes(&mut name, text.get(..TEXT_MAX).unwrap_or(text)));
     }
     name.iter_mut().take(1).for_each(|first| *first = known);
     table.put(out, &name);
@@ -213,8 +216,11 @@ fn put_symbol(out: &mut Vec<u8>, symbol: &Symbol, before: u64, table: &mut Inter
     symbol.in_file.iter().for_each(|address| put_int(out, *address));
 }
 
-/// The most bytes of a name: those of a path and of two symbols.
-const NAME_MAX: usize = 16 << 10;
+/// The most bytes of a text of a name: a path has 4096. What is longer is cut.
+const TEXT_MAX: usize = 5 << 10;
+
+/// The most bytes of a name: three texts with their lengths.
+const NAME_MAX: usize = 3 * TEXT_MAX + 16;
 
 fn symbol<'a>(
     bytes: &mut Bytes<'a>,
@@ -232,7 +238,7 @@ fn symbol<'a>(
     let mut name = Bytes(name);
     let known = name.byte()?;
     let mut text = |bit: u8| match known >> bit & 1 {
-        1 => name.bytes().map(|text| Some(text.to_vec())),
+        1 => name.bytes().filter(|text| text.len() <= TEXT_MAX).map(|text| Some(text.to_vec())),
         _ => Some(None),
     };
     let (module, symbol, path) = (text(0)?, text(1)?, text(2)?);

@@ -3,14 +3,17 @@
 use std::io::{self, Write};
 
 use crate::block::{self, BLOCK_MAX, MAGIC, VERSION, kind};
-use crate::model::{Firing, Head, Loss, Region};
-use crate::wire::{FIRING_MAX, Interned, put_firing, put_head, put_int, put_loss, put_uint};
+use crate::model::{Firing, Head, Loss};
+use crate::wire::{FIRING_MAX, ITEMS_MAX, Interned, put_firing, put_head, put_int, put_loss, put_uint};
 
 /// Bytes of firings after which a block is written: so much is lost with it if it is damaged.
 const ENOUGH: usize = 256 << 10;
 
 /// Bytes of the machine in one block.
 const PART: usize = BLOCK_MAX / 2;
+
+/// The most bytes before the firings of a block: how many there are, and the first time.
+const HEAD_MAX: usize = 20;
 
 /// Writes a capture.
 pub struct Writer<W: Write> {
@@ -19,6 +22,8 @@ pub struct Writer<W: Write> {
     contents: Vec<u8>,
     table: Interned,
     count: u32,
+    /// What the firings of the block take in memory.
+    memory: usize,
     times: (u64, u64),
     scratch: Vec<u8>,
     written: u64,
@@ -46,30 +51,42 @@ impl<W: Write> Writer<W> {
             out.write_all(&block::block(kind::MACHINE, &contents, 0, (0, 0)))?;
         }
         let (contents, table, scratch) = (Vec::new(), Interned::default(), Vec::new());
-        let (count, times, written, losses) = (0, (0, 0), 0, Vec::new());
-        Ok(Writer { out, contents, table, count, times, scratch, written, losses })
+        let (count, memory, times, written, losses) = (0, 0, (0, 0), 0, Vec::new());
+        Ok(Writer { out, contents, table, count, memory, times, scratch, written, losses })
     }
 
     /// Adds a firing. Those of a capture come in the order in which a replay fires them.
     pub fn firing(&mut self, firing: &Firing) -> io::Result<()> {
-        if memory(firing) > FIRING_MAX / 2 {
+        let size = firing.size();
+        if size > FIRING_MAX / 2 {
             self.loss(TOO_LONG, 1);
             return Ok(());
         }
-        if self.contents.len() > ENOUGH {
+        // A reader takes no block of more.
+        if self.contents.len() > ENOUGH || self.memory + size > ITEMS_MAX {
             self.end_block()?;
         }
-        let before = if self.count == 0 { firing.time } else { self.times.1 };
-        if self.count == 0 {
-            self.times = (firing.time, firing.time);
+        self.encode(firing);
+        if self.contents.len() + self.scratch.len() > BLOCK_MAX - HEAD_MAX {
+            self.end_block()?;
+            self.encode(firing);
         }
-        self.scratch.clear();
-        put_firing(&mut self.scratch, firing, before, &mut self.table);
+        if self.count == 0 {
+            self.times.0 = firing.time;
+        }
         self.contents.extend_from_slice(&self.scratch);
         self.count += 1;
+        self.memory += size;
         self.times.1 = firing.time;
         self.written += 1;
         Ok(())
+    }
+
+    /// Encodes a firing as the next one of the block.
+    fn encode(&mut self, firing: &Firing) {
+        let before = if self.count == 0 { firing.time } else { self.times.1 };
+        self.scratch.clear();
+        put_firing(&mut self.scratch, firing, before, &mut self.table);
     }
 
     /// Adds something that is missing, `count` times more than before. It is in the file behind the
@@ -106,7 +123,7 @@ impl<W: Write> Writer<W> {
         if self.count > 0 {
             let (contents, count, times) = (&self.contents, self.count, self.times);
             // The first time is where the differences begin.
-            let mut all = Vec::with_capacity(contents.len() + 16);
+            let mut all = Vec::with_capacity(contents.len() + HEAD_MAX);
             put_uint(&mut all, u64::from(count));
             put_uint(&mut all, times.0);
             all.extend_from_slice(contents);
@@ -114,7 +131,7 @@ impl<W: Write> Writer<W> {
         }
         self.contents.clear();
         self.table = Interned::default();
-        self.count = 0;
+        (self.count, self.memory) = (0, 0);
         for loss in self.losses.drain(..).filter(|loss| loss.count > 0) {
             let mut contents = Vec::new();
             put_loss(&mut contents, &loss);
@@ -122,9 +139,4 @@ impl<W: Write> Writer<W> {
         }
         Ok(())
     }
-}
-
-/// Bytes of memory of a firing, and of what describes it.
-fn memory(firing: &Firing) -> usize {
-    firing.memory.iter().map(|region: &Region| region.content.len() + 16).fold(0, usize::saturating_add)
 }

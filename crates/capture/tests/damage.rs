@@ -1,6 +1,6 @@
 //! Damaged and hostile files.
 
-use capture::{Content, Firing, Item, Writer};
+use capture::{Content, Firing, Item, Symbol, Writer};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -152,6 +152,24 @@ fn a_name_longer_than_those_of_threads_is_no_firing() {
     }
     let items = read(&writer.finish(0).unwrap()).unwrap();
     assert!(!items.is_empty() && items.iter().all(|item| !matches!(item, Item::Firing(_))), "{items:?}");
+}
+
+#[test]
+fn names_of_stacks_are_cut_and_a_block_has_no_more_of_them_than_a_reader_takes() {
+    // The file has it once, and memory with each frame.
+    let long = Symbol { symbol: Some(vec![b's'; 20_000]), ..Symbol::default() };
+    let firing = Firing { stack: Some(vec![long; 24]), ..Firing::default() };
+    let mut writer = Writer::new(Vec::new(), &head(), b"m").unwrap();
+    for time in 0..800 {
+        writer.firing(&Firing { time, ..firing.clone() }).unwrap();
+    }
+    let items = read(&writer.finish(0).unwrap()).unwrap();
+    let frames = items.iter().filter_map(|item| match item {
+        Item::Firing(firing) => firing.stack.as_ref(),
+        _ => None,
+    });
+    let lengths: Vec<usize> = frames.flatten().map(|frame| frame.symbol.as_ref().unwrap().len()).collect();
+    assert_eq!(lengths, [5120].repeat(800 * 24));
 }
 
 #[test]

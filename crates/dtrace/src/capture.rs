@@ -97,8 +97,8 @@ pub fn compile_wide(
     let mut options = options.clone();
     let asked = compile_as(system, sources, macros, &mut options, Setup::default())?;
     let all = wide::program(&asked, options.capture, macros.target).map_err(|why| refused(&asked, &why))?;
-    // The operands are those of the programs.
-    options.defaultargs = true;
+    // The operands, the preprocessor and the stability are those of the programs.
+    (options.defaultargs, options.amin, options.cpp) = (true, None, false);
     let source = Source::Script(GENERATED.into(), all);
     let captured = compile_from(system, &[source], macros, &options, false)?;
     Ok(Captured { head: Head { script: text(sources), ..captured.head }, ..captured })
@@ -182,6 +182,10 @@ fn machine(
     system: &System,
     (sources, macros, options): (&[Source], &Macros, &Options),
 ) -> Result<Vec<u8>, String> {
+    if !options.container.is_empty() {
+        // It is of this machine.
+        return Err("-x container cannot be captured: name the container in a predicate, as in /containerid == \"...\"/".into());
+    }
     let record = system.record(&providers::hardware_counters());
     let again = System::synthetic(record.clone());
     let mut options = options.clone();

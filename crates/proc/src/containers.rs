@@ -130,8 +130,11 @@ pub fn groups() -> Result<Vec<Group>, String> {
             for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
                 let Ok(name) = entry.file_name().into_string() else { continue };
                 let Ok(meta) = entry.metadata() else { continue };
-                if !meta.is_dir() || all.len() >= MOST {
+                if !meta.is_dir() {
                     continue;
+                }
+                if all.len() >= MOST {
+                    return Err(format!("there are more than {MOST} control groups"));
                 }
                 let (dir, path) = (format!("{dir}/{name}"), format!("{path}/{name}"));
                 all.push(Group { path: path.clone(), level: level + 1, id: meta.ino(), hierarchy });

@@ -42,6 +42,7 @@ struct Pending {
 /// What captures lack, as a replay says it: "the capture lacks 3 …".
 const DROPPED: &str = "records that were dropped";
 const UNASSIGNED: &str = "variables of the script for which there was no memory";
+const STACKLESS: &str = "stacks for which there was no memory";
 const SUPPRESSED: &str = "firings that the kernel suppressed";
 const CHANGED: &str = "values of memory that changed while a firing read it: it has the first ones";
 
@@ -318,12 +319,13 @@ impl<W: Write + Send, S: Sink> Sink for Recorder<W, S> {
             Event::Aggregation(_) | Event::Interval(_) | Event::Effect(_) | Event::Fault(_) => return Ok(()),
             // They are of the text.
             Event::Interrupt | Event::Stop => return Ok(()),
-            Event::Drop(drop) if drop.kind == DropKind::Principal => {
-                self.lose(DROPPED, drop.count);
-            }
-            Event::Drop(drop) if drop.kind == DropKind::Dynamic => {
-                self.lose(UNASSIGNED, drop.count);
-            }
+            Event::Drop(drop) => match drop.kind {
+                // Its clauses did nothing where there was no scratch memory.
+                DropKind::Principal | DropKind::Scratch => self.lose(DROPPED, drop.count),
+                DropKind::Dynamic => self.lose(UNASSIGNED, drop.count),
+                DropKind::Stack => self.lose(STACKLESS, drop.count),
+                _ => {}
+            },
             Event::Suppressed(suppressed) => {
                 self.lose(SUPPRESSED, suppressed.count);
             }

@@ -5,6 +5,7 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
 use std::fmt;
 use std::io::Read;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use system::{LARGEST_RECORD, RecordError, System};
 use super::{instrument, names, probes, role};
 use crate::compile::Program;
 use crate::engine::interpreter::{
-    Captured, CapturedNames, Firing, Interpreter, Memory, Missing, Region, Text,
+    Captured, CapturedNames, Ending, Firing, Interpreter, Memory, Missing, Region, Text,
 };
 use crate::options::{Options, nanoseconds};
 
@@ -109,7 +110,7 @@ impl Replay {
         let (notes, ticks) = asks(program, self.head()).map_err(ReplayError::Program)?;
         let head = self.head().clone();
         let roles: Vec<Role> = head.probes.iter().map(|(_, name)| role(program, name)).collect();
-        let end = Arc::new(Mutex::new(None));
+        let end = Arc::new(Ending::default());
         let messages = Messages { found: self.found.clone(), missing: self.missing.clone() };
         let (time, walltime) = head.clock;
         let names = CapturedNames::default();
@@ -341,7 +342,7 @@ struct Cut {
     /// The times of the first and the last firing.
     range: (u64, u64),
     names: CapturedNames,
-    end: Arc<Mutex<Option<Firing>>>,
+    end: Arc<Ending>,
     /// The firing of END if the capture goes on behind this part.
     cut_end: Option<Firing>,
     is_over: bool,
@@ -361,7 +362,7 @@ impl Iterator for Cut {
             if stored.time > to {
                 // What follows is not read.
                 self.is_over = true;
-                *self.end.lock().unwrap_or_else(PoisonError::into_inner) = self.cut_end.take();
+                *self.end.firing() = self.cut_end.take();
                 return None;
             }
             self.names.learn(names::of_firing(&stored));
@@ -370,7 +371,7 @@ impl Iterator for Cut {
                 Some(Role::End) => {
                     let mut end = firing(&stored, &self.head);
                     end.time = end.time.max(from);
-                    *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
+                    *self.end.firing() = Some(end);
                 }
                 _ => {}
             }
@@ -416,7 +417,7 @@ impl Iterator for Ticking {
     type Item = Firing;
 
     fn next(&mut self) -> Option<Firing> {
-        if self.clocks.is_empty() {
+        if self.clocks.is_empty() || self.captured.end.is_over.load(Ordering::Relaxed) {
             return self.captured.next();
         }
         if self.ahead.is_none() && !self.ended {
@@ -426,10 +427,7 @@ impl Iterator for Ticking {
         let until = match &self.ahead {
             Some(firing) => firing.time,
             // Until END.
-            None => {
-                let end = self.captured.end.lock().unwrap_or_else(PoisonError::into_inner);
-                end.as_ref().map_or(0, |end| end.time)
-            }
+            None => self.captured.end.firing().as_ref().map_or(0, |end| end.time),
         };
         self.tick(until).or_else(|| self.ahead.take())
     }

@@ -55,7 +55,7 @@ mod probes;
 mod symbols;
 mod world;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use consumer::Symbolizer;
 use events::{Clock, Host, Start};
@@ -65,7 +65,7 @@ pub use probes::GivenProbes;
 pub use symbols::Symbols;
 
 pub(crate) use engine::InterpreterEngine;
-pub(crate) use firing::{Captured, Region, Text};
+pub(crate) use firing::{Captured, Ending, Region, Text};
 pub(crate) use missing::Missing;
 pub(crate) use names::CapturedNames;
 
@@ -80,7 +80,7 @@ pub struct Interpreter {
     cpus: u32,
     /// Where the firings leave the one of END when all of them were taken; `None` if they have
     /// none.
-    end: Option<Arc<Mutex<Option<Firing>>>>,
+    end: Option<Arc<Ending>>,
     /// What captured firings do not have.
     missing: Arc<Missing>,
 }
@@ -103,7 +103,7 @@ impl Interpreter {
 
     /// The firings end, and leave the one of END here when they do.
     #[must_use]
-    pub(crate) fn with_end(self, end: Arc<Mutex<Option<Firing>>>) -> Interpreter {
+    pub(crate) fn with_end(self, end: Arc<Ending>) -> Interpreter {
         Interpreter { end: Some(end), ..self }
     }
 

@@ -30,6 +30,8 @@ const GROUPS: i64 = 32;
 const NAME: i64 = 256;
 /// Digits of an id.
 const ID: i32 = 64;
+/// Where a name begins in the buffer, so that there is a word before each place in it.
+const TEXT: i16 = 8;
 
 // Words of the work area. Addresses of names are those in the kernel.
 const GROUP: i16 = 0;
@@ -112,7 +114,8 @@ fn look(b: &mut Builder, o: &GroupOffsets, (buffer, work): (V, V), pod: bool) {
     let node = b.load(Size::B8, work, NODE);
     read(b, work, HERE, node, o.name, bad);
     let (most, name) = (b.imm(NAME), b.load(Size::B8, work, HERE));
-    let read_bytes = b.call(Helper::PROBE_READ_KERNEL_STR, &[buffer, most, name]);
+    let text = b.add(buffer, i32::from(TEXT));
+    let read_bytes = b.call(Helper::PROBE_READ_KERNEL_STR, &[text, most, name]);
     b.br(Jmp::Sle, read_bytes, 0, bad);
     let length = b.sub(read_bytes, 1);
     let length = b.and(length, NAME - 1);
@@ -186,11 +189,13 @@ impl Name {
         b.jmp(self.end);
     }
 
-    /// The eight characters before the character `end`, of which the caller knows that they are
-    /// there. The last `n` are kept.
+    /// The eight characters before the character `end`, of which the caller knows that the last `n`
+    /// are there; these are kept. What the caller has compared is lost to the verifier of older
+    /// kernels where a value is kept on the stack, so it is bounded here.
     fn before(&self, b: &mut Builder, end: V, n: u32) -> V {
+        let end = b.and(end, NAME - 1);
         let at = b.add(self.buffer, end);
-        let word = b.load(Size::B8, at, -8);
+        let word = b.load(Size::B8, at, TEXT - 8);
         if n == 8 {
             return word;
         }
@@ -200,8 +205,8 @@ impl Name {
 
     /// Jumps to `other` unless the name begins with this.
     fn begins(&self, b: &mut Builder, text: &str, other: Label) {
-        for (at, part) in (0..).step_by(8).zip(text.as_bytes().chunks(8)) {
-            let word = b.load(Size::B8, self.buffer, at);
+        for (at, part) in (0i16..).step_by(8).zip(text.as_bytes().chunks(8)) {
+            let word = b.load(Size::B8, self.buffer, TEXT + at);
             let bits = 64 - 8 * part.len() as u32;
             let (word, part) = match bits {
                 0 => (word, first(&String::from_utf8_lossy(part))),
@@ -241,7 +246,7 @@ impl Name {
                 b.br(Jmp::Eq, in_scope, 0, self.on);
             }
             if prefix == "machine-" {
-                let (word, vm) = (b.load(Size::B8, self.buffer, 8), b.imm(first("qemu\\x2d")));
+                let (word, vm) = (b.load(Size::B8, self.buffer, TEXT + 8), b.imm(first("qemu\\x2d")));
                 b.br(Jmp::Eq, word, vm, self.on);
             }
             let length = if scope { b.sub(end, n) } else { b.sub(self.length, n) };
@@ -273,19 +278,19 @@ impl Name {
         let at = b.sub(end, ID);
         let bare = b.label();
         b.br(Jmp::Lt, at, 1, bare);
-        let before = b.add(self.buffer, at);
-        let (c, separated) = (b.load(Size::B1, before, -1), b.label());
-        b.br(Jmp::Eq, c, i64::from(b'-'), separated);
-        b.br(Jmp::Ne, c, i64::from(b':'), other);
+        let (c, separated) = (self.before(b, at, 1), b.label());
+        let (dash, colon) = (b.imm(last("-")), b.imm(last(":")));
+        b.br(Jmp::Eq, c, dash, separated);
+        b.br(Jmp::Ne, c, colon, other);
         b.bind(separated);
         b.br(Jmp::Lt, at, 8, bare);
         let (word, monitor) = (self.before(b, at, 7), b.imm(last("conmon-")));
         b.br(Jmp::Eq, word, monitor, other);
         b.bind(bare);
-        let digits = b.add(self.buffer, at);
         let all = b.imm(-1);
-        for at in (0..ID as i16).step_by(8) {
-            let word = b.load(Size::B8, digits, at);
+        for behind in (0..ID).step_by(8) {
+            let end = b.sub(end, behind);
+            let word = self.before(b, end, 8);
             let is_digit = hex(b, word);
             b.update(crate::mir::Alu::And, all, is_digit);
         }

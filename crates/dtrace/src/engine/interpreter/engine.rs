@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::iter::Peekable;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bpf_sys::{Mmap, SysError};
@@ -25,7 +25,7 @@ use probes::{Catalog, FieldKind, Pattern, ProbeInfo};
 use providers::{Registry, Role};
 
 use super::Interpreter;
-use super::firing::Firing;
+use super::firing::{Ending, Firing};
 use super::missing::Missing;
 use super::world::{Firer, FiringWorld};
 use crate::compile::Program;
@@ -133,7 +133,7 @@ pub(crate) struct InterpreterEngine {
     /// The probes that descriptions of firings mean.
     known: HashMap<String, Option<ProbeInfo>>,
     tracer: Firing,
-    end: Option<Arc<Mutex<Option<Firing>>>>,
+    end: Option<Arc<Ending>>,
     missing: Arc<Missing>,
     last_time: u64,
     /// The time of the day of the firings, and the time of the one that has it.
@@ -311,8 +311,9 @@ impl InterpreterEngine {
     /// The firing of END, where the firings have one: it comes after all others.
     fn end_firing(&mut self) -> Option<Firing> {
         let end = self.end.clone()?;
+        end.is_over.store(true, Ordering::Relaxed);
         while self.firings.next().is_some() {}
-        end.lock().unwrap_or_else(PoisonError::into_inner).take()
+        end.firing().take()
     }
 
     /// Executes BEGIN or END of some batches, in the process of the tracer.

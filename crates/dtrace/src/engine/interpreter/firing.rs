@@ -1,7 +1,8 @@
 //! A firing of a probe, and the memory that it reads.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dif::ir::Space;
 use dif::subr::PathOf;
@@ -123,6 +124,21 @@ impl Captured {
     }
 }
 
+/// The end of firings that were captured.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    firing: Mutex<Option<Firing>>,
+    /// What remains is read for its end alone.
+    pub(crate) is_over: AtomicBool,
+}
+
+impl Ending {
+    /// The firing of END, where the others leave it.
+    pub(crate) fn firing(&self) -> MutexGuard<'_, Option<Firing>> {
+        self.firing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Memory {
     /// No memory.
     pub fn new() -> Memory {
@@ -137,7 +153,7 @@ impl Memory {
         for (space, start, bytes) in regions {
             match all.last_mut() {
                 Some((known, from, before)) if *known == space && start - *from <= before.len() as u64 => {
-                    let common = (*from + before.len() as u64 - start) as usize;
+                    let common = before.len() - (start - *from) as usize;
                     before.extend_from_slice(bytes.get(common..).unwrap_or_default());
                 }
                 _ => all.push((space, start, bytes)),
@@ -212,6 +228,9 @@ mod tests {
         assert_eq!(memory.get(Space::User, 0x1001, 1), None);
         let last = Memory::new().user(u64::MAX, [1]).user(u64::MAX - 1, [2]);
         assert_eq!(last.get(Space::User, u64::MAX - 1, 2), Some(&[2, 1][..]));
+        // A file may say anything.
+        let beyond = Memory::new().user(u64::MAX, [1]).user(u64::MAX, [7, 8, 9]);
+        assert_eq!(beyond.get(Space::User, u64::MAX, 1), Some(&[1][..]));
     }
 
     #[test]
