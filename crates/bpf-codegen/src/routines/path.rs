@@ -64,7 +64,7 @@ pub(crate) fn path(
         PathOf::File => "dt_path",
         PathOf::Mount => "dt_mount_path",
         PathOf::Full => "dt_full_path",
-        _ => "dt_dentry_path",
+        PathOf::Dentry => "dt_dentry_path",
     };
     let mut args = vec![Arg::Memory(buffer, bytes), Arg::Word(path)];
     args.extend(mount.map(Arg::Word));

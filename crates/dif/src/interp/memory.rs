@@ -3,7 +3,7 @@
 use super::{Fault, Frame, State, Stop, Val, World};
 use crate::ir::{FaultKind, IntBuiltin, Module, Scope, Space, StrBuiltin, Ty, Value, VarId};
 use crate::memory::{Place, address, place, rounded, scratch, scratch_serial};
-use crate::subr::PathOf;
+use crate::subr::NameOf;
 
 /// Memory access of a running clause: D memory, and the memory that the [`World`] has.
 pub(super) struct Memory<'a> {
@@ -111,8 +111,8 @@ impl World for Memory<'_> {
         self.world.arguments(addr, buffer)
     }
 
-    fn path(&mut self, addr: u64, of: PathOf) -> Option<Vec<u8>> {
-        self.world.path(addr, of)
+    fn name(&mut self, addr: u64, of: NameOf) -> Option<Vec<u8>> {
+        self.world.name(addr, of)
     }
 
     fn is_descendant(&mut self, pid: i32) -> bool {

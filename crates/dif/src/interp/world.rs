@@ -2,7 +2,7 @@
 
 use super::state::{Fault, State};
 use crate::ir::{IntBuiltin, Space, StrBuiltin};
-use crate::subr::PathOf;
+use crate::subr::NameOf;
 
 /// What a firing reads from the system. The defaults are an empty world: zeros, and no readable
 /// memory.
@@ -37,8 +37,8 @@ pub trait World {
         self.read(Space::User, addr, buffer)
     }
 
-    /// A path of the struct at an address; `None` when the struct is unreadable.
-    fn path(&mut self, _addr: u64, _of: PathOf) -> Option<Vec<u8>> {
+    /// What the struct at an address is called; `None` when the struct is unreadable.
+    fn name(&mut self, _addr: u64, _of: NameOf) -> Option<Vec<u8>> {
         None
     }
 

@@ -1,40 +1,40 @@
 //! Paths of files, and what those of control groups name.
 
 use super::call::{Call, Fault};
-use super::name::PathOf;
+use super::name::{NameOf, PathOf};
 use crate::interp::Val;
 use crate::ir::FaultKind;
 
 pub(super) fn d_path(call: &mut Call<'_>) -> Result<Val, Fault> {
-    path(call, PathOf::File)
+    name(call, NameOf::Path(PathOf::File))
 }
 
 pub(super) fn mountpoint(call: &mut Call<'_>) -> Result<Val, Fault> {
-    path(call, PathOf::Mount)
+    name(call, NameOf::Path(PathOf::Mount))
 }
 
 pub(super) fn full_path(call: &mut Call<'_>) -> Result<Val, Fault> {
-    path(call, PathOf::Full)
+    name(call, NameOf::Path(PathOf::Full))
 }
 
 pub(super) fn dentry_path(call: &mut Call<'_>) -> Result<Val, Fault> {
-    path(call, PathOf::Dentry)
+    name(call, NameOf::Path(PathOf::Dentry))
 }
 
 pub(super) fn container(call: &mut Call<'_>) -> Result<Val, Fault> {
-    path(call, PathOf::Container)
+    name(call, NameOf::Container)
 }
 
 pub(super) fn pod(call: &mut Call<'_>) -> Result<Val, Fault> {
-    path(call, PathOf::Pod)
+    name(call, NameOf::Pod)
 }
 
-fn path(call: &mut Call<'_>, of: PathOf) -> Result<Val, Fault> {
+fn name(call: &mut Call<'_>, of: NameOf) -> Result<Val, Fault> {
     let addr = call.int(0) as u64;
-    match call.world.path(addr, of) {
-        Some(mut path) => {
-            path.truncate(call.strsize.saturating_sub(1));
-            Ok(Val::Str(path))
+    match call.world.name(addr, of) {
+        Some(mut name) => {
+            name.truncate(call.strsize.saturating_sub(1));
+            Ok(Val::Str(name))
         }
         None => Err((FaultKind::BadAddr, addr)),
     }

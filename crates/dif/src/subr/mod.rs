@@ -18,7 +18,7 @@ mod path;
 mod text;
 
 pub use call::{Call, Fault};
-pub use name::{PathOf, Subr};
+pub use name::{NameOf, PathOf, Subr};
 
 use crate::interp::{Val, World};
 use crate::ir::Ty;

@@ -51,7 +51,7 @@ pub enum Subr {
     Toupper,
 }
 
-/// Selects a path of a `struct path`, or of a dentry, or what the path of a control group names.
+/// Selects a path of a `struct path`, or of a dentry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathOf {
     /// The file's path, as the process sees it.
@@ -62,6 +62,13 @@ pub enum PathOf {
     Full,
     /// The path of a dentry in a mount, from the root of the mount namespace.
     Dentry,
+}
+
+/// What the kernel's structs tell by a walk through their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NameOf {
+    /// A path of a file.
+    Path(PathOf),
     /// The container that a `struct cgroup` is in.
     Container,
     /// The pod that a `struct cgroup` is in.

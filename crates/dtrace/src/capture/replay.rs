@@ -12,7 +12,7 @@ use std::time::Duration;
 use capture::{Content, Error as FileError, Firing as Stored, Head, Item, Place, Reader, Word};
 use diagnostics::control;
 use dif::ir::{Space, StrBuiltin};
-use dif::subr::PathOf;
+use dif::subr::{NameOf, PathOf};
 use events::Host;
 use plane::builtin::{Builtin, IntBuiltin};
 use providers::{Role, Timing};
@@ -480,14 +480,14 @@ fn firing(stored: &Stored, head: &Head) -> Firing {
                 known.arguments.entry(at).or_insert(text);
                 continue;
             }
-            Place::Path => PathOf::File,
-            Place::FullPath => PathOf::Full,
-            Place::MountPath => PathOf::Mount,
-            Place::DentryPath => PathOf::Dentry,
-            Place::Container => PathOf::Container,
-            Place::Pod => PathOf::Pod,
+            Place::Path => NameOf::Path(PathOf::File),
+            Place::FullPath => NameOf::Path(PathOf::Full),
+            Place::MountPath => NameOf::Path(PathOf::Mount),
+            Place::DentryPath => NameOf::Path(PathOf::Dentry),
+            Place::Container => NameOf::Container,
+            Place::Pod => NameOf::Pod,
         };
-        known.paths.entry((of, at)).or_insert(text);
+        known.names.entry((of, at)).or_insert(text);
     }
     known.unreadable.sort_unstable();
     // What was read comes before what is made up.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dif::ir::Space;
-use dif::subr::PathOf;
+use dif::subr::NameOf;
 use plane::builtin::{Builtin, IntBuiltin};
 
 /// A firing: which probe, and what its clauses find.
@@ -88,8 +88,8 @@ pub(crate) struct Captured {
     pub(crate) execname: Option<Text>,
     /// Addresses that were unreadable, in their order.
     pub(crate) unreadable: Vec<(Space, u64)>,
-    /// Paths by what they are of; `None`: it could not be read.
-    pub(crate) paths: BTreeMap<(PathOf, u64), Option<Text>>,
+    /// Names by what they are of; `None`: it could not be read.
+    pub(crate) names: BTreeMap<(NameOf, u64), Option<Text>>,
     /// Arguments of processes by their address, likewise.
     pub(crate) arguments: BTreeMap<u64, Option<Text>>,
     /// What follows from stacks: `caller`, depths.

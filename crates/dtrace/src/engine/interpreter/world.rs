@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dif::interp::{Fault, Outcome, Speculate, State, World};
 use dif::ir::{IntBuiltin, Module, RecordDesc, Space, StrBuiltin};
-use dif::subr::PathOf;
+use dif::subr::{NameOf, PathOf};
 use plane::builtin::Builtin;
 use plane::control::{CHILL_MOST, DropKind};
 use plane::ring::{self, Policy, RingWriter, flags, origin};
@@ -225,10 +225,10 @@ impl World for FiringWorld<'_> {
         self.firing.memory.get(Space::User, addr, bytes.len()).is_some()
     }
 
-    fn path(&mut self, addr: u64, of: PathOf) -> Option<Vec<u8>> {
+    fn name(&mut self, addr: u64, of: NameOf) -> Option<Vec<u8>> {
         if let Some(captured) = &self.firing.memory.captured {
-            let known = match captured.paths.get(&(of, addr)) {
-                Some(Some(path)) => path.up_to(self.longest()),
+            let known = match captured.names.get(&(of, addr)) {
+                Some(Some(name)) => name.up_to(self.longest()),
                 Some(None) => return None,
                 None => None,
             };
@@ -239,10 +239,8 @@ impl World for FiringWorld<'_> {
         }
         let file = self.firing.memory.file(addr)?;
         Some(match of {
-            PathOf::Mount => b"/".to_vec(),
-            PathOf::File | PathOf::Full | PathOf::Dentry | PathOf::Container | PathOf::Pod => {
-                file.as_bytes().to_vec()
-            }
+            NameOf::Path(PathOf::Mount) => b"/".to_vec(),
+            NameOf::Path(_) | NameOf::Container | NameOf::Pod => file.as_bytes().to_vec(),
         })
     }
 
