@@ -24,6 +24,16 @@ inline string _pod_or_unified[string uid] = uid != "" ? uid : _pod_or_memory[_po
 inline string poduid = _pod_or_unified[_pod_in[_group_pids]];
 
 /*
+ * The name of the pod: that of its logs, else the name of the host that the process sees, marked. A pod that shares
+ * the names of its node has none.
+ */
+inline string _pod_or_host[string name, string uid] = uid == "" ? "" : name != "" ? name :
+    curthread->nsproxy == NULL || curthread->nsproxy->uts_ns->ns.inum == 0xeffffffe ? "?" :
+    strjoin("?/", stringof(curthread->nsproxy->uts_ns->name.nodename));
+inline string _pod_called[string uid] = _pod_or_host[_pod_of_logs[uid], uid];
+inline string podname = _pod_called[poduid];
+
+/*
  * A container without one of the forms is known as crun makes it without systemd: its group is the root of its
  * namespace of groups. Services have such namespaces, too.
  */
@@ -49,4 +59,5 @@ inline int _is_sample = probeprov == "profile" || probeprov == "cpc";
 
 #pragma D attributes Stable/Stable/Common cgroupname
 #pragma D attributes Stable/Stable/Common containerid
+#pragma D attributes Stable/Stable/Common podname
 #pragma D attributes Stable/Stable/Common poduid

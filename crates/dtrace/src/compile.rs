@@ -144,10 +144,13 @@ fn compile_new(
     macros: &Macros,
     options: &mut Options,
 ) -> Result<Program, (SourceMap, Error)> {
-    let libraries = match libraries::find(options) {
+    let mut libraries = match libraries::find(options) {
         Ok(libraries) => libraries,
         Err(e) => return Err((SourceMap::default(), Error::Setting(e))),
     };
+    if system.is_live() {
+        container::add_pods(&mut libraries);
+    }
     let mut frontend = Frontend { libraries, ..Frontend::default() };
     if let Err(e) = frontend.parse(sources, macros, options, system, false) {
         return Err((frontend.map, e));

@@ -46,6 +46,11 @@ pub const LIBRARY_WORDS: &[LibraryWord] = &[
     word("fds[fd]", "fileinfo_t", "the open file of a descriptor of the process"),
     word("hp_avenrun[n]", "uint64_t", "load average of 1, 5 or 15 minutes, times 65536"),
     word("lgrp", "lgrp_id_t", "NUMA node of the CPU"),
+    word(
+        "podname",
+        "string",
+        "the Kubernetes pod, NAMESPACE/NAME, with ? for what is not known; empty outside",
+    ),
     word("poduid", "string", "uid of the Kubernetes pod; empty outside of pods"),
     word("pset", "psetid_t", "processor set of the CPU"),
     word("root", "string", "root directory of the process"),

@@ -6,6 +6,7 @@
 //! nothing. So what names a container is never guessed: [`Group`]s that have the same name are
 //! several, and the user chooses.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -145,6 +146,22 @@ pub fn groups() -> Result<Vec<Group>, String> {
     Ok(all)
 }
 
+/// The pods whose logs are in this directory (`NAMESPACE_NAME_UID/`): NAMESPACE/NAME by uid. What
+/// has other characters than Kubernetes allows is left out, so that they are safe in any text.
+pub fn pods(logs: &Path) -> BTreeMap<String, String> {
+    let is_plain = |text: &&str| {
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.'))
+    };
+    let of_directory = |name: &str| {
+        let mut parts = name.splitn(3, '_');
+        let mut next = || parts.next().filter(is_plain);
+        let (namespace, name, uid) = (next()?, next()?, next()?);
+        Some((uid.to_owned(), format!("{namespace}/{name}")))
+    };
+    let entries = fs::read_dir(logs).into_iter().flatten().flatten().take(MOST);
+    entries.filter_map(|entry| of_directory(entry.file_name().to_str()?)).collect()
+}
+
 /// The ids of the containers that have this name in Docker's files (`ID/config.v2.json`).
 pub fn of_docker(directory: &Path, name: &str) -> Vec<String> {
     let ids = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -243,6 +260,20 @@ mod tests {
         for text in wrong {
             assert_eq!(member(text.as_bytes(), "Name"), None, "{text}");
         }
+    }
+
+    #[test]
+    fn pods_have_the_names_of_their_logs() {
+        let dir = std::env::temp_dir().join(format!("proc-pods-{}", std::process::id()));
+        for name in
+            ["kube-system_etcd-a.b_0123", "x_bad\"name_1", "short_2", "_empty_3", "ns_pod_", "a_b_c_d"]
+        {
+            fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        let found = pods(&dir);
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [("0123".into(), "kube-system/etcd-a.b".into())]);
+        assert!(pods(&dir).is_empty());
     }
 
     #[test]

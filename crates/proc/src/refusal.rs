@@ -61,6 +61,12 @@ pub fn field_in(status: &[u8], name: &str, word: usize) -> Option<String> {
     line.split_ascii_whitespace().nth(word).map(String::from)
 }
 
+/// What Yama lets trace whom: 0 to 3, of the kernel's `Documentation/admin-guide/LSM/Yama.rst`.
+/// `None` where the kernel has no such module.
+fn yama_scope() -> Option<u32> {
+    std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?.trim().parse().ok()
+}
+
 /// Why a process could not be seized: what the kernel's error number does not say.
 pub(crate) fn why_not(pid: libc::pid_t, error: io::Error) -> io::Error {
     const KERNEL_THREAD: u32 = 0x20_0000;
@@ -86,9 +92,14 @@ pub(crate) fn why_not(pid: libc::pid_t, error: io::Error) -> io::Error {
         }
         // It has ended meanwhile.
         (None, _) => return io::Error::from_raw_os_error(libc::ESRCH),
+        _ if error.raw_os_error() == Some(libc::EPERM) && yama_scope() == Some(3) => {
+            "Operation not permitted: kernel.yama.ptrace_scope is 3, which refuses it to everybody until \
+             the machine is booted again"
+                .into()
+        }
         _ if error.raw_os_error() == Some(libc::EPERM) && !may_trace_all() => {
-            "Operation not permitted: it has privileges or a user that dtrace does not have, which needs \
-             CAP_SYS_PTRACE"
+            "Operation not permitted: it has privileges or a user that dtrace does not have, or \
+             kernel.yama.ptrace_scope forbids it, which needs CAP_SYS_PTRACE"
                 .into()
         }
         _ => return error,

@@ -64,6 +64,11 @@ impl Script {
         Script(file)
     }
 
+    /// Replaces its text.
+    pub(crate) fn write(&self, text: &str) {
+        std::fs::write(&self.0, text).unwrap();
+    }
+
     pub(crate) fn command(&self) -> String {
         format!("sh {}", self.0.display())
     }
@@ -204,10 +209,10 @@ fn a_container_without_a_form_is_the_root_of_its_namespace() -> Verdict {
 const WAIT: &str = "exec cat >/dev/null";
 
 /// A process that is in a group until it is dropped.
-struct Waiting(Child);
+pub(crate) struct Waiting(pub(crate) Child);
 
 impl Waiting {
-    fn start(group: &str, command: &str) -> Waiting {
+    pub(crate) fn start(group: &str, command: &str) -> Waiting {
         let text = format!("echo 0 >\"$1/cgroup.procs\" && echo ready && {command}");
         let mut child = Command::new("sh")
             .args(["-c", &text, "sh", group])
@@ -331,10 +336,10 @@ fn what_fires_in_an_interrupt_is_in_no_container() -> Verdict {
 }
 
 /// A directory that is removed at the end, with those above it that it made.
-struct Made(Vec<PathBuf>);
+pub(crate) struct Made(Vec<PathBuf>);
 
 impl Made {
-    fn new(path: &Path) -> Result<Made, Verdict> {
+    pub(crate) fn new(path: &Path) -> Result<Made, Verdict> {
         let missing = path.ancestors().take_while(|dir| !dir.exists()).map(Path::to_path_buf).collect();
         let made = std::fs::create_dir_all(path).map(|()| Made(missing));
         made.map_err(|e| Skip(format!("{}: {e}", path.display())))

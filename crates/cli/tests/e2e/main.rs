@@ -25,6 +25,7 @@ mod captures;
 mod captures_wide;
 mod command;
 mod completions;
+mod container_kinds;
 mod container_names;
 mod containers;
 mod control;
@@ -173,6 +174,7 @@ const GROUPS: &[&[Test]] = &[
     command::TESTS,
     completions::TESTS,
     control::TESTS,
+    container_kinds::TESTS,
     container_names::TESTS,
     containers::TESTS,
     images::TESTS,

@@ -27,7 +27,7 @@ tests! {
 }
 
 /// Writes notes as SystemTap's `sys/sdt.h` does.
-const NOTES: &str = r#"
+pub(crate) const NOTES: &str = r#"
 #include <stdio.h>
 #include <string.h>
 #define NOTE(provider, name, semaphore, arguments) \

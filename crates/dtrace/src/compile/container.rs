@@ -1,4 +1,5 @@
-//! `-x container=`: what it names, and the condition by which only what runs there is traced.
+//! Containers: what `-x container=` names, the condition by which only what runs there is traced,
+//! and the names of pods that `podname` knows.
 //!
 //! A container is known by its control group. Groups that there are at the start are compared by
 //! their numbers, with those above the group of the thread: groups that are made below later are in
@@ -22,6 +23,12 @@ use crate::compile::lookup::TypedefNames;
 
 /// Where Docker keeps what it knows of its containers, unless it is told otherwise.
 const DOCKER: &str = "/var/lib/docker/containers";
+
+/// Where the logs of the pods of Kubernetes are.
+const PODS: &str = "/var/log/pods";
+
+/// Pods whose names a program knows, at most: a machine has 110, unless it is told otherwise.
+const MOST_PODS: usize = 512;
 
 /// The shortest beginning of an id that names a container.
 const SHORTEST: usize = 4;
@@ -49,14 +56,22 @@ impl Containers {
         let groups = containers::groups().map_err(|why| format!("option container: {why}"))?;
         for word in words {
             let of_docker = containers::of_docker(Path::new(DOCKER), word);
-            found.add(word, &groups, of_docker).map_err(|why| format!("option container: {why}"))?;
+            let pods = containers::pods(Path::new(PODS)).into_iter().filter(|(_, pod)| is_called(pod, word));
+            let pods: Vec<String> = pods.map(|(uid, _)| uid).collect();
+            found.add(word, &groups, of_docker, &pods).map_err(|why| format!("option container: {why}"))?;
         }
         Ok(found)
     }
 
     /// Adds what a word names, of all groups that there are; Docker has this name for containers of
-    /// these ids.
-    fn add(&mut self, word: &str, groups: &[Group], of_docker: Vec<String>) -> Result<(), String> {
+    /// these ids, and pods with these uids are called so.
+    fn add(
+        &mut self,
+        word: &str,
+        groups: &[Group],
+        of_docker: Vec<String>,
+        pods: &[String],
+    ) -> Result<(), String> {
         let shown = |text: &str| diagnostics::control::name(text.as_bytes()).to_string();
         if word.is_empty() {
             return Err("it names no container".into());
@@ -67,7 +82,7 @@ impl Containers {
             None => {
                 let by_id = |id: &str| id == word || begins(id) || of_docker.iter().any(|one| one == id);
                 containers::container_at(&group.path).is_some_and(by_id)
-                    || containers::pod_at(&group.path).as_deref() == Some(word)
+                    || containers::pod_at(&group.path).is_some_and(|uid| uid == word || pods.contains(&uid))
             }
         };
         let all: Vec<&Group> = groups.iter().filter(is_meant).collect();
@@ -91,7 +106,8 @@ impl Containers {
             0 => {
                 return Err(format!(
                     "no container \"{}\" runs: take its id, the beginning of that ({SHORTEST} characters at \
-                     least), the name that Docker has for it, the uid of a pod, or the path of a control group",
+                     least), the name that Docker has for it, the name or the uid of a pod, or the path of a \
+                     control group",
                     shown(word)
                 ));
             }
@@ -172,6 +188,33 @@ impl Containers {
     }
 }
 
+/// True if a pod, `NAMESPACE/NAME`, is meant by a word, with or without its namespace.
+fn is_called(pod: &str, word: &str) -> bool {
+    pod == word || pod.split_once('/').is_some_and(|(_, name)| name == word)
+}
+
+/// Lets `podname` know the pods whose logs are on this machine.
+pub(crate) fn add_pods(libraries: &mut Libraries) {
+    let pods: Vec<_> = containers::pods(Path::new(PODS)).into_iter().take(MOST_PODS).collect();
+    if !pods.is_empty() {
+        let text = format!("inline string _pod_of_logs[string uid] = {};\n", choice(&pods));
+        libraries.add("pod_names.d", text, false);
+    }
+}
+
+/// The name of a pod by its uid, by halving.
+fn choice(pods: &[(String, String)]) -> String {
+    match pods {
+        [] => "\"\"".into(),
+        [(uid, name)] => format!("(uid == \"{uid}\" ? \"{name}\" : \"\")"),
+        _ => {
+            let (left, right) = pods.split_at(pods.len() / 2);
+            let from = right.first().map_or("", |(uid, _)| uid);
+            format!("(uid < \"{from}\" ?\n    {} : {})", choice(left), choice(right))
+        }
+    }
+}
+
 /// May match a probe of the session, a clock or a sample.
 fn may_be_of_no_thread(desc: &ProbeDesc) -> bool {
     match &desc.kind {
@@ -183,6 +226,20 @@ fn may_be_of_no_thread(desc: &ProbeDesc) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_is_found_by_halves() {
+        let pods = ["a", "b", "c"].map(|uid| (uid.to_string(), format!("ns/{uid}")));
+        assert_eq!(choice(&[]), "\"\"");
+        let of = |uid: &str| format!("(uid == \"{uid}\" ? \"ns/{uid}\" : \"\")");
+        let (a, b, c) = (of("a"), of("b"), of("c"));
+        assert_eq!(choice(&pods), format!("(uid < \"b\" ?\n    {a} : (uid < \"c\" ?\n    {b} : {c}))"));
+    }
+
+    #[test]
+    fn names_of_pods_are_put_in_the_place_of_a_library() {
+        assert!(Libraries::embedded().has("pod_names.d"));
+    }
 
     #[test]
     fn containers_are_named_by_what_is_unique() {
@@ -206,7 +263,9 @@ mod tests {
         groups.push(group((70, &paths[0]), Hierarchy::Pids));
         let named = |word: &str, of_docker: Vec<String>| {
             let mut found = Containers::default();
-            found.add(word, &groups, of_docker).map(|()| found.condition())
+            found
+                .add(word, &groups, of_docker, &[pod.to_owned()][..usize::from(is_called("shop/api", word))])
+                .map(|()| found.condition())
         };
         let find = |word: &str| named(word, Vec::new());
         let unknown = "f".repeat(64);
@@ -218,6 +277,8 @@ mod tests {
             ("web", "_is_below[_group_unified, 2, 9ull]".into()),
             ("/user/web/", "_is_below[_group_unified, 2, 10ull]".into()),
             (pod, "_is_below[_group_unified, 2, 11ull]".into()),
+            ("api", "_is_below[_group_unified, 2, 11ull]".into()),
+            ("shop/api", "_is_below[_group_unified, 2, 11ull]".into()),
             (unknown.as_str(), format!("containerid == \"{unknown}\"")),
         ] {
             assert_eq!(find(word), Ok(condition), "{word}");
