@@ -125,7 +125,7 @@ fn pods_have_the_names_of_their_logs() -> Verdict {
         let option = format!("container={name}");
         let o = dtrace(&["-qx", &option, "-c", &hosts.command(), "-n", script, &one]).code(0);
         assert_eq!(
-            o.out.trim().split_whitespace().collect::<Vec<_>>().join(" "),
+            o.out.split_whitespace().collect::<Vec<_>>().join(" "),
             format!("{one} 31 one 31"),
             "{o:?}"
         );
