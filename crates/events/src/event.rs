@@ -119,6 +119,19 @@ pub struct Clock {
     pub wall: u64,
 }
 
+impl Clock {
+    /// The second clock at a time of the first, in nanoseconds since 1970 (UTC).
+    pub fn wall_at(self, time: u64) -> u64 {
+        let wall = i128::from(self.wall) + i128::from(time) - i128::from(self.time);
+        u64::try_from(wall).unwrap_or(0)
+    }
+
+    /// When an interval ended: as was read then, or by this pair.
+    pub fn wall_at_end(self, all: &Interval<'_>) -> u64 {
+        if all.wall == 0 { self.wall_at(all.end) } else { all.wall }
+    }
+}
+
 /// The machine that was traced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

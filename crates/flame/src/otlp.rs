@@ -318,9 +318,7 @@ impl<W: Write + Send> Sink for Otlp<W> {
                     self.write()?;
                 }
                 self.interval = (all.begin, all.end);
-                let since = i128::from(all.end) - i128::from(self.clock.time);
-                let by_start = u64::try_from(i128::from(self.clock.wall) + since).unwrap_or(0);
-                self.wall = if all.wall == 0 { by_start } else { all.wall };
+                self.wall = self.clock.wall_at_end(all);
                 self.flame.interval(all);
                 let is_new = |refused: &&Refused| !self.refused.contains(&refused.name);
                 if let Some(Refused { name, value }) = self.flame.refused().find(is_new).cloned() {

@@ -65,8 +65,7 @@ fn put_panel(out: &mut Vec<u8>, panel: &Panel, clock: Clock) {
     }
     let columns = &panel.cells.columns;
     let begin = columns.first().map_or(0, |column| column.begin);
-    let wall = i128::from(clock.wall) + i128::from(begin) - i128::from(clock.time);
-    put(out, u64::try_from(wall / 1000).unwrap_or(0));
+    put(out, clock.wall_at(begin) / 1000);
     put(out, begin.saturating_sub(clock.time) / 1000);
     put(out, columns.len() as u64);
     // In whole microseconds from the begin, so that what is rounded does not add up.

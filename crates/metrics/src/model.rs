@@ -245,7 +245,7 @@ impl Model {
 
     /// Something was lost, perhaps at a time of the session.
     fn lost(&mut self, kind: &str, n: u64, time: Option<u64>) {
-        self.latest = time.map_or(self.latest, |time| self.latest.max(self.wall(time)));
+        self.latest = time.map_or(self.latest, |time| self.latest.max(self.clock.wall_at(time)));
         self.add(LOST, kind, n);
     }
 
@@ -335,10 +335,7 @@ impl Model {
 
     /// When an interval ends, in nanoseconds since 1970.
     pub(crate) fn end(&self, all: &Interval<'_>) -> u64 {
-        match all.wall {
-            0 => self.wall(all.end),
-            wall => wall,
-        }
+        self.clock.wall_at_end(all)
     }
 
     fn interval(&mut self, all: &Interval<'_>) -> Option<usize> {
@@ -365,12 +362,6 @@ impl Model {
             }
         }
         Some(at)
-    }
-
-    /// The time of the day at a time of the session.
-    fn wall(&self, time: u64) -> u64 {
-        let since = i128::from(time) - i128::from(self.clock.time);
-        u64::try_from(i128::from(self.clock.wall) + since).unwrap_or(0)
     }
 
     /// The family of an aggregation that is new.

@@ -428,15 +428,7 @@ fn requests_are_sent_to_a_server_of_opentelemetry() -> Verdict {
 /// profiles there are, the sum of their values, and what their samples have.
 const SAMPLES: &str = "
 import sys
-from google.protobuf.unknown_fields import UnknownFieldSet
 from opentelemetry.proto.collector.profiles.v1development.profiles_service_pb2 import ExportProfilesServiceRequest
-def known(message):
-    assert not len(UnknownFieldSet(message))
-    for field, value in message.ListFields():
-        if field.type == field.TYPE_MESSAGE:
-            try: values = list(value)
-            except TypeError: values = [value]
-            for one in values: known(one)
 total, seen, ids = 0, set(), set()
 for file in sys.argv[1:]:
     request = ExportProfilesServiceRequest.FromString(open(file, 'rb').read())
@@ -486,7 +478,11 @@ fn profiles_are_sent_to_a_server_of_opentelemetry() -> Verdict {
         std::fs::write(&file, body).unwrap();
         files.push(file);
     }
-    let o = Command::new(python).args(["-c", SAMPLES]).args(files).output().unwrap();
+    let o = Command::new(python)
+        .args(["-c", &format!("{}{SAMPLES}", crate::timeline::KNOWN)])
+        .args(files)
+        .output()
+        .unwrap();
     let (out, err) = (String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr));
     assert!(out.starts_with("True 120\n") && out.contains("\nexecname=e2e-"), "{out}{err}");
     assert!(

@@ -129,14 +129,10 @@ fn slices_that_can_be_none_are_refused() -> Verdict {
     Pass
 }
 
-/// Counts what is in a trace by the descriptors that Perfetto publishes for Python.
-const COUNT: &str = "
-import sys
-from collections import Counter
+/// A function of Python: a message of protobuf, and all in it, has only the fields of its
+/// descriptors.
+pub(crate) const KNOWN: &str = "
 from google.protobuf.unknown_fields import UnknownFieldSet
-from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
-trace = Trace()
-trace.ParseFromString(open(sys.argv[1], 'rb').read())
 def known(message):
     assert not len(UnknownFieldSet(message))
     for field, value in message.ListFields():
@@ -144,6 +140,15 @@ def known(message):
             try: values = list(value)
             except TypeError: values = [value]
             for one in values: known(one)
+";
+
+/// Counts what is in a trace by the descriptors that Perfetto publishes for Python.
+const COUNT: &str = "
+import sys
+from collections import Counter
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+trace = Trace()
+trace.ParseFromString(open(sys.argv[1], 'rb').read())
 known(trace)
 names, open_slices, done = {}, Counter(), Counter()
 stacks = {}
@@ -184,7 +189,7 @@ fn the_descriptors_of_perfetto_read_a_timeline() -> Verdict {
     let script = "syscall::getppid:entry, syscall::getppid:return /pid == $target/ { trace(execname); stack(); @[execname] = count(); } \
                   BEGIN { printf(\"%s\", \"<script>\\\"{{%s\\n\"); }";
     dtrace(&["-q", "--to", &file, "-c", &words, "-n", script]).code(0);
-    let counted = Command::new(python).args(["-c", COUNT, &file]).output().unwrap();
+    let counted = Command::new(python).args(["-c", &format!("{KNOWN}{COUNT}"), &file]).output().unwrap();
     let (text, wrong) = (String::from_utf8_lossy(&counted.stdout), String::from_utf8_lossy(&counted.stderr));
     assert_eq!(text.trim(), "getppid=300", "{wrong}");
     Pass
