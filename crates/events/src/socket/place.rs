@@ -1,12 +1,18 @@
 //! A socket in the file system on which a process listens.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The most bytes of the path of a socket (`sun_path` without its end).
 const LONGEST: usize = 107;
+/// How long the lock of a directory is waited for, and how often it is tried.
+const LIMIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The name of a socket, and which file it is.
 #[derive(Debug)]
@@ -23,6 +29,8 @@ impl Place {
 
     /// Removes the name, unless another process has put its own file there.
     pub fn remove(&self) {
+        // Nobody replaces it between the two calls.
+        let _lock = Lock::of(&self.path, LIMIT);
         if Place::of(&self.path).is_ok_and(|now| now.is == self.is) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -30,18 +38,30 @@ impl Place {
 }
 
 /// Listens at a path, for this user alone. A socket to which nobody listens is what an earlier
-/// process left, and is replaced. Any other file is an error.
+/// process left, and is replaced. Any other file is an error. Of two processes that replace the
+/// same socket one listens, and for the other it is in use.
 pub fn listen(path: &Path) -> io::Result<(UnixListener, Place)> {
+    listen_within(path, LIMIT)
+}
+
+fn listen_within(path: &Path, limit: Duration) -> io::Result<(UnixListener, Place)> {
     if path.as_os_str().len() > LONGEST {
         let text = format!("the path of a socket has at most {LONGEST} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
+    // A socket that has its name and does not listen yet looks as one that was left.
+    let lock = Lock::of(path, limit);
     if let Ok(there) = path.symlink_metadata() {
         if !there.file_type().is_socket() {
             let text = "a file is there that is no socket";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
         if UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
+            if matches!(lock, Lock::Busy) {
+                let text =
+                    "a socket that nobody serves is there, and another process has its directory locked";
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+            }
             std::fs::remove_file(path)?;
         }
     }
@@ -57,9 +77,41 @@ pub fn listen(path: &Path) -> io::Result<(UnixListener, Place)> {
     Ok((listener, place))
 }
 
+/// The lock of a socket's directory (`flock`), which leaves no file behind. It goes with its
+/// descriptor.
+enum Lock {
+    Held(#[expect(dead_code, reason = "it is dropped")] File),
+    /// Another process has it.
+    Busy,
+    /// A file system or a directory without locks: two sessions are not kept apart there.
+    None,
+}
+
+impl Lock {
+    /// Waits for the lock, but not for ever: whoever may read a directory may lock it.
+    fn of(path: &Path, limit: Duration) -> Lock {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let Ok(dir) = File::open(parent.unwrap_or(Path::new("."))) else { return Lock::None };
+        let end = Instant::now() + limit;
+        loop {
+            // SAFETY: a plain system call on an open descriptor.
+            if unsafe { libc::flock(dir.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+                return Lock::Held(dir);
+            }
+            match io::Error::last_os_error().kind() {
+                io::ErrorKind::WouldBlock if Instant::now() < end => std::thread::sleep(PAUSE),
+                io::ErrorKind::WouldBlock => return Lock::Busy,
+                io::ErrorKind::Interrupted => {}
+                _ => return Lock::None,
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::Barrier;
 
     use super::*;
 
@@ -95,5 +147,45 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         let long = std::env::temp_dir().join("x".repeat(LONGEST));
         assert!(listen(&long).unwrap_err().to_string().contains("at most 107 bytes"));
+    }
+
+    #[test]
+    fn of_those_who_replace_one_socket_one_listens() {
+        let path = path("race");
+        let barrier = Barrier::new(4);
+        for _ in 0..100 {
+            drop(UnixListener::bind(&path).unwrap());
+            let one = || {
+                barrier.wait();
+                listen(&path)
+            };
+            let done: Vec<_> = std::thread::scope(|scope| {
+                let all: Vec<_> = (0..4).map(|_| scope.spawn(one)).collect();
+                all.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            let (mut won, lost): (Vec<_>, Vec<_>) = done.into_iter().partition(Result::is_ok);
+            assert_eq!((won.len(), lost.len()), (1, 3));
+            assert!(lost.iter().all(|e| e.as_ref().unwrap_err().kind() == io::ErrorKind::AddrInUse));
+            // The name is that of who listens.
+            let (listener, place) = won.pop().unwrap().unwrap();
+            let _there = UnixStream::connect(&path).unwrap();
+            listener.accept().unwrap();
+            place.remove();
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn a_directory_that_another_process_has_locked_is_no_obstacle_where_nothing_is_replaced() {
+        let dir = testing::dir::Dir::new("place-locked");
+        let path = dir.join("socket");
+        let lock = Lock::of(&path, LIMIT);
+        assert!(matches!(lock, Lock::Held(_)));
+        let (listener, _) = listen_within(&path, PAUSE).unwrap();
+        drop(listener);
+        let e = listen_within(&path, PAUSE).unwrap_err();
+        assert!(e.kind() == io::ErrorKind::AddrInUse && e.to_string().contains("locked"), "{e}");
+        drop(lock);
+        listen(&path).unwrap().1.remove();
     }
 }
