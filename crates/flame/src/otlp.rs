@@ -4,7 +4,8 @@
 //!
 //! A profile is the increment of one aggregation in one interval, so what is lost is made up for by
 //! no later one. It has an id, by which a collector knows one that is sent twice. Each request has
-//! the tables that it needs; the first row of each table is empty, and means none.
+//! the tables that it needs; the first row of each table is empty, and means none. What was lost
+//! after the last request is in one of its own at the end: a profile without samples.
 //!
 //! ```text
 //!  ExportProfilesServiceRequest  1 resource_profiles, 2 dictionary
@@ -190,13 +191,19 @@ impl Dictionary {
         self.stacks.add(locations, &of)
     }
 
-    /// The type and the samples.
-    fn profile(&mut self, profile: &Profile) -> Message {
+    /// A profile of counts that has no samples yet.
+    fn typed(&mut self, name: &str) -> Message {
         let (mut out, mut of) = (Message::default(), Message::default());
-        let name = profile.name.trim_start_matches('@');
-        of.number(1, self.strings.number(if name.is_empty() { &profile.unit } else { name }));
+        of.number(1, self.strings.number(name));
         of.number(2, self.strings.number("count"));
         out.message(1, &of);
+        out
+    }
+
+    /// The type and the samples.
+    fn profile(&mut self, profile: &Profile) -> Message {
+        let name = profile.name.trim_start_matches('@');
+        let mut out = self.typed(if name.is_empty() { &profile.unit } else { name });
         // Each frame is looked up once.
         let locations: Vec<Option<u64>> = profile
             .frames()
@@ -265,27 +272,34 @@ impl<W: Write + Send> Otlp<W> {
         }
     }
 
-    /// Writes the profiles that have something.
-    fn write(&mut self) -> io::Result<()> {
+    /// Writes the profiles that have something. `is_last`: none follows, which could have what was
+    /// lost.
+    fn write(&mut self, is_last: bool) -> io::Result<()> {
         let profiles = self.flame.profiles();
         let is_written = |profile: &&Profile| profile.total() > 0 && !self.refused.contains(&profile.name);
         let profiles: Vec<&Profile> = profiles.into_iter().filter(is_written).collect();
-        if profiles.is_empty() {
+        let (mut dictionary, mut of_scope) = (Dictionary::new(), Message::default());
+        // It is of the interval and not of each profile.
+        let mut lost = dictionary.lost(self.flame.loss());
+        let mut all: Vec<Message> = Vec::new();
+        for profile in profiles {
+            all.push(dictionary.profile(profile));
+        }
+        if all.is_empty() && is_last && lost.is_some() {
+            all.push(dictionary.typed("lost"));
+        }
+        if all.is_empty() {
             return Ok(());
         }
-        let (mut dictionary, mut of_scope) = (Dictionary::new(), Message::default());
         let (mut resource, mut scope, mut of_resource) =
             (Message::default(), Message::default(), Message::default());
         attribute(&mut resource, "service.name", "dtrace");
         attribute(&mut resource, "host.name", &self.host);
         scope.bytes(1, b"dtrace");
         of_scope.message(1, &scope);
-        // It is of the interval and not of each profile.
-        let mut lost = dictionary.lost(self.flame.loss());
         let (begin, end) = self.interval;
         let duration = end.saturating_sub(begin);
-        for profile in profiles {
-            let mut of = dictionary.profile(profile);
+        for mut of in all {
             of.fixed(3, self.wall.saturating_sub(duration));
             of.number(4, duration);
             self.written += 1;
@@ -312,10 +326,16 @@ impl<W: Write + Send> Sink for Otlp<W> {
             Event::Start(start) => {
                 self.host = start.host.name.clone().into_owned();
                 self.clock = start.clock;
+                self.wall = start.clock.wall;
+            }
+            // What was lost comes before it.
+            Event::End { .. } => {
+                self.write(false)?;
+                self.write(true)?;
             }
             Event::Interval(all) => {
                 if self.interval != (all.begin, all.end) {
-                    self.write()?;
+                    self.write(false)?;
                 }
                 self.interval = (all.begin, all.end);
                 self.wall = self.clock.wall_at_end(all);
@@ -342,7 +362,7 @@ impl<W: Write + Send> Sink for Otlp<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.write()?;
+        self.write(false)?;
         self.out.flush()
     }
 }

@@ -244,3 +244,23 @@ fn an_aggregation_with_negative_values_is_named_once_and_others_are_written() {
     assert_eq!(all.len(), 1);
     assert_eq!(Request::read(&all[0]).profiles().len(), 1);
 }
+
+#[test]
+fn what_is_lost_after_the_last_profile_is_in_a_request_of_its_own_at_the_end() {
+    let (out, mut sink) = started();
+    sink.event(&interval(1, "calls", Part::WHOLE, vec![(key("sh", &["libc`read"]), 5)])).unwrap();
+    sink.flush().unwrap();
+    sink.event(&Event::Drop(Drop::new(DropKind::Aggregation, 0, 3))).unwrap();
+    sink.flush().unwrap();
+    assert_eq!(out.0.lock().unwrap().len(), 1, "the next one may have it");
+    sink.event(&Event::End { status: 0 }).unwrap();
+    sink.flush().unwrap();
+    let all = out.0.lock().unwrap();
+    let [_, last] = &all[..] else { panic!("{}", all.len()) };
+    let lost = vec!["dtrace.lost=3 aggregation drops".to_string()];
+    assert_eq!(Request::read(last).profiles(), [("lost".into(), 100 * SECOND, SECOND, lost, Vec::new())]);
+    // Nothing was lost.
+    let (out, mut sink) = started();
+    sink.event(&Event::End { status: 0 }).unwrap();
+    assert!(out.0.lock().unwrap().is_empty());
+}

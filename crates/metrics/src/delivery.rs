@@ -8,11 +8,13 @@
 //! nobody here knows.) Of a request, the server says how many points it has refused.
 
 mod http;
+mod link;
+mod server;
+mod tls;
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::AsRawFd;
+use std::io::{self, Write};
+use std::net::TcpStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,29 +22,22 @@ use diagnostics::system_text;
 
 use crate::model::MOST_TEXT;
 use http::{REFUSED, post};
+use link::{LIMIT, Link, connect};
+pub use server::Server;
+use tls::Tls;
 
 /// The most bytes that wait, unless it is what was written at once: twice what an interval can
 /// have.
 const QUEUE: usize = 2 * MOST_TEXT;
-/// How long a connection, a write and an answer may take.
-const LIMIT: Duration = Duration::from_secs(5);
+/// How long the answer to a request may take: while the session runs, what comes waits in the
+/// queue. At the end it is the time of [`LIMIT`].
+const ANSWER: Duration = Duration::from_secs(30);
 /// How long the end may take: who waits for an answer says why there is none.
 const END: Duration = Duration::from_secs(6);
 /// How often it is looked whether the server's machine has everything, at the end.
 const LOOK: Duration = Duration::from_millis(2);
 /// How long to wait before the connection is made again: at first, and at most.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
-
-/// A server.
-#[derive(Clone, Debug)]
-pub enum Server {
-    /// Of Graphite: a host and a port.
-    Graphite(String),
-    /// Of OpenTelemetry, for metrics: `http://HOST:PORT`, perhaps with a path.
-    Otlp(String),
-    /// The same for profiles. Each is of an interval, so none makes up for one that is lost.
-    Profiles(String),
-}
 
 /// Where it is written; each write is of whole lines, or of one request.
 pub struct Queue(Arc<Shared>);
@@ -52,6 +47,8 @@ pub struct Delivery(Arc<Shared>);
 
 struct Shared {
     server: Server,
+    /// Of a server whose requests are encrypted.
+    tls: Option<Tls>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -76,159 +73,22 @@ struct State {
     idle: bool,
     /// What is since the start is sent again.
     repeats: bool,
-    closed: bool,
+    /// Since when nothing more comes.
+    closed: Option<Instant>,
     done: bool,
-}
-
-impl Server {
-    /// The host and the port, and the path of requests.
-    fn parts(&self) -> (&str, &str) {
-        match self {
-            Server::Graphite(address) => (address, ""),
-            Server::Otlp(url) | Server::Profiles(url) => {
-                let rest = url.strip_prefix("http://").unwrap_or(url);
-                let (address, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-                let own = match self {
-                    Server::Profiles(_) => "/v1development/profiles",
-                    _ => "/v1/metrics",
-                };
-                (address, if path.len() > 1 { path } else { own })
-            }
-        }
-    }
-
-    /// The option that names it.
-    fn option(&self) -> String {
-        match self {
-            Server::Graphite(address) => format!("-x graphite={address}"),
-            Server::Otlp(url) => format!("-x otlp={url}"),
-            Server::Profiles(url) => format!("-x otlpprofiles={url}"),
-        }
-    }
-
-    /// What is lost with these bytes.
-    fn units(&self, bytes: &[u8]) -> usize {
-        match self {
-            Server::Graphite(_) => bytes.iter().filter(|byte| **byte == b'\n').count(),
-            Server::Otlp(_) | Server::Profiles(_) => 1,
-        }
-    }
-
-    fn unit(&self) -> &'static str {
-        match self {
-            Server::Graphite(_) => "lines",
-            Server::Otlp(_) | Server::Profiles(_) => "requests",
-        }
-    }
-
-    /// What a server may refuse of a request.
-    fn part(&self) -> &'static str {
-        match self {
-            Server::Graphite(_) | Server::Otlp(_) => "points",
-            Server::Profiles(_) => "profiles",
-        }
-    }
-
-    /// Sends bytes over a connection, which is made if there is none. What the server has refused
-    /// of them: points, and why.
-    fn send(&self, link: &mut Link, bytes: &[u8]) -> io::Result<Option<(u64, String)>> {
-        let (address, path) = self.parts();
-        match self {
-            Server::Graphite(_) => link.write(address, bytes).map(|()| None),
-            Server::Otlp(_) | Server::Profiles(_) => {
-                let there = link.stream.take().filter(|stream| !is_closed(stream));
-                post(&mut there.map_or_else(|| connect(address), Ok)?, LIMIT, address, path, bytes)
-            }
-        }
-    }
-
-    /// Whether it confirms each of them.
-    fn confirms(&self) -> bool {
-        !matches!(self, Server::Graphite(_))
-    }
-}
-
-/// A connection, and what was written to it that the server's machine may not have.
-#[derive(Default)]
-struct Link {
-    stream: Option<TcpStream>,
-    written: VecDeque<Vec<u8>>,
-    /// Of all of these.
-    bytes: usize,
-}
-
-impl Link {
-    /// Forgets what the server's machine has.
-    fn settle(&mut self) {
-        let Some(stream) = &self.stream else { return };
-        let mut waiting: libc::c_int = 0;
-        // SAFETY: a plain system call, which writes the number.
-        let asked = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut waiting) };
-        let waiting = if asked == 0 { usize::try_from(waiting).unwrap_or(0) } else { self.bytes };
-        while let Some(first) = self.written.front()
-            && self.bytes - first.len() >= waiting
-        {
-            self.bytes -= first.len();
-            self.written.pop_front();
-        }
-    }
-
-    fn wrote(&mut self, bytes: Vec<u8>) {
-        self.bytes += bytes.len();
-        self.written.push_back(bytes);
-        self.settle();
-    }
-
-    /// Writes over a connection, after what the one before has not delivered.
-    fn write(&mut self, address: &str, bytes: &[u8]) -> io::Result<()> {
-        self.settle();
-        let (there, is_new) = match self.stream.take().filter(|stream| !is_closed(stream)) {
-            Some(there) => (there, false),
-            None => (connect(address)?, true),
-        };
-        let before = self.written.iter().filter(|_| is_new);
-        let done =
-            before.map(|bytes| &**bytes).chain([bytes]).try_for_each(|bytes| (&there).write_all(bytes));
-        // A new one may have delivered none of them, which it does not tell from those before.
-        self.stream = done.is_ok().then_some(there);
-        done
-    }
-}
-
-fn connect(server: &str) -> io::Result<TcpStream> {
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in server.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, LIMIT) {
-            Ok(stream) => {
-                stream.set_write_timeout(Some(LIMIT))?;
-                return Ok(stream);
-            }
-            Err(e) => last = e,
-        }
-    }
-    Err(last)
-}
-
-/// Whether the server has closed it. What it says is read, because its end is behind that, and
-/// forgotten.
-fn is_closed(mut stream: &TcpStream) -> bool {
-    if stream.set_nonblocking(true).is_err() {
-        return true;
-    }
-    // A server that says something for ever has not closed it.
-    let said = (0..256).map(|_| stream.read(&mut [0; 4096]));
-    let end = said.into_iter().find(|read| !matches!(read, Ok(1..)));
-    let closed = match end {
-        Some(Err(e)) => e.kind() != io::ErrorKind::WouldBlock,
-        end => end.is_some(),
-    };
-    closed || stream.set_nonblocking(false).is_err()
 }
 
 /// Connects to a server, which is there at the start.
 pub fn start(server: Server) -> io::Result<(Queue, Delivery)> {
-    let stream = connect(server.parts().0)?;
-    let shared = Arc::new(Shared { server, state: Mutex::default(), changed: Condvar::default() });
+    let (address, _, is_secure) = server.parts();
+    let mut stream = Some(connect(address)?);
+    let tls = if is_secure { Some(Tls::new(address)?) } else { None };
+    // A server that it does not know is an error now and not with the first request.
+    if let (Some(tls), Some(stream)) = (&tls, stream.take_if(|_| is_secure)) {
+        tls.greet(&stream, Instant::now() + LIMIT)?;
+    }
+    let (state, changed) = Default::default();
+    let shared = Arc::new(Shared { server, tls, state, changed });
     let of_thread = shared.clone();
     threads::spawn("delivery", threads::LARGE_STACK, move || of_thread.deliver(stream))?;
     Ok((Queue(shared.clone()), Delivery(shared)))
@@ -256,7 +116,7 @@ impl Shared {
                 state.sending += self.server.units(&bytes);
                 return Some(bytes);
             }
-            if state.closed {
+            if state.closed.is_some() {
                 return None;
             }
             state.idle = true;
@@ -265,13 +125,30 @@ impl Shared {
         }
     }
 
-    fn deliver(&self, stream: TcpStream) {
-        let mut link = Link { stream: Some(stream), ..Link::default() };
+    /// Sends bytes over a connection, which is made if there is none. What the server has refused
+    /// of them: points, and why.
+    fn send(&self, link: &mut Link, bytes: &[u8]) -> io::Result<Option<(u64, String)>> {
+        let (address, path, _) = self.server.parts();
+        if !self.server.confirms() {
+            return link.write(address, bytes).map(|()| None);
+        }
+        let stream = link.take(address)?;
+        let begun = Instant::now();
+        // Whoever ends the session does not wait as long.
+        let end = || {
+            let closed = self.lock().closed.map(|closed| closed + LIMIT);
+            closed.into_iter().fold(begun + ANSWER, Instant::min)
+        };
+        post(&stream, self.tls.as_ref(), &end, (address, path), bytes)
+    }
+
+    fn deliver(&self, stream: Option<TcpStream>) {
+        let mut link = Link::new(stream);
         let [first, longest] = PAUSES;
         while let Some(bytes) = self.next(&mut link) {
             let mut pause = first;
             loop {
-                let e = match self.server.send(&mut link, &bytes) {
+                let e = match self.send(&mut link, &bytes) {
                     Ok(refused) => {
                         let mut state = self.lock();
                         if let Some((points, why)) = refused {
@@ -291,11 +168,11 @@ impl Shared {
                 };
                 let mut state = self.lock();
                 state.error = Some(system_text(&e));
-                if state.closed || e.kind() == REFUSED {
+                if state.closed.is_some() || e.kind() == REFUSED {
                     state.lost += self.server.units(&bytes);
                     break;
                 }
-                let waited = self.changed.wait_timeout_while(state, pause, |state| !state.closed);
+                let waited = self.changed.wait_timeout_while(state, pause, |state| state.closed.is_none());
                 drop(waited);
                 pause = (pause * 2).min(longest);
             }
@@ -311,8 +188,7 @@ impl Shared {
         loop {
             link.settle();
             state.sending = self.pending(&link);
-            let is_broken = link.stream.as_ref().is_none_or(is_closed);
-            if state.sending == 0 || is_broken || Instant::now() >= end {
+            if state.sending == 0 || link.is_broken() || Instant::now() >= end {
                 break;
             }
             let waited = self.changed.wait_timeout(state, LOOK);
@@ -381,7 +257,7 @@ impl Delivery {
     /// Sends what is in the queue. An error is what was lost.
     pub fn finish(self) -> io::Result<()> {
         let mut state = self.0.lock();
-        state.closed = true;
+        state.closed = Some(Instant::now());
         self.0.changed.notify_all();
         let end = Instant::now() + END;
         while !state.done {
@@ -411,7 +287,7 @@ impl Delivery {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
+    use std::io::{BufRead, BufReader, Read};
     use std::net::TcpListener;
 
     use super::*;
@@ -580,33 +456,6 @@ mod tests {
         );
         let (_out, delivery) = start(Server::Otlp(format!("http://{address}"))).unwrap();
         assert!(!delivery.may_repeat(), "nothing is lost");
-    }
-
-    #[test]
-    fn what_a_server_says_is_no_end_of_the_connection_and_hides_none() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let mut other = listener.accept().unwrap().0;
-        assert!(!is_closed(&own));
-        other.write_all(b"welcome").unwrap();
-        own.peek(&mut [0]).unwrap();
-        assert!(!is_closed(&own));
-        other.write_all(b"bye").unwrap();
-        drop(other);
-        testing::eventually("the end is behind what it said", testing::HANG_LIMIT, || is_closed(&own));
-    }
-
-    #[test]
-    fn a_url_has_an_address_and_a_path() {
-        let parts = |url: &str| {
-            let server = Server::Otlp(url.into());
-            let (address, path) = server.parts();
-            (address.to_string(), path.to_string())
-        };
-        assert_eq!(parts("http://a:4318"), ("a:4318".into(), "/v1/metrics".into()));
-        assert_eq!(parts("http://a:4318/"), ("a:4318".into(), "/v1/metrics".into()));
-        assert_eq!(parts("http://[::1]:4318/x/y"), ("[::1]:4318".into(), "/x/y".into()));
-        assert_eq!(Server::Profiles("http://a:4318".into()).parts(), ("a:4318", "/v1development/profiles"));
     }
 
     #[test]

@@ -35,7 +35,7 @@
 //! names
 //! model
 //! lines otlp prometheus request
-//! delivery/http scrape/server
+//! delivery/http + delivery/tls delivery/link delivery/server scrape/server
 //! delivery scrape
 //! ```
 

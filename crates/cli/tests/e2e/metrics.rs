@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use crate::Verdict::{self, Pass, Skip};
 use crate::heat::printed;
@@ -22,6 +22,7 @@ tests! {
     a_socket_of_metrics_is_for_its_user_and_goes_with_the_session
     lines_are_sent_to_a_server_of_graphite
     requests_are_sent_to_a_server_of_opentelemetry
+    requests_over_https_are_for_a_server_that_the_certificates_know
     profiles_are_sent_to_a_server_of_opentelemetry
     the_command_of_the_service_is_ready_and_serves_what_the_dashboard_shows
 }
@@ -419,8 +420,92 @@ fn requests_are_sent_to_a_server_of_opentelemetry() -> Verdict {
     let bodies = served.join().unwrap();
     let has = |body: &[u8], text: &[u8]| body.windows(text.len()).any(|part| part == text);
     assert!(bodies.iter().any(|body| has(body, b"dtrace.n") && has(body, b"key of a row")), "{bodies:?}");
-    let o = dtrace(&["-q", "-xotlp=https://host:4318", "-n", script]).code(1);
+    let o = dtrace(&["-q", "-xotlp=ftp://host:4318", "-n", script]).code(1);
     assert!(o.err.contains("it takes a server with its port, as in http://localhost:4318"), "{}", o.err);
+    Pass
+}
+
+/// A certificate of this machine's address, and its key. False: there is no openssl.
+fn certify(dir: &testing::dir::Dir, name: &str) -> bool {
+    let config = "[req]\ndistinguished_name = none\nx509_extensions = all\n[none]\n[all]\nsubjectAltName = IP:127.0.0.1\n";
+    std::fs::write(dir.join("config"), config).unwrap();
+    let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \
+                 -config config -sha256";
+    let mut command = Command::new("openssl");
+    command.args(words.split_whitespace()).arg("-keyout").arg(format!("{name}.key"));
+    command.arg("-out").arg(format!("{name}.pem")).current_dir(&**dir);
+    command.output().is_ok_and(|o| o.status.success())
+}
+
+fn requests_over_https_are_for_a_server_that_the_certificates_know() -> Verdict {
+    let dir = testing::dir::Dir::new("metrics-https");
+    if !(certify(&dir, "known") && certify(&dir, "unknown")) {
+        return Skip("no package openssl".into());
+    }
+    // What is sent to it is its output, and what it answers its input.
+    let mut server = Command::new("openssl")
+        .args(["s_server", "-accept", "127.0.0.1:0", "-key", "known.key", "-cert", "known.pem"])
+        .current_dir(&*dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (mut said, mut answers) =
+        (BufReader::new(server.stdout.take().unwrap()), server.stdin.take().unwrap());
+    let mut line = Vec::new();
+    let port = loop {
+        line.clear();
+        assert!(said.read_until(b'\n', &mut line).unwrap() > 0, "it does not listen");
+        let text = String::from_utf8_lossy(&line);
+        if let Some((_, port)) = text.strip_prefix("ACCEPT ").and_then(|text| text.rsplit_once(':')) {
+            break port.trim().to_string();
+        }
+    };
+    let served = std::thread::spawn(move || {
+        let (mut line, mut length, mut bodies) = (Vec::new(), None, Vec::new());
+        while said.read_until(b'\n', &mut line).unwrap_or(0) > 0 {
+            let text = String::from_utf8_lossy(&line).into_owned();
+            length = text.strip_prefix("Content-Length: ").map_or(length, |n| n.trim().parse::<usize>().ok());
+            line.clear();
+            if text == "\r\n"
+                && let Some(length) = length.take()
+            {
+                let mut body = vec![0; length];
+                said.read_exact(&mut body).unwrap();
+                bodies.push(body);
+                answers.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+                answers.flush().unwrap();
+            }
+        }
+        bodies
+    });
+    let option = format!("-xotlp=https://127.0.0.1:{port}");
+    let run = |cert: &str| {
+        let mut command = Command::new(crate::tool::binary());
+        command.args([
+            "-q",
+            "-xevery=20ms",
+            &option,
+            "-n",
+            "BEGIN { @n[\"key of a row\"] = count(); exit(0); }",
+        ]);
+        command.env("SSL_CERT_FILE", dir.join(cert)).env_remove("SSL_CERT_DIR");
+        finish(crate::tool::spawn(&mut command).unwrap())
+    };
+    let o = run("unknown.pem").code(1);
+    assert!(
+        o.err.contains("failed to write 'https://127.0.0.1:") && o.err.contains("certificate"),
+        "{}",
+        o.err
+    );
+    let o = run("known.pem").code(0);
+    assert_eq!(o.err, "");
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let bodies = served.join().unwrap();
+    let has = |body: &[u8], text: &[u8]| body.windows(text.len()).any(|part| part == text);
+    assert!(bodies.iter().any(|body| has(body, b"dtrace.n") && has(body, b"key of a row")), "{bodies:?}");
     Pass
 }
 

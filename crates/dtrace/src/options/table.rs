@@ -152,7 +152,8 @@ fn is_server(text: &str) -> bool {
 /// A host and a port that speak HTTP, perhaps with a path. It becomes the head of a request.
 fn is_url(text: &str) -> bool {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
-    let host = text.strip_prefix("http://").and_then(|rest| rest.split('/').next());
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let host = rest.and_then(|rest| rest.split('/').next());
     is_plain && host.is_some_and(is_server)
 }
 

@@ -1,14 +1,17 @@
 //! Requests of HTTP with metrics, and the answers of a collector.
 
-use std::io::ErrorKind::{TimedOut, WouldBlock};
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use super::tls::Tls;
 use crate::otlp::rejected;
 
 /// The most bytes of an answer.
 const LONGEST_ANSWER: usize = 64 << 10;
+/// How often it is looked whether the time has come.
+const STEP: Duration = Duration::from_millis(200);
 
 /// The error of what the server does not want, and would not want later.
 pub(super) const REFUSED: io::ErrorKind = io::ErrorKind::InvalidData;
@@ -18,12 +21,58 @@ fn unanswered() -> io::Error {
     io::Error::new(TimedOut, "the server has not answered")
 }
 
-/// Sends a request and waits for its answer: what it refuses.
+/// A connection of which each call ends in time. Until when may change meanwhile.
+pub(super) struct Timed<'a> {
+    stream: &'a TcpStream,
+    end: &'a dyn Fn() -> Instant,
+}
+
+impl<'a> Timed<'a> {
+    pub(super) fn new(stream: &'a TcpStream, end: &'a dyn Fn() -> Instant) -> Timed<'a> {
+        Timed { stream, end }
+    }
+
+    /// Calls again until it is done. A server that reads or answers little by little has as long
+    /// as any other.
+    fn call<T>(&self, mut call: impl FnMut(&TcpStream) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            let left = (self.end)().saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(unanswered());
+            }
+            self.stream.set_read_timeout(Some(left.min(STEP)))?;
+            self.stream.set_write_timeout(Some(left.min(STEP)))?;
+            match call(self.stream) {
+                Err(e) if matches!(e.kind(), TimedOut | WouldBlock | Interrupted) => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.call(|mut stream| stream.read(bytes))
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.call(|mut stream| stream.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Sends a request to a host and a path, and waits for its answer: what it refuses. The time until
+/// when it waits is asked for again and again.
 pub(super) fn post(
-    stream: &mut TcpStream,
-    limit: Duration,
-    host: &str,
-    path: &str,
+    stream: &TcpStream,
+    tls: Option<&Tls>,
+    end: &dyn Fn() -> Instant,
+    (host, path): (&str, &str),
     body: &[u8],
 ) -> io::Result<Option<(u64, String)>> {
     let head = format!(
@@ -31,35 +80,29 @@ pub(super) fn post(
          Connection: close\r\n\r\n",
         body.len()
     );
-    // A server that reads or answers little by little has as long as any other.
-    let end = Instant::now() + limit;
-    let left = || {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(unanswered()) } else { Ok(left) }
-    };
-    for mut bytes in [head.as_bytes(), body] {
-        while !bytes.is_empty() {
-            stream.set_write_timeout(Some(left()?))?;
-            match stream.write(bytes) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
+    let mut timed = Timed::new(stream, end);
+    match tls {
+        Some(tls) => tls.over(timed, |stream| exchange(stream, &head, body)),
+        None => exchange(&mut timed, &head, body),
     }
+}
+
+/// What a connection must be able to.
+pub(super) trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
+fn exchange(stream: &mut dyn Stream, head: &str, body: &[u8]) -> io::Result<Option<(u64, String)>> {
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body)?;
+    stream.flush()?;
     let mut answer = Vec::new();
     let mut more = true;
     loop {
         let mut bytes = [0; 1024];
-        stream.set_read_timeout(Some(left()?))?;
         match stream.read(&mut bytes) {
             Ok(n) if n > 0 => answer.extend_from_slice(bytes.get(..n).unwrap_or_default()),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            Err(e) if answer.is_empty() && matches!(e.kind(), TimedOut | WouldBlock) => {
-                return Err(unanswered());
-            }
             // Without a status it is none; behind one it is what has come.
+            Err(e) if e.kind() == TimedOut && !has_status(&answer) => return Err(e),
             _ => more = false,
         }
         more &= answer.len() < LONGEST_ANSWER;
@@ -83,6 +126,12 @@ pub(super) fn post(
             (_, code) => Err(io::Error::new(REFUSED, format!("the server answers {code}"))),
         };
     }
+}
+
+/// Whether the head of an answer has come.
+fn has_status(answer: &[u8]) -> bool {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    httparse::Response::new(&mut headers).parse(answer).is_ok_and(|parsed| parsed.is_complete())
 }
 
 /// The content of an answer; `None` if more of it comes.
@@ -114,4 +163,36 @@ fn content(mut body: &[u8], headers: &[httparse::Header<'_>], more: bool) -> Opt
         body = body.get(head + chunk.len() + 2..).unwrap_or_default();
     }
     (!more).then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_answer_is_waited_for_until_the_time_that_is_asked_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut server = listener.accept().unwrap().0;
+        let is_over = AtomicBool::new(false);
+        let later = Instant::now() + Duration::from_secs(3600);
+        let end = || if is_over.load(Ordering::Relaxed) { Instant::now() } else { later };
+        std::thread::scope(|scope| {
+            let posted = scope.spawn(|| post(&stream, None, &end, ("host", "/path"), b"body"));
+            let mut request = Vec::new();
+            while !request.ends_with(b"body") {
+                let mut byte = [0];
+                server.read_exact(&mut byte).unwrap();
+                request.push(byte[0]);
+            }
+            // It is at work, and the session ends meanwhile.
+            server.write_all(b"HTTP/1.1 ").unwrap();
+            is_over.store(true, Ordering::Relaxed);
+            let e = posted.join().unwrap().unwrap_err();
+            assert_eq!((e.kind(), e.to_string().as_str()), (TimedOut, "the server has not answered"));
+        });
+    }
 }
