@@ -143,7 +143,8 @@ dt_session *dt_open(void);
    call has returned. In a forked child it frees the copy; the parent's session goes on. */
 int dt_close(dt_session *session);
 
-/* Sets an option of -x, before the start or, if it can change, while tracing. value may be NULL. */
+/* Sets an option of -x, before the start or, if it can change, while tracing. value may be NULL. One
+   that the command alone obeys (listen, otlp, oformat) is an error that says what does. */
 int dt_option(dt_session *session, const char *name, const char *value);
 
 /* The executable that reads symbols of processes: the dtrace command of this version. Without this,

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use dtrace::diagnostics::{Diagnostic, SourceKind, SourceMap, Tag, raw};
 use dtrace::events::SinkError;
+use dtrace::options::{self, OptionError};
 use dtrace::{
     CodegenError, CompileError, Error, Event, Json, Macros, Message, Needs, Options, Output, Session, Sink,
     Source, Status, System, Target,
@@ -228,12 +229,13 @@ impl Inner {
 
     pub(crate) fn option(&mut self, name: &str, value: Option<&str>) -> Result<(), Problems> {
         let set = match &mut self.stage {
+            Stage::Running(_) if options::is_elsewhere(name) => Err(OptionError::Elsewhere),
             Stage::Running(running) => running.session.set_option(name, value),
-            _ => self.setup()?.options.set(name, value).map(drop),
+            _ => self.setup()?.options.set_for_session(name, value).map(drop),
         };
         set.map_err(|why| {
-            let value = value.map_or(String::new(), |value| format!("={value}"));
-            plain(&format!("failed to set -x {name}{value}: {why}"))
+            let text = options::failure(name, value, why);
+            vec![Problem::new(&text, &text, Tag::D_PRAGMA_OPTSET.name(), ("", 0, 0))]
         })
     }
 

@@ -125,6 +125,44 @@ static void null_pointers(void)
     dt_close(s);
 }
 
+static void options(void)
+{
+    static const char *const refused[][3] = {
+        {"listen", "127.0.0.1:0", "dtrace -x listen serves it"},
+        {"otlp", "http://localhost:4318", "every gives a program what is sent"},
+        {"otlpprofiles", "http://localhost:4318", "dtrace -x otlpprofiles sends it"},
+        {"graphite", "localhost:2003", "dtrace -x graphite sends it"},
+        {"events", "unix:/tmp/nowhere", "a program has the events itself"},
+        {"oformat", "json", "a program has results as events"},
+        {"slices", "a:::x(1)..a:::y(1)", "dtrace --to FILE.pftrace writes timelines"},
+        {"to", "1s", "dtrace --replay FILE ends there"},
+        {"verbose", NULL, "dtrace -S prints it"},
+    };
+    dt_session *s = opened();
+    const dt_problem *why;
+
+    for (size_t n = 0; n < sizeof(refused) / sizeof(refused[0]); n++) {
+        CHECK(dt_option(s, refused[n][0], refused[n][1]) == -1);
+        why = dt_error(s, 0);
+        CHECK(strcmp(why->tag, "D_PRAGMA_OPTSET") == 0 && strstr(why->text, "the command dtrace alone") != NULL);
+        CHECK(strstr(why->text, refused[n][2]) != NULL);
+    }
+    CHECK(dt_option(s, "bufsiez", "4m") == -1 && strstr(dt_error(s, 0)->text, "did you mean bufsize?") != NULL);
+    CHECK(dt_option(s, "every", "foo") == -1 && strstr(dt_error(s, 0)->text, "a time with its unit") != NULL);
+    CHECK(dt_program(s, NULL, "\n#pragma D option listen=127.0.0.1:0\nBEGIN { }") == 0 && dt_start(s) == -1);
+    why = dt_error(s, 0);
+    CHECK(why->line == 2 && strcmp(why->tag, "D_PRAGMA_OPTSET") == 0);
+    CHECK(strstr(why->text, "dtrace -x listen serves it") != NULL);
+    dt_close(s);
+
+    /* While it traces. */
+    s = opened();
+    CHECK(dt_option(s, "every", "100ms") == 0 && dt_program(s, NULL, "BEGIN { }") == 0 && dt_start(s) == 0);
+    CHECK(dt_option(s, "quietresize", NULL) == -1 && dt_option(s, "switchrate", "10ms") == 0);
+    CHECK(dt_option(s, "switchrat", "10ms") == -1 && strstr(dt_error(s, 0)->text, "did you mean switchrate?") != NULL);
+    dt_close(s);
+}
+
 static void wrong_order(void)
 {
     dt_session *s = opened();
@@ -493,6 +531,7 @@ int main(int argc, char **argv)
     testee = argv[2];
     CHECK(strchr(dt_version(), '.') != NULL);
     null_pointers();
+    options();
     wrong_order();
     diagnostics();
     records();

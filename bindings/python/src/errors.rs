@@ -1,6 +1,6 @@
 //! Errors as exceptions: `dtrace.Error`, with the diagnostics of programs.
 
-use dtrace::diagnostics::{Diagnostic, SourceKind, SourceMap};
+use dtrace::diagnostics::{Diagnostic, SourceKind, SourceMap, Tag};
 use dtrace::{CodegenError, CompileError, Error};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -52,12 +52,19 @@ impl Failure {
         Failure { text: text.into(), places: Vec::new() }
     }
 
+    /// An option that cannot be set, as a program's own would be an error.
+    pub(crate) fn of_option(text: String) -> Failure {
+        let (script, tag, help) = (None, Tag::D_PRAGMA_OPTSET.name(), Vec::new());
+        let place = Place { script, line: 0, column: 0, tag, text: text.clone(), help };
+        Failure { text, places: vec![place] }
+    }
+
     /// An error of programs.
     pub(crate) fn of_programs(failed: &CompileError) -> Failure {
         let places = match &failed.error {
             Error::Program(all) => all.iter().map(|found| Place::of(found, &failed.map)).collect(),
             Error::Codegen(CodegenError { span: Some(span), message }) => {
-                let tag = dtrace::diagnostics::Tag::D_UNKNOWN;
+                let tag = Tag::D_UNKNOWN;
                 vec![Place::of(&Diagnostic::new(tag, *span, message.clone()), &failed.map)]
             }
             _ => Vec::new(),

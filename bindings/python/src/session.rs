@@ -96,11 +96,8 @@ type Setting = (Vec<u8>, Option<Vec<u8>>);
 
 fn set(options: &mut Options, (name, value): Setting) -> Result<(), Failure> {
     let (name, value) = (raw::text(name), value.map(raw::text));
-    options.set(&name, value.as_deref()).map(|_| ()).map_err(|why| {
-        let with = value.as_ref().map(|value| format!("={value}")).unwrap_or_default();
-        let advice = options::advice(&name, why).map(|text| format!(" ({text})")).unwrap_or_default();
-        Failure::new(format!("failed to set {name}{with}: {why}{advice}"))
-    })
+    let set = options.set_for_session(&name, value.as_deref());
+    set.map(drop).map_err(|why| Failure::of_option(options::failure(&name, value.as_deref(), why)))
 }
 
 /// Does something that is not to panic. A panic is a failure.

@@ -94,6 +94,7 @@ in_python! {
         test_several_aggregations_of_a_printa_are_each_their_own
         test_what_a_printa_has_printed_grows_until_the_end
         test_options_are_those_of_the_command
+        test_options_that_only_the_command_obeys_are_refused
         test_what_end_adds_to_an_aggregation_that_was_printed_is_in_the_result
         test_a_stream_has_each_aggregation_once
         test_errors_have_their_places

@@ -131,6 +131,35 @@ def test_options_are_those_of_the_command():
     assert result.status == 0
     with pytest.raises(dtrace.Error, match="failed to set bufsiez=4m: Invalid option name.*did you mean bufsize"):
         dtrace.run("BEGIN { exit(0); }", options={"bufsiez": "4m"})
+    with pytest.raises(dtrace.Error, match="every=foo: .*a time with its unit, as in 100ms, 1s or 10hz") as failed:
+        dtrace.run("BEGIN { exit(0); }", options={"every": "foo"})
+    assert failed.value.diagnostics[0].tag == "D_PRAGMA_OPTSET"
+
+
+@pytest.mark.parametrize(
+    ("option", "works"),
+    [
+        ("listen=127.0.0.1:0", "dtrace -x listen serves it"),
+        ("otlp=http://localhost:4318", "every gives a program what is sent"),
+        ("otlpprofiles=http://localhost:4318", "dtrace -x otlpprofiles sends it"),
+        ("graphite=localhost:2003", "dtrace -x graphite sends it"),
+        ("events=unix:/tmp/nowhere", "a program has the events itself"),
+        ("oformat=json", "a program has results as events"),
+        ("slices=a:::x(1)..a:::y(1)", "dtrace --to FILE.pftrace writes timelines"),
+        ("from=1s", "dtrace --replay FILE begins there"),
+        ("verbose", "dtrace -S prints it"),
+    ],
+)
+def test_options_that_only_the_command_obeys_are_refused(option, works):
+    name, _, value = option.partition("=")
+    with pytest.raises(dtrace.Error, match=f"failed to set {name}.*the command dtrace alone") as failed:
+        dtrace.session("BEGIN { exit(0); }", options={name: value or True})
+    (found,) = failed.value.diagnostics
+    assert found.tag == "D_PRAGMA_OPTSET" and works in found.text, found
+    with pytest.raises(dtrace.Error) as failed:
+        dtrace.session(f"\n#pragma D option {option}\nBEGIN {{ exit(0); }}")
+    (found,) = failed.value.diagnostics
+    assert (found.line, found.tag) == (2, "D_PRAGMA_OPTSET") and works in found.help[0], found
 
 
 def test_errors_have_their_places(tmp_path):

@@ -36,7 +36,7 @@ use crate::compile::visibility::{Candidates, Later, NewBases, Visibility, Visibl
 use crate::error::{CompileError, Error};
 use crate::options::Options;
 pub use input::{Field, Macros, Setup, Source};
-use pragma::set_pragma;
+use pragma::{Of, set_pragma};
 use unchanged::check_unchanged;
 
 /// The compiled programs of a session. Cheap to clone.
@@ -152,7 +152,8 @@ fn compile_new(
         container::add_pods(&mut libraries);
     }
     let mut frontend = Frontend { libraries, ..Frontend::default() };
-    if let Err(e) = frontend.parse(sources, macros, options, system, false) {
+    let of = Of { running: false, library: setup.library };
+    if let Err(e) = frontend.parse(sources, macros, options, system, of) {
         return Err((frontend.map, e));
     }
     // Before the probes are listed, which may take long.
@@ -164,7 +165,7 @@ fn compile_new(
         return Err((frontend.map, e));
     }
     let modules = modules_now(options, system);
-    let Setup { providers, needs, shown_only, stop } = setup;
+    let Setup { providers, needs, shown_only, stop, .. } = setup;
     let registry = match crate::compile::stable::registry(system, &frontend.libraries, providers, !shown_only)
     {
         Ok(registry) => registry,
@@ -228,7 +229,9 @@ impl Program {
         stop: &dyn Fn() -> bool,
     ) -> Result<Program, (SourceMap, Error)> {
         let mut frontend = self.frontend();
-        if let Err(e) = frontend.parse(sources, macros, options, &self.system, true) {
+        // What can be set now the session obeys.
+        let of = Of { running: true, library: false };
+        if let Err(e) = frontend.parse(sources, macros, options, &self.system, of) {
             return Err((frontend.map, e));
         }
         let modules = self.modules.clone().or_else(|| modules_now(options, &self.system));
@@ -443,7 +446,7 @@ impl Frontend {
         macros: &Macros,
         options: &mut Options,
         system: &System,
-        running: bool,
+        of: Of,
     ) -> Result<(), Error> {
         let first = self.trees.len();
         for source in sources {
@@ -464,13 +467,13 @@ impl Frontend {
             let known = self.libraries.parsed().len();
             self.libraries.load(&[&text], &mut self.map, &env, &mut self.sink);
             for library in self.libraries.parsed().get(known..).unwrap_or_default() {
-                library.program.items.iter().for_each(|i| set_pragma(i, options, running, &mut self.sink));
+                library.program.items.iter().for_each(|i| set_pragma(i, options, of, &mut self.sink));
             }
             let file = self.map.add(kind, name, text);
             let names = TypedefNames { libraries: &self.libraries, kernel: system.types() };
             let tree = syntax::parse(&mut self.map, file, mode, &env, &names, &mut self.sink);
             for item in &tree.items {
-                set_pragma(item, options, running, &mut self.sink);
+                set_pragma(item, options, of, &mut self.sink);
             }
             self.load_providers(&tree, &env);
             self.trees.push(tree);

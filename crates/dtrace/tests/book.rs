@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use dtrace::options::{Row, Shape, TABLE};
+use dtrace::options::{Obeyed, Row, Shape, TABLE};
 use dtrace::reference::{
     FUNCTIONS, FunctionKind, LIBRARY_WORDS, MACROS, MANUALS, Manual, VARIABLES, VariableKind,
 };
@@ -94,7 +94,8 @@ fn options() -> String {
             Shape::Word(words) => words.iter().map(|w| format!("`{w}`")).collect::<Vec<_>>().join(" "),
         };
         let default = if row.default.is_empty() { String::new() } else { format!("`{}`", row.default) };
-        format!("| `{}` | {value} | {default} | {} |\n", row.name, cell(row.help))
+        let by = if row.obeyed == Obeyed::Session { "" } else { " (the command)" };
+        format!("| `{}` | {value} | {default} | {}{by} |\n", row.name, cell(row.help))
     };
     let rows: String = TABLE.iter().map(row).collect();
     format!("| Option | Value | Default | Does |\n|---|---|---|---|\n{rows}")

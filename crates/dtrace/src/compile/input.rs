@@ -66,6 +66,9 @@ pub struct Setup {
     pub needs: fn(&Options) -> Needs,
     /// The program does not run: option values that only a session rejects are no error.
     pub shown_only: bool,
+    /// The session is that of a program and not of the command: an option that no session obeys
+    /// is an error where a source sets it.
+    pub library: bool,
     /// Asked while the program is checked, which may take long where processes have many
     /// definitions of their probes. When it answers true, compiling ends with
     /// [`Error::Interrupted`](crate::Error::Interrupted).
@@ -75,6 +78,6 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Setup {
         let needs = |_: &Options| Needs::default();
-        Setup { providers: Vec::new(), needs, shown_only: false, stop: Box::new(|| false) }
+        Setup { providers: Vec::new(), needs, shown_only: false, library: false, stop: Box::new(|| false) }
     }
 }

@@ -28,6 +28,37 @@ pub enum When {
     Dynamic,
 }
 
+/// What obeys an option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obeyed {
+    /// Every session.
+    Session,
+    /// Whoever makes a session, a sink or a program with these [`Options`] in Rust: the session
+    /// itself does nothing with it. Other languages, and `#pragma D option` in a program of a
+    /// [`Builder`](crate::Builder), refuse it with these words: what obeys it.
+    Maker(&'static str),
+    /// The command alone, with the same words. A [`Builder`](crate::Builder) refuses it too.
+    Command(&'static str),
+}
+
+impl Obeyed {
+    /// The last of some: a row without one of its own has the first.
+    const fn last(of: &[Obeyed]) -> Obeyed {
+        match of.last() {
+            Some(last) => *last,
+            None => Obeyed::Session,
+        }
+    }
+
+    /// What obeys it, for an option that a session does nothing with.
+    pub const fn elsewhere(self) -> Option<&'static str> {
+        match self {
+            Obeyed::Session => None,
+            Obeyed::Maker(what) | Obeyed::Command(what) => Some(what),
+        }
+    }
+}
+
 /// One option.
 #[derive(Debug)]
 pub struct Row {
@@ -35,6 +66,8 @@ pub struct Row {
     pub name: &'static str,
     /// When it can be set.
     pub when: When,
+    /// What obeys it.
+    pub obeyed: Obeyed,
     /// The type of its value.
     pub shape: Shape,
     /// Its default, as a user would write it; empty for "unset".
@@ -103,6 +136,9 @@ impl Row {
             (Shape::Size, Some((least, most))) => {
                 format!("a size from {} to {}", Bytes(least), Bytes(most))
             }
+            (Shape::Rate, Some((least, _))) => {
+                format!("a time with its unit, as in 100ms, 1s or 10hz, of at least {least}ns")
+            }
             (_, Some((least, u64::MAX))) => format!("a number of at least {least}"),
             (_, Some((least, most))) => format!("a number from {least} to {most}"),
             (Shape::Flag, _) if self.name == "temporal" => {
@@ -165,12 +201,13 @@ fn store<T: Setting>(value: &mut T, row: &Row, text: Option<&str>) -> bool {
 
 /// Makes the struct, its defaults and the rows of its fields. A field says when it can be set, its
 /// default as a user would write it (empty for "unset"), and what it does, in one line, which is
-/// its documentation, too.
+/// its documentation, too; and what obeys it, if that is not every session.
 macro_rules! options {
     (
         $(#[$about:meta])*
         pub struct Options {
-            $(#[option($when:ident, $default:literal, $help:literal)] pub $name:ident: $kind:ty,)*
+            $(#[option($when:ident, $default:literal, $help:literal $(, $obeyed:ident($what:literal))?)]
+            pub $name:ident: $kind:ty,)*
         }
     ) => {
         $(#[$about])*
@@ -186,6 +223,7 @@ macro_rules! options {
             $(Row {
                 name: stringify!($name),
                 when: When::$when,
+                obeyed: Obeyed::last(&[Obeyed::Session $(, Obeyed::$obeyed($what))?]),
                 shape: <$kind as Setting>::SHAPE,
                 default: $default,
                 help: $help,
@@ -240,7 +278,12 @@ options! {
         pub amin: Option<Attributes>,
         #[option(Compile, "", "operands need not be referenced")]
         pub argref: bool,
-        #[option(Run, "", "on a verifier refusal, write a report with the D source and the whole log")]
+        #[option(
+            Run,
+            "",
+            "on a verifier refusal, write a report with the D source and the whole log",
+            Maker("dtrace -x bpflog writes the report")
+        )]
         pub bpflog: bool,
         #[option(Run, "switch", "what a full buffer does")]
         pub bufpolicy: Policy,
@@ -251,7 +294,8 @@ options! {
         #[option(
             Compile,
             "",
-            "what --capture records of each firing besides its arguments: stack, ustack, psinfo"
+            "what --capture records of each firing besides its arguments: stack, ustack, psinfo",
+            Command("dtrace --capture FILE records it")
         )]
         pub capture: Captures,
         #[option(Run, "101hz", "how often speculations that ended are freed")]
@@ -302,7 +346,12 @@ options! {
         pub empty: bool,
         #[option(Compile, "ascii", "characters of distributions")]
         pub encoding: Encoding,
-        #[option(Compile, "", "print the first error in one line, with its tag, for programs")]
+        #[option(
+            Compile,
+            "",
+            "print the first error in one line, with its tag, for programs",
+            Maker("each error has its tag, and the command prints it")
+        )]
         pub errtags: bool,
         #[option(
             Compile,
@@ -311,7 +360,12 @@ options! {
              at main"
         )]
         pub evaltime: Moment,
-        #[option(Run, "", "serve the events to whoever of this user connects to a socket, as in unix:PATH (--events)")]
+        #[option(
+            Run,
+            "",
+            "serve the events to whoever of this user connects to a socket, as in unix:PATH (--events)",
+            Command("a program has the events itself, and dtrace -x events serves them")
+        )]
         pub events: Option<String>,
         #[option(Run, "", "what aggregations have gained since the interval before, for sinks of events: the length of an interval")]
         pub every: Option<Duration>,
@@ -343,9 +397,19 @@ options! {
         pub follow: Follow,
         #[option(Run, "16384", "processes that are followed at a time")]
         pub followmax: u64,
-        #[option(Run, "", "what a replay (--replay) begins with: the time since the capture began")]
+        #[option(
+            Run,
+            "",
+            "what a replay (--replay) begins with: the time since the capture began",
+            Command("dtrace --replay FILE begins there")
+        )]
         pub from: Option<Duration>,
-        #[option(Run, "", "send the metrics of aggregations to a server of Graphite, as in carbon:2003, interval by interval (every)")]
+        #[option(
+            Run,
+            "",
+            "send the metrics of aggregations to a server of Graphite, as in carbon:2003, interval by interval (every)",
+            Command("every gives a program what is sent, and dtrace -x graphite sends it")
+        )]
         pub graphite: Option<String>,
         #[option(Compile, "", "a directory of preprocessor headers (-I)")]
         pub incdir: Vec<String>,
@@ -364,7 +428,12 @@ options! {
         pub kstackwalk: KernelWalk,
         #[option(Compile, "", "a directory of D libraries (-L)")]
         pub libdir: Vec<String>,
-        #[option(Run, "", "serve the metrics of aggregations to Prometheus at this address, as in 127.0.0.1:9464 or unix:PATH")]
+        #[option(
+            Run,
+            "",
+            "serve the metrics of aggregations to Prometheus at this address, as in 127.0.0.1:9464 or unix:PATH",
+            Command("every gives a program what is served, and dtrace -x listen serves it")
+        )]
         pub listen: Option<String>,
         #[option(Run, "", "frames of stack() and ustack() unless stackframes and ustackframes are set")]
         pub maxframes: Option<u64>,
@@ -374,7 +443,12 @@ options! {
         pub noresolve: bool,
         #[option(Run, "1", "speculations at a time")]
         pub nspec: u64,
-        #[option(Compile, "text", "format of the output (--format)")]
+        #[option(
+            Compile,
+            "text",
+            "format of the output (--format)",
+            Command("a program has results as events, and dtrace -x oformat prints them so")
+        )]
         pub oformat: OutputFormat,
         #[option(
             Dynamic,
@@ -382,13 +456,19 @@ options! {
             "how long a record may wait for an earlier one of a probe that is still firing"
         )]
         pub ordertimeout: Duration,
-        #[option(Run, "", "send the metrics of aggregations to a server of OpenTelemetry, as in http://localhost:4318, interval by interval (every)")]
+        #[option(
+            Run,
+            "",
+            "send the metrics of aggregations to a server of OpenTelemetry, as in http://localhost:4318, interval by interval (every)",
+            Command("every gives a program what is sent, and dtrace -x otlp sends it")
+        )]
         pub otlp: Option<String>,
         #[option(
             Run,
             "",
             "send aggregations of stacks to a server of OpenTelemetry as profiles (v1development), as in \
-             http://localhost:4318, interval by interval (every)"
+             http://localhost:4318, interval by interval (every)",
+            Command("every gives a program what is sent, and dtrace -x otlpprofiles sends it")
         )]
         pub otlpprofiles: Option<String>,
         #[option(Run, "1514", "bytes that pcap() records of a packet, 1 to 65535")]
@@ -414,7 +494,12 @@ options! {
         pub pspec: bool,
         #[option(Dynamic, "", "print only what is traced (-q)")]
         pub quiet: bool,
-        #[option(Dynamic, "", "do not say when a buffer was made smaller")]
+        #[option(
+            Dynamic,
+            "",
+            "do not say when a buffer was made smaller",
+            Maker("a smaller buffer is an event of a program, and the command prints it")
+        )]
         pub quietresize: bool,
         #[option(Dynamic, "", "print bytes as a dump, never as text")]
         pub rawbytes: bool,
@@ -426,7 +511,8 @@ options! {
             Run,
             "",
             "slices of a timeline from one probe to another, by a value that both record: \
-             io:::start(arg0)..io:::done(arg0)"
+             io:::start(arg0)..io:::done(arg0)",
+            Maker("dtrace --to FILE.pftrace writes timelines")
         )]
         pub slices: Vec<String>,
         #[option(Run, "32k", "memory for a speculation, each CPU")]
@@ -462,12 +548,18 @@ options! {
         pub syslibdir: Option<String>,
         #[option(Run, "yes", "merge the records of all CPUs by time (always on)")]
         pub temporal: bool,
-        #[option(Run, "", "what a replay (--replay) ends with: the time since the capture began")]
+        #[option(
+            Run,
+            "",
+            "what a replay (--replay) ends with: the time since the capture began",
+            Command("dtrace --replay FILE ends there")
+        )]
         pub to: Option<Duration>,
         #[option(
             Compile,
             "0",
-            "dump the tree of a program: 1 as it is read, 8 as it is checked and divided by if"
+            "dump the tree of a program: 1 as it is read, 8 as it is checked and divided by if",
+            Maker("dtrace -x tree prints it")
         )]
         pub tree: u64,
         #[option(
@@ -490,7 +582,12 @@ options! {
         pub unwindsize: Bytes,
         #[option(Run, "20", "frames of ustack(), at most 127")]
         pub ustackframes: Option<u64>,
-        #[option(Compile, "", "print the intermediate form (-S)")]
+        #[option(
+            Compile,
+            "",
+            "print the intermediate form (-S)",
+            Maker("dtrace -S prints it")
+        )]
         pub verbose: bool,
         #[option(Compile, "", "version of D that a program is written for; newer names are not defined")]
         pub version: Option<Version>,

@@ -205,3 +205,43 @@ fn a_field_with_a_value_that_no_text_has_is_an_error_with_its_name() {
         assert_eq!(options.check().unwrap_err(), message);
     }
 }
+
+#[test]
+fn what_only_the_command_obeys_is_refused_where_a_session_is_made() {
+    let mut refused = Vec::new();
+    for row in TABLE {
+        let mut options = Options::default();
+        let value = (row.shape != Shape::Flag).then_some(row.default).filter(|text| !text.is_empty());
+        let set = options.set_for_session(row.name, value);
+        assert_eq!(set.err() == Some(OptionError::Elsewhere), is_elsewhere(row.name), "{}", row.name);
+        if let Some(what) = row.obeyed.elsewhere() {
+            assert!(!what.is_empty() && options == Options::default());
+            refused.push(row.name);
+        }
+    }
+    assert_eq!(
+        refused.join(" "),
+        "bpflog capture errtags events from graphite listen oformat otlp otlpprofiles quietresize slices to tree verbose"
+    );
+    // Who makes a session in Rust may make a timeline, too, and serves nothing by a field.
+    let slices = Options { slices: vec!["a(1)..b(1)".into()], ..Options::default() };
+    assert_eq!(slices.check_obeyed(), Ok(()));
+    let listen = Options { listen: Some("127.0.0.1:0".into()), ..Options::default() };
+    assert_eq!(
+        listen.check_obeyed().unwrap_err(),
+        "failed to set listen=127.0.0.1:0: Operation of the command dtrace alone (every gives a program what is served, and dtrace -x listen serves it)"
+    );
+    assert_eq!(listen.check(), Ok(()));
+}
+
+#[test]
+fn a_length_of_time_is_asked_for_with_its_unit() {
+    let mut options = Options::default();
+    for value in ["foo", "0s", "-1s"] {
+        assert_eq!(options.set("every", Some(value)).err(), Some(OptionError::Value), "{value}");
+    }
+    assert_eq!(
+        failure("every", Some("foo"), OptionError::Value),
+        "failed to set every=foo: Invalid value for specified option (it takes a time with its unit, as in 100ms, 1s or 10hz, of at least 1ns)"
+    );
+}

@@ -72,7 +72,8 @@ impl Builder {
         self
     }
 
-    /// The options. Those that the programs set (`#pragma D option`) replace them.
+    /// The options. Those that the programs set (`#pragma D option`) replace them. One that only
+    /// the command obeys is an error at the start: see [`Obeyed`](crate::options::Obeyed).
     pub fn options(mut self, options: Options) -> Builder {
         self.options = options;
         self
@@ -161,7 +162,8 @@ impl Builder {
     ) -> Result<(Program, Options), CompileError> {
         let Builder { system, sources, macros, mut options, providers, .. } = self;
         options.processids |= sink.needs().process_ids;
-        let setup = Setup { providers, stop: Box::new(stop), ..Setup::default() };
+        options.check_obeyed().map_err(|e| CompileError { error: Error::Setting(e), map: Arc::default() })?;
+        let setup = Setup { providers, library: true, stop: Box::new(stop), ..Setup::default() };
         let program = compile_as(&system, &sources, &macros, &mut options, setup)?;
         Ok((program, options))
     }
