@@ -126,6 +126,7 @@ in_python! {
         test_other_threads_run_while_a_session_waits
         test_two_threads_can_read_one_session
         test_an_interrupt_ends_a_wait
+        test_an_interrupt_ends_a_long_enabling
         test_handlers_of_signals_run_while_a_session_waits
         test_a_handler_that_uses_a_session_at_work_is_an_error_and_no_deadlock
         test_a_handler_can_close_a_session_at_work

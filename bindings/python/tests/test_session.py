@@ -243,6 +243,49 @@ def test_an_interrupt_ends_a_wait(what):
     assert (child.returncode, out) == (0, found + "1\n")
 
 
+# Every instruction of a library is a probe. An enabling that is over before anybody can interrupt it
+# begins again.
+ENABLED = """
+import signal, dtrace
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    print("ready", flush=True)
+    while True:
+        with dtrace.session("pid$target:libc.so.6:: { @ = count(); }", command="true"):
+            pass
+except KeyboardInterrupt:
+    pass
+with dtrace.session("BEGIN { @ = sum(3); }") as session:
+    print(session.finish()["@"][()], flush=True)
+"""
+
+
+def test_an_interrupt_ends_a_long_enabling():
+    words = [sys.executable, "-c", ENABLED]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "ready\n", child.communicate()
+        # It has descriptors of the kernel's programs: the enabling is at work.
+        end = time.monotonic() + LIMIT
+        while programs(child) == 0:
+            assert child.poll() is None and time.monotonic() < end, child.communicate()
+            time.sleep(0.001)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=LIMIT)
+    assert (child.returncode, out) == (0, "3\n"), err
+
+
+def programs(process):
+    """How many programs of BPF a process has."""
+    count = 0
+    folder = f"/proc/{process.pid}/fd"
+    for name in os.listdir(folder):
+        try:
+            count += os.readlink(f"{folder}/{name}") == "anon_inode:bpf-prog"
+        except OSError:
+            pass
+    return count
+
+
 def test_handlers_of_signals_run_while_a_session_waits():
     with dtrace.session(OWN + "{ trace(1); }", options={"switchrate": "1ms"}) as session:
         def handler(*_):
