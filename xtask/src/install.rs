@@ -174,6 +174,10 @@ pub(crate) fn plan(tree: &Path, binary: &Path, completions: Completions<'_>) -> 
         let to = if name.ends_with(".service") { "lib/systemd/system" } else { "share/dtrace/exporter" };
         file(Path::new(to).join(&name), exporter.join(name), 0o644);
     }
+    let flight = tree.join("docs/flight");
+    for name in names(&flight, |n| n.ends_with(".service"))? {
+        file(Path::new("lib/systemd/system").join(&name), flight.join(name), 0o644);
+    }
     let tools = names(&tree.join("scripts"), |n| !n.contains('.'))?;
     for name in &tools {
         file(Path::new("share/dtrace/toolkit").join(name), tree.join("scripts").join(name), 0o755);
@@ -305,6 +309,7 @@ mod tests {
             ("docs/guide.md", ""),
             ("docs/exporter/a.d", "BEGIN { }"),
             ("docs/exporter/a@.service", "[Unit]"),
+            ("docs/flight/b@.service", "[Unit]"),
             ("built", "\x7fELF, a binary"),
         ] {
             let path = dir.join(name);
@@ -329,6 +334,7 @@ mod tests {
             "usr/local/bin/tool -> ../share/dtrace/toolkit/tool",
             "usr/local/lib/dtrace/a.d 644",
             "usr/local/lib/systemd/system/a@.service 644",
+            "usr/local/lib/systemd/system/b@.service 644",
             "usr/local/share/bash-completion/completions/dtrace 644",
             "usr/local/share/dtrace/exporter/a.d 644",
             "usr/local/share/dtrace/toolkit/tool 755",

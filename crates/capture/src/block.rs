@@ -29,6 +29,7 @@ pub(crate) mod kind {
     pub(crate) const FIRINGS: u8 = 3;
     pub(crate) const LOSS: u8 = 4;
     pub(crate) const END: u8 = 5;
+    pub(crate) const SNAPSHOT: u8 = 6;
 }
 
 /// The head of a block.

@@ -27,6 +27,7 @@
 //!   3 firings  firings; names and memory that repeat are in a table of the block
 //!   4 loss     what is missing, in words, and how often
 //!   5 end      exit status int
+//!   6 snapshot from u64, until u64, wall u64, reason bytes: the file is a snapshot of a session's last moments
 //! ```
 //!
 //! **A block is complete in itself** and has at most 1 MiB. One that is damaged is skipped: the
@@ -56,7 +57,7 @@ mod wire;
 mod write;
 
 pub use block::{BLOCK_MAX, MAGIC, VERSION, unchecked_block};
-pub use model::{Content, Firing, Head, Loss, Place, Region, Symbol, Word};
+pub use model::{Content, Firing, Head, Loss, Place, Region, Snapshot, Symbol, Word};
 pub use read::{Error, Item, Reader};
 pub use wire::FIRING_MAX;
 pub use write::Writer;

@@ -211,6 +211,22 @@ impl Place {
         Place::Container,
         Place::Pod,
     ];
+
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Kernel => "kernel",
+            Place::User => "user",
+            Place::Path => "path",
+            Place::FullPath => "full",
+            Place::MountPath => "mount",
+            Place::DentryPath => "dentry",
+            Place::Ancestor => "ancestor",
+            Place::Arguments => "arguments",
+            Place::Container => "container",
+            Place::Pod => "pod",
+        }
+    }
 }
 
 /// What was in memory.
@@ -247,4 +263,18 @@ pub struct Loss {
     pub what: String,
     /// How often.
     pub count: u64,
+}
+
+/// The last moments of a session, and why they were written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Each firing from this time on, until the next one, is in the capture; by the clock of
+    /// `timestamp`.
+    pub from: u64,
+    /// The last moment.
+    pub until: u64,
+    /// The same in nanoseconds since 1970.
+    pub wall: u64,
+    /// Why it was written, as who asked for it said it.
+    pub reason: Vec<u8>,
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Read};
 
 use crate::block::{HEAD, Head as BlockHead, MAGIC, SYNC, VERSION, kind};
-use crate::model::{Firing, Head, Loss};
+use crate::model::{Firing, Head, Loss, Snapshot};
 use crate::wire::{self, Bytes, Table};
 
 /// Why a file cannot be read.
@@ -50,6 +50,8 @@ pub enum Item {
     Loss(Loss),
     /// So many bytes are damaged, and were skipped.
     Damage(u64),
+    /// The capture is a snapshot.
+    Snapshot(Snapshot),
     /// The capture ended, with the exit status of the session. A capture without it was cut short.
     End(i32),
 }
@@ -255,6 +257,7 @@ fn items(block: &Block, head: &Head) -> Option<Vec<Item>> {
             all
         }
         kind::LOSS => vec![Item::Loss(wire::loss(&mut bytes)?)],
+        kind::SNAPSHOT => vec![Item::Snapshot(wire::snapshot(&mut bytes)?)],
         kind::END => vec![Item::End(bytes.int()? as i32)],
         _ => Vec::new(),
     })

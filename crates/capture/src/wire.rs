@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::{Content, Firing, Head, Loss, Place, Region, Symbol, Word};
+use crate::model::{Content, Firing, Head, Loss, Place, Region, Snapshot, Symbol, Word};
 
 /// The most bytes of memory that a firing has, and the most entries of each of its lists.
 pub const FIRING_MAX: usize = 1 << 20;
@@ -152,6 +152,22 @@ const LOSS_MAX: usize = 200;
 pub(crate) fn loss(bytes: &mut Bytes<'_>) -> Option<Loss> {
     let what = bytes.text().filter(|what| what.len() <= LOSS_MAX)?;
     Some(Loss { what, count: bytes.uint()? })
+}
+
+/// The most bytes of a reason: a string of D has at most so many.
+const REASON_MAX: usize = 32 << 10;
+
+pub(crate) fn put_snapshot(out: &mut Vec<u8>, snapshot: &Snapshot) {
+    for number in [snapshot.from, snapshot.until, snapshot.wall] {
+        put_uint(out, number);
+    }
+    put_bytes(out, snapshot.reason.get(..REASON_MAX).unwrap_or(&snapshot.reason));
+}
+
+pub(crate) fn snapshot(bytes: &mut Bytes<'_>) -> Option<Snapshot> {
+    let (from, until, wall) = (bytes.uint()?, bytes.uint()?, bytes.uint()?);
+    let reason = bytes.bytes().filter(|reason| reason.len() <= REASON_MAX)?.to_vec();
+    Some(Snapshot { from, until, wall, reason })
 }
 
 /// Bits of the byte before an address.

@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 
 use crate::block::{self, BLOCK_MAX, MAGIC, VERSION, kind};
-use crate::model::{Firing, Head, Loss};
-use crate::wire::{FIRING_MAX, ITEMS_MAX, Interned, put_firing, put_head, put_int, put_loss, put_uint};
+use crate::model::{Firing, Head, Loss, Snapshot};
+use crate::wire::{
+    FIRING_MAX, ITEMS_MAX, Interned, put_firing, put_head, put_int, put_loss, put_snapshot, put_uint,
+};
 
 /// Bytes of firings after which a block is written: so much is lost with it if it is damaged.
 const ENOUGH: usize = 256 << 10;
@@ -107,6 +109,14 @@ impl<W: Write> Writer<W> {
     pub fn flush(&mut self) -> io::Result<()> {
         self.end_block()?;
         self.out.flush()
+    }
+
+    /// Says that it is a snapshot.
+    pub fn snapshot(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        self.end_block()?;
+        let mut contents = Vec::new();
+        put_snapshot(&mut contents, snapshot);
+        self.out.write_all(&block::block(kind::SNAPSHOT, &contents, 0, (0, 0)))
     }
 
     /// Ends the capture.

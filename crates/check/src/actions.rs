@@ -245,6 +245,7 @@ impl Checker<'_> {
                 self.act(Action::System { format: text, args }, &spans);
                 Ok(StmtKind::Record(writes))
             }
+            ActionKind::Snap => self.snap(row, args, span),
             ActionKind::Freopen => self.freopen(row.name, args),
             ActionKind::Ftruncate => {
                 self.act(Action::Ftruncate, &[]);
@@ -326,6 +327,20 @@ impl Checker<'_> {
         let Formatted { text, fields: args, spans, writes } = self.formatted(func, args)?;
         self.act(Action::Freopen { format: Some(text), args }, &spans);
         Ok(StmtKind::Record(writes))
+    }
+
+    fn snap(&mut self, row: &FunctionRow, args: &[ast::Expr], span: Span) -> CheckResult<StmtKind> {
+        let values = self.values(args)?;
+        let mut values = self.check_prototype(row, values, span)?;
+        let Some(reason) = values.pop() else { return Err(ErrorReported) };
+        if !self.cx.options.snaps {
+            let message =
+                "snap( ) writes the last moments of a capture: add --capture FILE -x bufpolicy=ring";
+            return self.fail(Tag::D_SNAP_CAPTURE, span, message);
+        }
+        let field = self.place_field(Column::Str(StrUses::of(reason.str_source())));
+        self.act(Action::Snap(field), &[reason.span]);
+        Ok(StmtKind::Snap(field, reason))
     }
 
     fn setopt(&mut self, row: &FunctionRow, args: &[ast::Expr], span: Span) -> CheckResult<StmtKind> {

@@ -107,6 +107,9 @@ pub struct Options {
     pub cpu: Option<u64>,
     /// Records have the ids of the process and the thread.
     pub process_ids: bool,
+    /// `snap()` is no error: there are rings of which it makes a snapshot, or the program only asks
+    /// a capture.
+    pub snaps: bool,
     /// Using an identifier with lower attributes is an error.
     pub amin: Option<Attributes>,
     /// Identifiers that are newer are undefined.
@@ -195,6 +198,7 @@ impl Default for Options {
             facts: FactsReader::default(),
             cpu: None,
             process_ids: false,
+            snaps: false,
             amin: None,
             version: None,
         }

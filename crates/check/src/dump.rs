@@ -77,6 +77,7 @@ impl Dump<'_> {
                 }
                 StmtKind::Speculate(e) => format!("speculate {}", self.expr(e)),
                 StmtKind::Exit(f, e) => format!("exit {} = {}", field(*f), self.expr(e)),
+                StmtKind::Snap(f, e) => format!("snap {} = {}", field(*f), self.expr(e)),
                 StmtKind::Aggregate { agg, key, args } => {
                     let name = self.checked.aggs.get(agg.0 as usize).map_or("?", |a| a.name.as_str());
                     let key: Vec<String> = key.iter().map(|k| self.key(k)).collect();
@@ -248,6 +249,7 @@ fn action(a: &Action) -> String {
         Action::Normalize(id, f) => format!("normalize agg {} {}", id.0, field(*f)),
         Action::Denormalize(id) => format!("denormalize agg {}", id.0),
         Action::Exit(f) => format!("exit {}", field(*f)),
+        Action::Snap(f) => format!("snap {}", field(*f)),
         Action::System { format, args } => format!("system {format:?} [{}]", fields(args)),
         Action::Freopen { format, args } => format!("freopen {format:?} [{}]", fields(args)),
         Action::Ftruncate => "ftruncate".into(),

@@ -201,6 +201,8 @@ pub enum StmtKind {
     Record(Vec<(Field, KeyValue)>),
     /// Records the status and ends tracing.
     Exit(Field, Expr),
+    /// Records the reason. A snapshot of the rings is requested when the record is complete.
+    Snap(Field, Expr),
     /// Makes the rest of the clause part of the speculation with this id.
     Speculate(Expr),
     /// Adds a sample to an aggregation.

@@ -48,7 +48,7 @@ impl Checker<'_> {
                 rule(before.speculates, Tag::D_ACT_SPEC, "destructive actions", speculate);
                 now.records_effect |= matches!(kind, StmtKind::Record(_));
             }
-            StmtKind::Record(_) | StmtKind::Exit(..) => {
+            StmtKind::Record(_) | StmtKind::Exit(..) | StmtKind::Snap(..) => {
                 let is_exit = matches!(kind, StmtKind::Exit(..));
                 rule(before.speculates && is_exit, Tag::D_EXIT_SPEC, "exit( )", speculate);
                 rule(before.commits, Tag::D_DREC_COMM, "data-recording actions", commit);

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 
 use dtrace::capture::{Captured, Replay};
 use dtrace::diagnostics::{control, system_text};
+use dtrace::options::Policy;
 
 use crate::command::{Command, file_of};
+use crate::flight;
 use crate::output::{Shown, new_file};
 use crate::results::Results;
 
@@ -47,6 +49,12 @@ pub(crate) fn sink(
 ) -> Result<(Results, Option<NewFile>), String> {
     let name = control::name_text(path);
     let failed = |e| format!("failed to write {name}: {}", system_text(&e));
+    if path == STREAM && captured.options.bufpolicy == Policy::Ring {
+        return Err(
+            "--capture -: the last moments are written to files: name one, or leave out bufpolicy=ring"
+                .into(),
+        );
+    }
     if path == STREAM {
         if io::stdout().is_terminal() {
             return Err("--capture -: it is no text: name a file, or send it to a program".into());
@@ -97,10 +105,15 @@ pub(crate) fn info(replay: Replay) -> Result<(String, Vec<String>), String> {
     let [tracer, host, release, machine] =
         [&head.tracer, &head.host, &head.release, &head.machine].map(|name| shown(name));
     let mut text = format!(
-        "captured by dtrace {tracer}, on {host}, Linux {release} {machine}, {} CPUs\nprobes: {}\nfirings: {total}\nscript:\n",
+        "captured by dtrace {tracer}, on {host}, Linux {release} {machine}, {} CPUs\nprobes: {}\nfirings: {total}\ntime: {}\n",
         head.cpus,
-        head.probes.len()
+        head.probes.len(),
+        flight::seconds(messages.span())
     );
+    if let Some(reason) = messages.reason() {
+        text.push_str(&format!("the last moments, written for: {}\n", control::name_text(&reason)));
+    }
+    text.push_str("script:\n");
     // Its lines are none of ours.
     for line in head.script.lines() {
         text.push_str(&format!("    {}\n", control::lines(line)));

@@ -10,19 +10,23 @@
 //!                                         the second ends the process at once, and the kernel's slow work is left to the background
 //! ```
 //!
+//! SIGUSR1 asks a capture that keeps the last moments for a snapshot; elsewhere it is not caught.
+//!
 //! The handler itself stops the probes and ends the process: where probes leave the machine hardly
 //! any time, the thread that works for the session may be seconds away from looking at a flag.
 //! Everything it does is async-signal-safe.
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use dtrace::Stopper;
 
 /// Signals since the start. Written by the handler.
 static COUNT: AtomicU32 = AtomicU32::new(0);
+/// Snapshots that were asked for. Written by the handler.
+static SNAPSHOTS: AtomicU32 = AtomicU32::new(0);
 /// Signals that the session has begun to end for.
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 /// The descriptor the handler writes to.
@@ -70,6 +74,17 @@ extern "C" fn handler(signal: libc::c_int) {
     {
         stopper.stop();
     }
+    wake();
+}
+
+/// SIGUSR1 of a capture that keeps the last moments.
+extern "C" fn snapshot(_: libc::c_int) {
+    SNAPSHOTS.fetch_add(1, Ordering::SeqCst);
+    wake();
+}
+
+/// Makes the descriptor readable. It is async-signal-safe.
+fn wake() {
     let one = 1u64;
     // SAFETY: write is async-signal-safe; eight bytes of a valid word. An error changes nothing:
     // the count is what counts. errno is put back, because the interrupted code may be about to
@@ -118,6 +133,11 @@ impl Write for Writer {
 /// How many came since attaching began.
 pub(crate) fn count() -> u32 {
     COUNT.load(Ordering::SeqCst)
+}
+
+/// How many snapshots were asked for by SIGUSR1.
+pub(crate) fn snapshots() -> u32 {
+    SNAPSHOTS.load(Ordering::SeqCst)
 }
 
 /// The session begins to end for those that came so far.
@@ -189,6 +209,24 @@ impl Interrupts {
             }
         }
         Ok(Interrupts { event })
+    }
+
+    /// From now on SIGUSR1 asks for a snapshot.
+    pub(crate) fn catch_snapshots(&self) {
+        // SAFETY: an all-zero sigaction is valid; the handler is async-signal-safe and lives for
+        // ever.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = snapshot as extern "C" fn(libc::c_int) as usize;
+            libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
+        }
+    }
+
+    /// Makes the descriptor unreadable until the next signal. Look at the counts after it.
+    pub(crate) fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: reads at most eight bytes into a valid word, and does not wait.
+        unsafe { libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), 8) };
     }
 
     /// Readable after the first interrupt.

@@ -11,6 +11,7 @@
 //!  captures   the files of --capture, --replay and --capture-info
 //!  definitions  the header and the object of provider definitions (-h, -G)
 //!  drawing    the files of --flame
+//!  flight     the files of a capture that keeps the last moments
 //!  exports    the other files of results (--to, --format NAME=FILE), and where metrics go
 //!  live       the terminal of --live
 //!  postmortem  the records in a core file (--postmortem)
@@ -39,6 +40,7 @@
 //! drawing output
 //! definitions exports live progress
 //! results
+//! flight
 //! captures postmortem stored
 //! lib+run
 //! ```
@@ -54,6 +56,7 @@ mod definitions;
 mod drawing;
 mod exports;
 mod flags;
+mod flight;
 mod formats;
 mod interrupt;
 mod live;

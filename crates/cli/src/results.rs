@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use dtrace::capture::{Captured, Recorder};
+use dtrace::capture::{Captured, Recorder, Snapshot};
 use dtrace::events::{Event, SinkError, ThreadName};
 use dtrace::formats::{self, Format, Kind};
 use dtrace::options::{Options, OutputFormat};
@@ -29,7 +29,7 @@ enum Printed {
 }
 
 /// The sink of a session that captures, with the messages beside.
-type Capturing = Recorder<Box<dyn Write + Send>, Box<dyn Sink>>;
+pub(crate) type Capturing = Recorder<Box<dyn Write + Send>, Box<dyn Sink>>;
 
 /// What is needed of records. A drawing needs nothing more than what it draws.
 pub(crate) fn needs(options: &Options) -> Needs {
@@ -146,6 +146,22 @@ impl Results {
         })
     }
 
+    /// What writes the captures.
+    pub(crate) fn recorder(&mut self) -> Option<&mut Capturing> {
+        match &mut self.printed {
+            Printed::Captured(recorder) => Some(recorder),
+            _ => None,
+        }
+    }
+
+    /// The last moments that were captured, if only those are.
+    pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
+        match &self.printed {
+            Printed::Captured(recorder) => recorder.snapshot(),
+            _ => None,
+        }
+    }
+
     /// Firings that were captured.
     pub(crate) fn firings(&self) -> Option<u64> {
         match &self.printed {
@@ -248,6 +264,10 @@ impl Sink for Results {
             Printed::Live(live) => live.event(event),
             Printed::Captured(recorder) => recorder.event(event),
         }
+    }
+
+    fn window(&mut self, from: u64, unread: u64) -> io::Result<()> {
+        self.recorder().map_or(Ok(()), |recorder| recorder.window(from, unread))
     }
 
     fn batch_end(&mut self) -> io::Result<()> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use dtrace::capture::Messages;
 use dtrace::events::{Event, Sink, SinkError};
 use dtrace::live::{Action, Narrowing};
-use dtrace::options::{Options, OutputFormat};
+use dtrace::options::{Captures, Options, OutputFormat};
 use dtrace::{
     Error, Field, Macros, Program, Progress, Provider, Session, Setup, Source, Status, System, TargetOutput,
     Targets,
@@ -20,6 +20,7 @@ use crate::completions;
 use crate::definitions;
 use crate::drawing;
 use crate::flags;
+use crate::flight::{self, Flight};
 use crate::interrupt::{self, Interrupts};
 use crate::live::{Kept, LiveResults, Requests, obstacle};
 use crate::memory;
@@ -220,7 +221,9 @@ fn compile(
     (system, providers): (&System, Vec<Box<dyn Provider>>),
 ) -> Result<Program, u8> {
     let shown_only = command.mode != Mode::Trace || command.compile_only || command.replay.is_some();
-    let setup = Setup { providers, needs: results::needs, shown_only, ..Setup::default() };
+    // A replay performs no snap().
+    let snaps = command.replay.is_some();
+    let setup = Setup { providers, needs: results::needs, shown_only, snaps, ..Setup::default() };
     let program = dtrace::compile_as(system, sources, macros, options, setup);
     program.map_err(|error| complain_all(error.messages(options.errtags)))
 }
@@ -423,6 +426,14 @@ fn session(
             captured.insert(made).program.clone()
         }
     };
+    if command.capture.is_none() && options.capture != Captures::default() {
+        complain("the option capture says what --capture records: add --capture FILE");
+        return Err(1);
+    }
+    let flight = Flight::of(command.capture.as_ref(), &options);
+    if flight.is_some() {
+        interrupts.catch_snapshots();
+    }
     to_stderr(program.tree.clone());
     if options.verbose {
         to_stderr(program.listing());
@@ -513,9 +524,12 @@ fn session(
     notify::manager("READY=1");
     let opened = session.sink_mut().live_mut().map_or(Ok(()), LiveResults::open).map_err(Error::Output);
     let narrower = |n: &Narrowing| narrower(command, system, sources, n);
-    let followed = opened.and_then(|()| follow(&mut session, interrupts, command, &narrower));
+    let followed = opened.and_then(|()| follow(&mut session, interrupts, (command, flight), &narrower));
     if let Some(firings) = session.sink().firings().filter(|_| !quiet) {
-        complain(format!("captured {firings} firing{}", if firings == 1 { "" } else { "s" }));
+        complain(match session.sink().snapshot() {
+            Some(snapshot) => format!("captured {}", flight::held(firings, snapshot)),
+            None => format!("captured {firings} firing{}", if firings == 1 { "" } else { "s" }),
+        });
     }
     messages.iter().flat_map(Messages::lines).for_each(complain);
     Ok(followed.unwrap_or_else(|e| {
@@ -592,7 +606,7 @@ fn narrower(
 fn follow(
     session: &mut Session<Results>,
     interrupts: &Interrupts,
-    command: &Command,
+    (command, mut flight): (&Command, Option<Flight>),
     narrower: &dyn Fn(&Narrowing) -> Result<Vec<Source>, String>,
 ) -> Result<Ended, Error> {
     let keys = match command.is_live() {
@@ -602,7 +616,12 @@ fn follow(
     let requests = keys.as_ref().map_or(interrupts.fd(), Requests::fd);
     let mut asked = None;
     while interrupt::count() == 0 && !memory::is_short() && asked.is_none() {
-        if session.work(Some(requests), Duration::from_secs(1))? == Status::Done {
+        let status = session.work(Some(requests), Duration::from_secs(1))?;
+        if let Some(flight) = &mut flight {
+            interrupts.clear();
+            flight.turn(session)?;
+        }
+        if status == Status::Done {
             break;
         }
         let Some(live) = session.sink_mut().live_mut() else { continue };
@@ -628,6 +647,7 @@ fn follow(
         interrupt::handle();
     }
     let status = session.finish()? as u8;
+    flight.iter().for_each(Flight::finish);
     if let Some(asked) = asked {
         return Ok(asked);
     }

@@ -269,6 +269,9 @@ impl<'a, 'm, S: Sink> Delivery<'a, 'm, S> {
             Step::Plain(Action::Exit(field)) => {
                 return Some(Done::Exit(decoder.number(data, *field)?.as_signed() as i32));
             }
+            Step::Plain(Action::Snap(field)) => {
+                EventAction::Snap(decoder.named_value(data, *field, &mut names)?)
+            }
             Step::Plain(Action::Clear(id)) => return Some(Done::Change(*id, Change::Clear)),
             Step::Plain(Action::Trunc(id, count)) => {
                 let count = match count {

@@ -421,6 +421,10 @@ fn write_field(
             action(o, "exit");
             o.signed(key!("value"), *status);
         }
+        Action::Snap(reason) => {
+            action(o, "snap");
+            value::value(o.member(key!("value")), reason);
+        }
         Action::Change { aggregation, change } => {
             match change {
                 Change::Clear => o.text(key!("action"), "clear"),

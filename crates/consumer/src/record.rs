@@ -58,7 +58,11 @@ impl Step {
             self,
             Step::Print { .. }
                 | Step::Plain(
-                    Action::Trace(_) | Action::Tracemem { .. } | Action::Pcap { .. } | Action::Exit(_)
+                    Action::Trace(_)
+                        | Action::Tracemem { .. }
+                        | Action::Pcap { .. }
+                        | Action::Exit(_)
+                        | Action::Snap(_)
                 )
         )
     }
@@ -206,7 +210,12 @@ impl Layout {
         }
         for named in &self.steps {
             match &named.step {
-                Step::Plain(Action::Trace(field) | Action::Normalize(_, field) | Action::Exit(field))
+                Step::Plain(
+                    Action::Trace(field)
+                    | Action::Normalize(_, field)
+                    | Action::Exit(field)
+                    | Action::Snap(field),
+                )
                 | Step::Print { field, .. } => all.push(*field),
                 Step::Plain(Action::Tracemem { bytes, len }) => {
                     all.extend([Some(*bytes), *len].iter().flatten())

@@ -249,7 +249,7 @@ impl<W: Output> Text<W> {
                 Action::Print { shape, bytes, functions } => pretty::print(out, shape, bytes, functions),
                 Action::Dump(bytes) => datum::hexdump(out, bytes),
                 Action::Printf { format, args } => limited |= printf::printf(out, format, args, view),
-                // Exits and changes have no text, and unknown actions none that is known.
+                // Exits, snaps and changes have no text, and unknown actions none that is known.
                 _ => {}
             }
         }

@@ -23,7 +23,8 @@ macro_rules! tags {
     };
 }
 
-// D_UNSUPPORTED does not exist in the original: valid D that this version does not compile yet.
+// D_UNSUPPORTED does not exist in the original: valid D that this version does not compile yet. Nor
+// does D_SNAP_CAPTURE: snap() is of this version.
 tags! {
     D_ACT_RETURN
     D_ACT_SPEC
@@ -220,6 +221,7 @@ tags! {
     D_REGS_TYPE
     D_SIZEOF_BITFIELD
     D_SIZEOF_TYPE
+    D_SNAP_CAPTURE
     D_SPEC_COMM
     D_SPEC_DREC
     D_SPEC_SPEC

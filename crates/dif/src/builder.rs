@@ -384,6 +384,11 @@ impl FunctionBuilder {
         self.push(Op::Exit(status), None);
     }
 
+    /// Requests a snapshot of the rings.
+    pub fn snap(&mut self) {
+        self.push(Op::Snap, None);
+    }
+
     /// Faults with `kind` and `value` when `cond` is 0.
     pub fn fault_unless(&mut self, kind: FaultKind, cond: Value, value: Value) {
         self.push(Op::FaultUnless(kind, cond, value), None);

@@ -286,6 +286,9 @@ pub enum Op {
     /// `exit(status)`: changes activity to DRAINING with this status. The first `exit` wins; in END
     /// it replaces the status.
     Exit(Value),
+    /// `snap(reason)`: requests a snapshot of the rings. The record with the reason is committed
+    /// before.
+    Snap,
     /// Faults with this kind when the first Int operand is 0. The second operand is the fault's
     /// value. The front end adds such checks.
     FaultUnless(FaultKind, Value, Value),

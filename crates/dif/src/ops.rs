@@ -20,7 +20,8 @@ impl Op {
             | Op::AddrVar(_)
             | Op::Stack { .. }
             | Op::Reserve
-            | Op::Commit => {}
+            | Op::Commit
+            | Op::Snap => {}
             Op::Bin(_, a, b)
             | Op::Cmp(_, a, b)
             | Op::StrCmp(_, a, b)
@@ -74,7 +75,8 @@ impl Op {
             | Op::AddrVar(_)
             | Op::Stack { .. }
             | Op::Reserve
-            | Op::Commit => {}
+            | Op::Commit
+            | Op::Snap => {}
             Op::Bin(_, a, b)
             | Op::Cmp(_, a, b)
             | Op::StrCmp(_, a, b)
@@ -167,6 +169,7 @@ impl Op {
             | Op::Commit
             | Op::Aggregate { .. }
             | Op::Exit(_)
+            | Op::Snap
             | Op::FaultUnless(..) => false,
         }
     }
@@ -268,6 +271,7 @@ impl Op {
             | Op::Commit
             | Op::Aggregate { .. }
             | Op::Exit(_)
+            | Op::Snap
             | Op::FaultUnless(..) => false,
         }
     }

@@ -438,7 +438,7 @@ impl<'a> FunctionCheck<'a> {
                 None
             }
             Op::Stack { .. } => Some(Ty::Int),
-            Op::Reserve | Op::Commit => None,
+            Op::Reserve | Op::Commit | Op::Snap => None,
             Op::Speculate(id) => {
                 self.word(*id, at)?;
                 None
@@ -600,6 +600,7 @@ impl<'a> FunctionCheck<'a> {
                 Recording::Open,
             ) => Ok(state),
             (Op::Commit, Recording::Open) => Ok(Recording::After),
+            (Op::Snap, Recording::Before | Recording::Open) => Err("a snap before its record".into()),
             (
                 Op::Record(..)
                 | Op::RecordPair(..)

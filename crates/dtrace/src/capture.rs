@@ -27,6 +27,7 @@
 //! they change nothing in a replay. Where several CPUs write one variable of the script, its
 //! clauses in the kernel saw these writes in another order than the replay, which has that of time.
 
+mod flight;
 mod instrument;
 mod names;
 mod recorder;
@@ -36,6 +37,8 @@ mod wide;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use dif::ir::RecordDesc;
+use plane::ring::Policy;
 use probes::ProbeInfo;
 use providers::Role;
 use system::System;
@@ -44,7 +47,7 @@ use crate::compile::{Macros, Program, Setup, Source, compile_as};
 use crate::error::{CompileError, Error};
 use crate::options::Options;
 
-pub use capture::{Error as FileError, Head};
+pub use capture::{Error as FileError, Head, Snapshot};
 pub use recorder::Recorder;
 pub use replay::{Messages, Replay, ReplayError};
 
@@ -68,23 +71,37 @@ pub fn compile(
     macros: &Macros,
     options: &Options,
 ) -> Result<Captured, CompileError> {
-    compile_from(system, sources, macros, options, true)
+    compile_from(system, sources, macros, options, Means::Script)
 }
 
-/// `computes`: the script does something with what it reads.
+/// What the clauses of the programs of a capture are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Means {
+    /// Those of a script, which does something with what it reads.
+    Script,
+    /// Those that read everything. Behind them may be the user's, for what they change and call.
+    Everything,
+}
+
+/// `snap()` is of a capture that keeps the last moments.
+fn snaps(options: &Options) -> bool {
+    options.bufpolicy == Policy::Ring
+}
+
 fn compile_from(
     system: &System,
     sources: &[Source],
     macros: &Macros,
     given: &Options,
-    computes: bool,
+    means: Means,
 ) -> Result<Captured, CompileError> {
     let mut options = given.clone();
-    let program = compile_as(system, sources, macros, &mut options, Setup::default())?;
+    let setup = Setup { snaps: snaps(given), ..Setup::default() };
+    let program = compile_as(system, sources, macros, &mut options, setup)?;
     let machine =
         machine(&program, system, (sources, macros, given)).map_err(|why| refused(&program, &why))?;
     let head = Head { target: macros.target, script: text(sources), ..Head::default() };
-    instrumented(&program, options, head, machine, computes)
+    instrumented(&program, options, head, machine, means)
 }
 
 /// The same for all that the probes of programs have, whatever their clauses say: see [`wide`].
@@ -95,12 +112,19 @@ pub fn compile_wide(
     options: &Options,
 ) -> Result<Captured, CompileError> {
     let mut options = options.clone();
-    let asked = compile_as(system, sources, macros, &mut options, Setup::default())?;
+    let setup = Setup { snaps: snaps(&options), ..Setup::default() };
+    let asked = compile_as(system, sources, macros, &mut options, setup)?;
     let all = wide::program(&asked, options.capture, macros.target).map_err(|why| refused(&asked, &why))?;
     // The operands, the preprocessor and the stability are those of the programs.
     (options.defaultargs, options.amin, options.cpp) = (true, None, false);
-    let source = Source::Script(GENERATED.into(), all);
-    let captured = compile_from(system, &[source], macros, &options, false)?;
+    let mut programs = vec![Source::Script(GENERATED.into(), all)];
+    // The clauses that say when the last moments are written, with what they depend on.
+    let calls = |record: &RecordDesc| record.snaps() || record.exits();
+    let clauses = &asked.module.clauses;
+    if snaps(&options) && clauses.iter().any(|clause| clause.record.as_ref().is_some_and(calls)) {
+        programs.extend_from_slice(sources);
+    }
+    let captured = compile_from(system, &programs, macros, &options, Means::Everything)?;
     Ok(Captured { head: Head { script: text(sources), ..captured.head }, ..captured })
 }
 
@@ -128,7 +152,7 @@ pub fn of_program(
     head: Head,
     machine: Vec<u8>,
 ) -> Result<Captured, CompileError> {
-    instrumented(program, options, head, machine, true)
+    instrumented(program, options, head, machine, Means::Script)
 }
 
 fn instrumented(
@@ -136,7 +160,7 @@ fn instrumented(
     mut options: Options,
     head: Head,
     machine: Vec<u8>,
-    computes: bool,
+    means: Means,
 ) -> Result<Captured, CompileError> {
     let refused = |why: &str| refused(program, why);
     if program.is_destructive() {
@@ -149,8 +173,11 @@ fn instrumented(
     let mut checked = (*program.checked).clone();
     let mut module = (*program.module).clone();
     for (checked, clause) in checked.clauses.iter_mut().zip(&mut module.clauses) {
-        let instrumented =
-            instrument::instrument(&program.module, clause, computes).map_err(|why| refused(&why))?;
+        let instrumented = match means {
+            Means::Everything if checked.program > 0 => instrument::trigger(clause),
+            _ => instrument::instrument(&program.module, clause, means == Means::Script)
+                .map_err(|why| refused(&why))?,
+        };
         *clause = instrumented.clause;
         checked.record = clause.record.clone();
         checked.names = instrumented.names;
@@ -163,8 +190,11 @@ fn instrumented(
     limited.map_err(|error| CompileError { error, map: program.map.clone() })?;
     (captured.checked, captured.module) = (Arc::new(checked), Arc::new(module));
     captured.captures = true;
-    // Records are read while the session runs, each of them, and nothing is shown.
-    (options.bufpolicy, options.flowindent, options.every) = (Default::default(), false, None);
+    // Nothing is shown. Each record is read while the session runs, or its last ones are kept.
+    (options.flowindent, options.every) = (false, None);
+    if options.bufpolicy == Policy::Fill {
+        options.bufpolicy = Policy::Switch;
+    }
     let probes = probes(program).iter().map(|probe| (probe.id.0, probe.desc.to_string())).collect();
     Ok(Captured { program: captured, head: Head { probes, ..head }, machine, options })
 }
@@ -189,7 +219,7 @@ fn machine(
     let record = system.record(&providers::hardware_counters());
     let again = System::synthetic(record.clone());
     let mut options = options.clone();
-    let setup = Setup { shown_only: true, ..Setup::default() };
+    let setup = Setup { shown_only: true, snaps: snaps(&options), ..Setup::default() };
     let same = compile_as(&again, sources, macros, &mut options, setup).is_ok_and(|again| {
         let listed = |program: &Program| -> Vec<String> {
             probes(program).iter().map(|probe| format!("{} {}", probe.id.0, probe.desc)).collect()

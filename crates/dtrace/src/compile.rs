@@ -68,6 +68,8 @@ pub struct Program {
     pub(crate) modules: Option<Arc<BTreeSet<String>>>,
     /// Its records have the ids of the process and the thread.
     pub(crate) process_ids: bool,
+    /// Its clauses may call `snap()`.
+    snaps: bool,
     /// Its clauses record what they read: see [`crate::capture`].
     pub(crate) captures: bool,
     macros: Macros,
@@ -165,7 +167,7 @@ fn compile_new(
         return Err((frontend.map, e));
     }
     let modules = modules_now(options, system);
-    let Setup { providers, needs, shown_only, stop, .. } = setup;
+    let Setup { providers, needs, shown_only, snaps, stop, .. } = setup;
     let registry = match crate::compile::stable::registry(system, &frontend.libraries, providers, !shown_only)
     {
         Ok(registry) => registry,
@@ -192,6 +194,7 @@ fn compile_new(
         reenables: false,
         later: None,
         process_ids: options.processids || needs(options).process_ids,
+        snaps,
         stop: &*stop,
     };
     frontend.compile(sources.iter().map(Source::title).collect(), macros, options, base)
@@ -404,6 +407,7 @@ struct Base<'a> {
     later: Option<Vec<ProbeInfo>>,
     /// Records have the ids of the process and the thread.
     process_ids: bool,
+    snaps: bool,
     /// Checking ends when it answers true.
     stop: &'a dyn Fn() -> bool,
 }
@@ -419,6 +423,7 @@ impl<'a> Base<'a> {
             reenables: false,
             later: None,
             process_ids: program.process_ids,
+            snaps: program.snaps,
             stop,
         }
     }
@@ -601,6 +606,7 @@ impl Frontend {
                 facts: crate::load::facts::reader(&base.system),
                 cpu: options.cpu,
                 process_ids: base.process_ids,
+                snaps: base.snaps,
                 amin: options.amin,
                 version: options.version,
             },
@@ -663,6 +669,7 @@ impl Frontend {
             visibility: self.visibility.into(),
             modules: base.modules,
             process_ids: base.process_ids,
+            snaps: base.snaps,
             captures: false,
             macros: macros.clone(),
         })

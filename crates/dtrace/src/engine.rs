@@ -34,6 +34,7 @@ use consumer::{Codes, ProbeRow, SlotSink};
 use events::{Clock, Probe};
 use plane::control::{Activity, Control, DropDelta};
 use plane::deadman::Reason;
+use plane::newest::Newest;
 use plane::read::Batch;
 use plane::stacks::Stack;
 use probes::{Calls, ProbeDesc, ProbeId};
@@ -225,6 +226,17 @@ pub(crate) trait Engine: Send {
     /// Takes the committed records, in the order of time. Records that may follow one that is not
     /// yet committed are held back for at most `hold`; without `hold`, all records are taken.
     fn drain(&mut self, hold: Option<Duration>) -> Result<Batch, Error>;
+
+    /// What rings that are overwritten have until now. It stays there.
+    fn newest(&mut self) -> Newest {
+        Newest::default()
+    }
+
+    /// The time from which on rings that are overwritten have every record; no program runs any
+    /// more.
+    fn complete_from(&self) -> u64 {
+        0
+    }
 
     /// Every record with a time before this one was given by the drains so far.
     fn complete_until(&self) -> u64 {

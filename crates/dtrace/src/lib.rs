@@ -76,7 +76,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! capture/instrument capture/names compile/families compile/lookup compile/probe_set compile/stability compile/stable compile/visibility engine/clocks engine/interpreter/firing engine/interpreter/missing engine/interpreter/names engine/interpreter/probes engine/interpreter/symbols engine/snapshots engine/unwinder/aside engine/unwinder/entries engine/unwinder/file_map engine/unwinder/memory error load/linear_map load/process_ids options/kinds provider reference session/host session/linker session/stop
+//! capture/flight capture/instrument capture/names compile/families compile/lookup compile/probe_set compile/stability compile/stable compile/visibility engine/clocks engine/interpreter/firing engine/interpreter/missing engine/interpreter/names engine/interpreter/probes engine/interpreter/symbols engine/snapshots engine/unwinder/aside engine/unwinder/entries engine/unwinder/file_map engine/unwinder/memory error load/linear_map load/process_ids options/kinds provider reference session/host session/linker session/stop
 //! options/value
 //! options/table
 //! options
@@ -93,7 +93,7 @@
 //! session/source session/watch
 //! session/held
 //! session/state
-//! session/enable session/end session/postmortem session/watching
+//! session/enable session/end session/postmortem session/snapshot session/watching
 //! session/arrivals session/targets
 //! session
 //! session/handle

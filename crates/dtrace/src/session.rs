@@ -30,6 +30,7 @@ pub(crate) mod processes;
 mod recorded;
 pub(crate) mod settings;
 mod shapes;
+mod snapshot;
 mod source;
 mod state;
 pub(crate) mod stop;

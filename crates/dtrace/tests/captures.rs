@@ -497,3 +497,55 @@ fn a_capture_that_is_killed_has_told_its_losses_and_names_its_machine() {
         ]
     );
 }
+
+/// A session that keeps the last firings, until the first one calls `snap()`, and what it writes.
+#[test]
+fn a_ring_is_captured_while_the_session_runs_and_at_its_end() {
+    without_privileges();
+    let script =
+        "syscall::openat:entry { trace(arg0); } syscall::openat:entry /arg0 == 1995/ { snap(\"here\"); }";
+    let mut options = Options {
+        bufpolicy: dtrace::options::Policy::Ring,
+        bufsize: dtrace::options::Bytes(16 << 10),
+        ..quiet()
+    };
+    let source = Source::Script("script".into(), script.into());
+    let setup = || Setup { snaps: true, ..Setup::default() };
+    let program = dtrace::compile_as(&System::live(), &[source], &Macros::default(), &mut options, setup());
+    let program = program.unwrap_or_else(|e| panic!("{e}"));
+    let firing = |n: u64| Firing { time: n, args: vec![n], ..Firing::of("syscall::openat:entry") };
+    let machine = Record::default().to_bytes();
+    let captured =
+        capture::of_program(&program, options.clone(), Head::default(), machine).unwrap_or_else(|_| panic!());
+    let (file, part) = (Shared::default(), Shared::default());
+    let sink = Recorder::new(file.clone(), &captured, Text::new(Shared::default())).unwrap();
+    let interpreter = Interpreter::new((1..=4000).map(firing));
+    let mut session =
+        Session::interpret(&captured.program, captured.options.clone(), interpreter, sink).unwrap();
+    let mut snaps = 0;
+    while session.work(None, Duration::ZERO).unwrap() == Status::Working {
+        if session.snaps() > snaps {
+            snaps = session.snaps();
+            session.sink_mut().begin_snapshot(part.clone());
+            session.snapshot().unwrap();
+            let snapshot = session.sink_mut().end_snapshot(None).unwrap();
+            assert_eq!(snapshot.reason, b"here");
+            assert!(snapshot.from < 1995 && snapshot.until >= 1995, "{snapshot:?}");
+        }
+    }
+    session.finish().unwrap();
+    assert_eq!(snaps, 1);
+    // What is asked later is the script, without a snapshot.
+    let numbers = |file: Vec<u8>| -> (Vec<u64>, Option<String>) {
+        let question = "syscall::openat:entry { printf(\"%d\\n\", arg0); }";
+        let program = compiled(question, &mut quiet(), Vec::new());
+        let (text, _, messages) = replayed(file, &program, quiet());
+        (text.lines().filter_map(|line| line.parse().ok()).collect(), messages.reason())
+    };
+    for (file, last, reason) in [(part.take(), None, "here"), (file.take(), Some(4000), "end")] {
+        let (all, why) = numbers(file);
+        assert!(all.windows(2).all(|pair| pair[0] + 1 == pair[1]) && all[0] > 1, "{all:?}");
+        assert!(last.map_or(all.contains(&1995), |last| all.last() == Some(&last)), "{all:?}");
+        assert_eq!(why.as_deref(), Some(reason));
+    }
+}

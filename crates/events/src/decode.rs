@@ -391,6 +391,7 @@ fn action<'a>(b: &mut Bytes<'a>) -> Read1<Action<'a>> {
             length: b.narrow()?,
             bytes: b.bytes()?.into(),
         }),
+        8 => Action::Snap(value(b)?),
         _ => Action::Unknown,
     })
 }

@@ -342,6 +342,10 @@ fn put_field(out: &mut Vec<u8>, field: &Field<'_>) {
                 out.push(4);
                 put_int(out, (*status).into());
             }
+            Action::Snap(reason) => {
+                out.push(8);
+                put_value(out, reason);
+            }
             Action::Change { aggregation, change } => {
                 out.push(5);
                 put_text(out, aggregation);

@@ -366,6 +366,8 @@ pub enum Action<'a> {
     },
     /// `exit()`.
     Exit(i32),
+    /// `snap()`: the reason, a string.
+    Snap(Value<'a>),
     /// `clear()`, `trunc()`, `normalize()`, `denormalize()`.
     Change {
         /// The aggregation's name, without `@`.
@@ -395,6 +397,7 @@ impl Action<'_> {
                 Action::Printf { format: owned(format), args: args.into_iter().map(argument).collect() }
             }
             Action::Exit(status) => Action::Exit(status),
+            Action::Snap(reason) => Action::Snap(reason.into_owned()),
             Action::Change { aggregation, change } => {
                 Action::Change { aggregation: owned(aggregation), change }
             }

@@ -54,6 +54,13 @@ pub trait Sink: Send {
     /// once.
     fn aborted(&mut self) {}
 
+    /// The records that follow are those that the rings of a session with `bufpolicy=ring` have:
+    /// all from the time `from` on, by the clock of `timestamp`, without `unread` ones that were
+    /// being written.
+    fn window(&mut self, _from: u64, _unread: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Whom it can ask for the names of threads. A session of the running kernel says it before the
     /// first event; stored events have nobody.
     fn set_thread_name(&mut self, _ask: ThreadName) {}
@@ -114,6 +121,10 @@ macro_rules! behind {
                 (**self).aborted();
             }
 
+            fn window(&mut self, from: u64, unread: u64) -> io::Result<()> {
+                (**self).window(from, unread)
+            }
+
             fn set_thread_name(&mut self, ask: ThreadName) {
                 (**self).set_thread_name(ask);
             }
@@ -161,6 +172,12 @@ impl<A: Sink, B: Sink> Sink for (A, B) {
     fn aborted(&mut self) {
         self.0.aborted();
         self.1.aborted();
+    }
+
+    fn window(&mut self, from: u64, unread: u64) -> io::Result<()> {
+        let first = self.0.window(from, unread);
+        let second = self.1.window(from, unread);
+        first.and(second)
     }
 
     fn set_thread_name(&mut self, ask: ThreadName) {

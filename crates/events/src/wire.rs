@@ -77,6 +77,7 @@
 //!                           3 denormalize
 //!                         6 nothing
 //!                         7 packet: protocol uint, time uint, length uint, bytes
+//!                         8 snap: value
 //!                         255 unknown
 //!  value            { byte: 0 integer: type byte (size | signed << 7), value: int if signed, else uint
 //!                           1 string: bytes, size uint

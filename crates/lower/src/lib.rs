@@ -104,7 +104,9 @@ fn reserve_before(body: &[Stmt]) -> Option<usize> {
     if body.iter().any(|s| matches!(s.kind, StmtKind::Speculate(_))) {
         return None;
     }
-    let records = body.iter().position(|s| matches!(s.kind, StmtKind::Record(_) | StmtKind::Exit(..)));
+    let records = body
+        .iter()
+        .position(|s| matches!(s.kind, StmtKind::Record(_) | StmtKind::Exit(..) | StmtKind::Snap(..)));
     match body.iter().position(|s| is_commit(&s.kind)) {
         Some(_) => Some(records.unwrap_or(0)),
         None => Some(0),
@@ -173,8 +175,12 @@ impl<'a> Lowering<'a> {
                 self.b.record(field, id);
             }
         }
-        if clause.record.is_some() {
+        if let Some(record) = &clause.record {
             self.b.commit();
+            // Who is woken finds the reason.
+            if record.snaps() {
+                self.b.snap();
+            }
         }
         self.b.ret();
         self.b.finish()
@@ -201,6 +207,7 @@ impl<'a> Lowering<'a> {
                     self.b.exit(value);
                 }
             }
+            StmtKind::Snap(field, reason) => self.write(*field, &KeyValue::Expr(reason.clone())),
             StmtKind::Aggregate { agg, key, args } => {
                 let columns = self.module.aggs.get(agg.0 as usize).map_or(Vec::new(), |a| a.key.clone());
                 let key = columns.iter().zip(key).flat_map(|(f, k)| self.key(f.datum, k)).collect();

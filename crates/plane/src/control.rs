@@ -12,6 +12,7 @@
 //!   128  unique       thread ids, only increasing       fetch-add
 //!   192  life         heartbeats of the consumer        consumer adds 1
 //!   256  alarm        see [`crate::deadman`]            heartbeats store
+//!   264  snaps        snap() of clauses                 fetch-add
 //!   320  ticks[472]   last period of each slow clock    its program stores
 //!
 //!  per-CPU control (PERCPU_STRIDE bytes per CPU index, all in one element)
@@ -54,6 +55,8 @@ pub const UNIQUE: u32 = 128;
 pub const LIFE: u32 = 192;
 /// Offset of the alarm word in the control page.
 pub const ALARM: u32 = 256;
+/// Offset of the number of times that `snap()` was executed in the control page.
+pub const SNAPS: u32 = 264;
 /// Offset of the words of slow clocks in the control page.
 pub const TICKS: u32 = 320;
 /// Number of these words; the number of a clock is taken modulo this.
@@ -359,6 +362,11 @@ impl<'a> Control<'a> {
     /// The limit that a heartbeat found exceeded since the last call.
     pub fn take_alarm(&self) -> Option<Reason> {
         Reason::of(self.word(ALARM).swap(0, Ordering::SeqCst))
+    }
+
+    /// How often `snap()` was executed.
+    pub fn snaps(&self) -> u64 {
+        self.word(SNAPS).load(Ordering::SeqCst)
     }
 
     /// The side (0 or 1) that programs currently update.

@@ -341,6 +341,8 @@ pub enum Action {
     Denormalize(AggId),
     /// `exit(status)`: a 4-byte int.
     Exit(Field),
+    /// `snap(reason)`: a string. A session that captures writes what its rings have.
+    Snap(Field),
     /// `system(format, ...)`: the consumer runs a command.
     System {
         /// The literal format, escapes resolved.
@@ -387,6 +389,11 @@ impl RecordDesc {
     /// True if `exit()` is one of the actions.
     pub fn exits(&self) -> bool {
         self.actions.iter().any(|action| matches!(action, Action::Exit(_)))
+    }
+
+    /// True if `snap()` is one of the actions.
+    pub fn snaps(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Snap(_)))
     }
 }
 

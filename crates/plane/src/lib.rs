@@ -18,6 +18,7 @@
 //!                 deadman   stops a session that overloads the machine
 //!  records        ring      one ring per CPU: reserve by compare-exchange, commit by exchange
 //!                 overwrite  rings that keep the newest records
+//!                 newest    snapshots of them while they are written
 //!                 order     the watermark: no earlier record will come
 //!                 read      consumer side: committed records, in the order of time
 //!                 speculation   records that are kept back until they are committed
@@ -46,7 +47,7 @@
 //! assoc control desc
 //! ring table
 //! read stacks
-//! speculation
+//! newest speculation
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
@@ -60,6 +61,7 @@ pub mod deadman;
 pub mod desc;
 pub mod format;
 pub mod names;
+pub mod newest;
 pub mod order;
 pub mod overwrite;
 pub mod owned;

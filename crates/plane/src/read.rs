@@ -73,6 +73,11 @@ impl Batch {
         self.bytes.len() + size_of_val(self.records.as_slice())
     }
 
+    /// Keeps some of the records.
+    pub(crate) fn retain(&mut self, keeps: impl FnMut(&Record) -> bool) {
+        self.records.retain(keeps);
+    }
+
     /// Sorts the records by time.
     pub(crate) fn sort(&mut self) {
         self.records.sort_by_key(|r| r.time);
@@ -80,7 +85,7 @@ impl Batch {
 
     /// Adds the record in these words, its header first.
     #[inline]
-    fn push_words(&mut self, record: &[AtomicU64]) {
+    pub(crate) fn push_words(&mut self, record: &[AtomicU64]) {
         let Some((header, data)) = record.split_first_chunk::<{ HEADER_SIZE as usize / 8 }>() else { return };
         let word = |offset: u32| header.get(offset as usize / 8).map_or(0, |w| w.load(Ordering::Relaxed));
         let origin = word(ORIGIN);
@@ -310,6 +315,11 @@ impl RingReader {
         self.looked = now;
     }
 
+    /// No firing that had not ended at the last look has a time before this one.
+    pub(crate) fn running_since(&self) -> u64 {
+        self.slots
+    }
+
     /// True if the last drain held records back because of a firing that had not ended. Another
     /// drain soon may return them.
     pub fn waits(&self) -> bool {
@@ -323,7 +333,7 @@ impl RingReader {
     }
 }
 
-fn every<'a>(sets: &'a [Rings<'a>]) -> impl Iterator<Item = (&'a Rings<'a>, u32)> {
+pub(crate) fn every<'a>(sets: &'a [Rings<'a>]) -> impl Iterator<Item = (&'a Rings<'a>, u32)> {
     sets.iter().flat_map(|s| (0..s.percpu.count()).map(move |index| (s, index)))
 }
 

@@ -282,6 +282,11 @@ impl<'a> RingWriter<'a> {
             false => stamp(at, length),
         };
         let put = |at: u64, value: u64| self.put(at, value);
+        let end = position + u64::from(length);
+        if self.overwrites {
+            // Before it is written, as programs do: who reads meanwhile finds out. Positions have 32 bits.
+            self.reserve.store(end >> 3 << overwrite::POSITION, Ordering::SeqCst);
+        }
         if pad > 0 {
             put(position - pad, stamp(position - pad, pad as u32) | PAD);
         }
@@ -290,10 +295,9 @@ impl<'a> RingWriter<'a> {
         put(position + u64::from(TIME), time);
         put(position + u64::from(ORIGIN), origin);
         put(position + u64::from(COMMIT), stamp(position, length));
-        let end = position + u64::from(length);
-        // Positions of a ring that is overwritten have 32 bits.
-        let end = if self.overwrites { end >> 3 << overwrite::POSITION } else { end };
-        self.reserve.store(end, Ordering::Release);
+        if !self.overwrites {
+            self.reserve.store(end, Ordering::Release);
+        }
         true
     }
 }

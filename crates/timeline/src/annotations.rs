@@ -48,6 +48,7 @@ impl Annotations {
                         out.value(&arg.name, &arg.value);
                     }
                 }
+                Action::Snap(reason) => out.value("snap", reason),
                 Action::Exit(status) => {
                     let status = i64::from(*status) as u64;
                     out.annotation("exit", |to| to.present(annotation::SIGNED, status));

@@ -233,6 +233,13 @@ pub fn exit(b: &mut Builder, firing: &Firing, status: V, at_end: bool) {
     ring_doorbell(b, firing);
 }
 
+/// Requests a snapshot of the rings, and wakes the consumer for it.
+pub fn snap(b: &mut Builder, firing: &Firing) {
+    let snaps = b.map_value(MapRef::Control, control::SNAPS);
+    b.atomic_add(snaps, 0, 1);
+    ring_doorbell(b, firing);
+}
+
 /// Counts a drop.
 pub fn count_drop(b: &mut Builder, firing: &Firing, kind: DropKind) {
     b.atomic_add(firing.percpu, kind.offset() as i16, 1);

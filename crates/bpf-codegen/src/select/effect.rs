@@ -91,6 +91,7 @@ impl Clause<'_, '_> {
                 let status = self.reg(*status);
                 routines::exit(self.b, &self.firing.cpu, status, self.firing.at_end);
             }
+            Op::Snap => routines::snap(self.b, &self.firing.cpu),
             other => return self.error(inst.span, &format!("{other:?} is not compiled")),
         }
         Ok(())

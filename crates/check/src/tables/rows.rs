@@ -115,6 +115,7 @@ pub enum ActionKind {
     Pcap,
     Ftruncate,
     Setopt,
+    Snap,
     Raise,
     Return,
     Stop,

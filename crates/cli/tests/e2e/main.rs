@@ -46,6 +46,7 @@ mod exports;
 mod faults;
 mod fbt;
 mod flames;
+mod flight;
 mod flow;
 mod follow;
 mod follow_counts;
@@ -257,6 +258,7 @@ const GROUPS: &[&[Test]] = &[
     recorded::TESTS,
     captures::TESTS,
     captures_wide::TESTS,
+    flight::TESTS,
     stacks::TESTS,
     kernel_walk::TESTS,
     unwinding::TESTS,

@@ -417,6 +417,7 @@ impl Frame<'_> {
                     self.state.exit = Some(status);
                 }
             }
+            Op::Snap => self.state.snaps += 1,
             Op::FaultUnless(kind, cond, value) if self.int(*cond) == 0 => {
                 return Err(Stop::Fault(*kind, self.int(*value) as u64));
             }

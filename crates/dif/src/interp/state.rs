@@ -101,6 +101,8 @@ pub struct State {
     pub capacity: Capacity,
     /// The status of the first `exit()`, or of the last one in END.
     pub exit: Option<i32>,
+    /// How often `snap()` was executed.
+    pub snaps: u64,
     /// Strings by interned number: the module's constants first, then others in order of use.
     pub interned: Vec<Vec<u8>>,
     /// For each aggregation, words by key bytes.

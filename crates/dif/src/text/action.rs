@@ -50,6 +50,7 @@ impl Printer<'_> {
             }
             Action::Denormalize(agg) => write!(self.out, "denormalize {}", agg_id(agg.0 as usize)),
             Action::Exit(f) => write!(self.out, "exit {}", FieldText(*f)),
+            Action::Snap(f) => write!(self.out, "snap {}", FieldText(*f)),
             Action::System { format, args } => {
                 write!(self.out, "system {} [{}]", quote(format.as_bytes()), Fields(args))
             }
@@ -110,6 +111,7 @@ impl Cursor {
             }
             "denormalize" => Action::Denormalize(self.agg()?),
             "exit" => Action::Exit(self.field()?),
+            "snap" => Action::Snap(self.field()?),
             "system" => {
                 let (format, args) = self.format()?;
                 Action::System { format, args }

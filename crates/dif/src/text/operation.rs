@@ -179,6 +179,7 @@ impl Cursor {
                 Op::Aggregate { agg, key, args: self.list(')', Self::value)? }
             }
             "exit" => Op::Exit(self.value()?),
+            "snap" => Op::Snap,
             "faultunless" => {
                 let kind = self.item(FAULT)?;
                 let (cond, value) = self.two()?;

@@ -224,6 +224,7 @@ impl Printer<'_> {
                 )
             }
             Op::Exit(v) => write!(out, "exit {v}"),
+            Op::Snap => write!(out, "snap"),
             Op::FaultUnless(kind, c, v) => write!(out, "faultunless {} {c}, {v}", name_of(FAULT, *kind)),
         }
     }

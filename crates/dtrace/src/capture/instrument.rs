@@ -34,7 +34,7 @@ pub(super) enum Slot {
     Word(Word),
     /// `execname`
     Execname,
-    /// How the clause ended: 1 at its end, [`UNMATCHED`], 0 by a fault.
+    /// How the clause ended: [`MATCHED`] at its end, [`UNMATCHED`], 0 by a fault.
     Outcome,
     /// How far a read came: [`TRIED`], [`SUCCEEDED`], or 0. Its other fields follow.
     Read(Kind),
@@ -46,12 +46,16 @@ pub(super) enum Slot {
     Length,
     /// The status of `exit()`.
     Exit,
+    /// The reason of `snap()`.
+    Snap,
     /// The stack of the kernel, or of the process.
     Stack(bool),
     /// An address that is shown by its name.
     Symbol,
 }
 
+/// The clause came to its end.
+pub(super) const MATCHED: u64 = 1;
 /// The predicate was false.
 pub(super) const UNMATCHED: u64 = 2;
 /// The read was tried.
@@ -78,17 +82,10 @@ pub(super) enum Kind {
     Descends,
 }
 
-/// The names of all places, in their order.
-const PLACES: [&str; Place::ALL.len()] =
-    ["kernel", "user", "path", "full", "mount", "dentry", "ancestor", "arguments", "container", "pod"];
-
 impl Slot {
     /// The field's name.
     fn name(self) -> String {
-        let place = |place: Place| {
-            let at = Place::ALL.iter().position(|p| *p == place);
-            at.and_then(|at| PLACES.get(at)).copied().unwrap_or_default()
-        };
+        let place = Place::name;
         match self {
             Slot::Word(word) => format!("word {}", word.code()),
             Slot::Execname => "execname".into(),
@@ -97,6 +94,7 @@ impl Slot {
             Slot::Value => "value".into(),
             Slot::Length => "length".into(),
             Slot::Exit => "exit".into(),
+            Slot::Snap => "snap".into(),
             Slot::Stack(false) => "stack".into(),
             Slot::Stack(true) => "ustack".into(),
             Slot::Symbol => "symbol".into(),
@@ -115,7 +113,7 @@ impl Slot {
     /// The field of a name.
     pub(super) fn named(name: &str) -> Option<Slot> {
         let (word, rest) = name.split_once(' ').unwrap_or((name, ""));
-        let place = || Place::ALL.into_iter().zip(PLACES).find(|(_, p)| *p == rest).map(|(p, _)| p);
+        let place = || Place::ALL.into_iter().find(|place| place.name() == rest);
         Some(match word {
             "word" => Slot::Word(Word::of_code(rest.parse().ok()?)?),
             "execname" => Slot::Execname,
@@ -124,6 +122,7 @@ impl Slot {
             "value" => Slot::Value,
             "length" => Slot::Length,
             "exit" => Slot::Exit,
+            "snap" => Slot::Snap,
             "stack" => Slot::Stack(false),
             "ustack" => Slot::Stack(true),
             "symbol" => Slot::Symbol,
@@ -177,8 +176,63 @@ pub(super) struct Instrumented {
 pub(super) fn instrument(module: &Module, clause: &Clause, computes: bool) -> Result<Instrumented, String> {
     let addresses = clause.record.as_ref().map_or(Ok(Vec::new()), addresses)?;
     let func = Function { blocks: Vec::new(), ..clause.func.clone() };
-    let (layout, actions, slots) = (LayoutBuilder::default(), Vec::new(), Vec::new());
-    Recorder { module, source: &clause.func, computes, addresses, func, layout, actions, slots }.run(clause)
+    let (layout, actions, slots, snaps) = (LayoutBuilder::default(), Vec::new(), Vec::new(), Vec::new());
+    Recorder { module, source: &clause.func, computes, addresses, func, layout, actions, slots, snaps }
+        .run(clause)
+}
+
+/// What a clause does besides what it prints: it changes variables, and calls `exit()` and `snap()`.
+/// Everything else of its firings is captured by other clauses.
+pub(super) fn trigger(clause: &Clause) -> Instrumented {
+    let mut layout = LayoutBuilder::default();
+    let (mut actions, mut names, mut moved) = (Vec::new(), Vec::new(), Vec::new());
+    for action in clause.record.iter().flat_map(|record| &record.actions) {
+        let (field, slot) = match action {
+            Action::Snap(field) => (field, Slot::Snap),
+            Action::Exit(field) => (field, Slot::Exit),
+            _ => continue,
+        };
+        let new = layout.push(field.datum);
+        actions.push(if slot == Slot::Snap { Action::Snap(new) } else { Action::Exit(new) });
+        names.push(vec![slot.name().into()]);
+        moved.push((*field, new));
+    }
+    // Where a clause faults, it has not called anything.
+    let outcome = layout.push(BYTE);
+    actions.push(Action::Trace(outcome));
+    names.push(vec![Slot::Outcome.name().into()]);
+    let mut func = clause.func.clone();
+    let one = Value(func.values.len() as u32);
+    func.values.push(Ty::Int);
+    for block in &mut func.blocks {
+        let mut insts = Vec::with_capacity(block.insts.len());
+        for mut inst in block.insts.drain(..) {
+            match &mut inst.op {
+                Op::Reserve if moved.is_empty() => continue,
+                Op::Commit if moved.is_empty() => continue,
+                Op::Commit => {
+                    insts.push(InstData { op: Op::Const(1), result: Some(one), ..inst.clone() });
+                    insts.push(InstData { op: Op::Record(outcome, one), result: None, ..inst.clone() });
+                }
+                Op::Record(field, _) => match moved.iter().find(|(of, _)| of == field) {
+                    Some((_, new)) => *field = *new,
+                    None => continue,
+                },
+                Op::RecordPair(..)
+                | Op::RecordBytes { .. }
+                | Op::RecordPacket { .. }
+                | Op::Aggregate { .. } => {
+                    continue;
+                }
+                _ => {}
+            }
+            insts.push(inst);
+        }
+        block.insts = insts;
+    }
+    let record = (!moved.is_empty()).then(|| RecordDesc { size: layout.size(), actions, process: None });
+    let names = if moved.is_empty() { Vec::new() } else { names };
+    Instrumented { clause: Clause { func, record, span: clause.span }, names }
 }
 
 /// The numbers of a record that are printed as addresses of the kernel. `Err`: what a clause prints
@@ -219,6 +273,8 @@ struct Recorder<'a> {
     layout: LayoutBuilder,
     actions: Vec<Action>,
     slots: Vec<Slot>,
+    /// The fields of the reasons of `snap()`, in the clause's record and in this one.
+    snaps: Vec<(Field, Field)>,
 }
 
 /// True if a variable may have another value when the predicate is found false.
@@ -303,6 +359,7 @@ impl Recorder<'_> {
             self.slots.push(Slot::Exit);
             field
         });
+        self.keep_snaps(clause);
         let stores = predicate_stores(&clause.func);
         for block in &clause.func.blocks {
             let mut insts = std::mem::take(&mut first);
@@ -322,6 +379,9 @@ impl Recorder<'_> {
             if let Some(how) = ended {
                 insts.push(InstData { op: Op::Record(outcome, how), ..plain.clone() });
                 insts.push(InstData { op: Op::Commit, ..plain.clone() });
+                if block.term == Term::Return && !self.snaps.is_empty() {
+                    insts.push(InstData { op: Op::Snap, ..plain.clone() });
+                }
             }
             self.func.blocks.push(BlockData { params: block.params.clone(), insts, term });
         }
@@ -336,6 +396,18 @@ impl Recorder<'_> {
         self.actions.push(Action::Trace(field));
         self.slots.push(slot);
         field
+    }
+
+    /// Gives the reasons of `snap()` a place in the record.
+    fn keep_snaps(&mut self, clause: &Clause) {
+        for action in clause.record.iter().flat_map(|record| &record.actions) {
+            if let Action::Snap(field) = action {
+                let new = self.layout.push(field.datum);
+                self.actions.push(Action::Snap(new));
+                self.slots.push(Slot::Snap);
+                self.snaps.push((*field, new));
+            }
+        }
     }
 
     fn emit(&mut self, insts: &mut Vec<InstData>, at: At<'_>, op: Op, ty: Ty) -> Value {
@@ -459,7 +531,11 @@ impl Recorder<'_> {
                 insts.push(inst.clone());
             }
             // Its record is another one, and of what it aggregates only names are captured.
-            Op::Reserve | Op::Commit => {}
+            Op::Reserve | Op::Commit | Op::Snap => {}
+            Op::Record(field, value) if self.snaps.iter().any(|(of, _)| of == field) => {
+                let new = self.snaps.iter().find(|(of, _)| of == field).map(|(_, new)| *new);
+                insts.extend(new.map(|new| InstData { op: Op::Record(new, *value), ..inst.clone() }));
+            }
             Op::Record(field, value) => {
                 let is_address = self.addresses.contains(field);
                 let datum = if is_address { Datum::KernelAddr(AddrForm::Address) } else { field.datum };

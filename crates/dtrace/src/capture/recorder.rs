@@ -4,19 +4,25 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use capture::{Content, Firing, Head, Place, Region, Word, Writer};
+use capture::{Content, Firing, Head, Place, Region, Snapshot, Word, Writer};
 use dif::memory;
 use events::{Action, DropKind, Event, Record, Sink, SinkError, Value};
 use providers::Role;
 
-use super::instrument::{Kind, SUCCEEDED, Slot, TRIED, UNMATCHED};
+use super::flight::Flight;
+use super::instrument::{Kind, MATCHED, SUCCEEDED, Slot, TRIED, UNMATCHED};
 use super::{Captured, names, role};
 use crate::session::host;
+use plane::ring::Policy;
 
 /// Writes the firings of a session of [`super::compile`]. What else the session says goes to
 /// another sink: drops, messages, the end.
 pub struct Recorder<W: Write, S> {
     writer: Option<Writer<W>>,
+    /// By `bufpolicy=ring`, what is written when.
+    flight: Option<Flight<W>>,
+    /// What was said of the window that was written last.
+    snapshot: Snapshot,
     beside: S,
     /// The number of each probe by its id, and its role.
     probes: HashMap<u32, (u32, Role)>,
@@ -47,8 +53,7 @@ const SUPPRESSED: &str = "firings that the kernel suppressed";
 const CHANGED: &str = "values of memory that changed while a firing read it: it has the first ones";
 
 impl<W: Write + Send, S: Sink> Recorder<W, S> {
-    /// Begins a file. `version` is the tracer's; `clock` is the time now and since 1970, `cpus` are
-    /// those of the machine that are online.
+    /// Begins a file; by `bufpolicy=ring`, the one that is written at the end.
     pub fn new(out: W, captured: &Captured, beside: S) -> io::Result<Recorder<W, S>> {
         let system = &captured.program.system;
         let head = Head {
@@ -62,10 +67,14 @@ impl<W: Write + Send, S: Sink> Recorder<W, S> {
         };
         let numbered = (0u32..).zip(&head.probes);
         let probes = numbered.map(|(at, (id, name))| (*id, (at, role(&captured.program, name)))).collect();
-        let writer = Some(Writer::new(out, &head, &captured.machine)?);
+        let (writer, flight) = match captured.options.bufpolicy {
+            Policy::Ring => (None, Some(Flight::new(head, captured.machine.clone(), out))),
+            Policy::Switch | Policy::Fill => (Some(Writer::new(out, &head, &captured.machine)?), None),
+        };
+        let snapshot = Snapshot::default();
         let (slots, pending) = (HashMap::new(), Vec::new());
         let longest = captured.options.strsize.0.saturating_sub(1) as usize;
-        Ok(Recorder { writer, beside, probes, slots, pending, written: 0, longest })
+        Ok(Recorder { writer, flight, snapshot, beside, probes, slots, pending, written: 0, longest })
     }
 
     /// Firings that were written.
@@ -73,8 +82,60 @@ impl<W: Write + Send, S: Sink> Recorder<W, S> {
         self.writer.as_ref().map_or(self.written, Writer::written)
     }
 
+    /// By `bufpolicy=ring`: what [`Session::snapshot`](crate::Session::snapshot) delivers next goes
+    /// to this file.
+    pub fn begin_snapshot(&mut self, out: W) {
+        if let Some(flight) = &mut self.flight {
+            flight.begin(out);
+        }
+    }
+
+    /// The file of a snapshot is complete. `reason`: why it was taken; without one, the first
+    /// reason that `snap()` was called with since the snapshot before.
+    pub fn end_snapshot(&mut self, reason: Option<&str>) -> io::Result<&Snapshot> {
+        self.end_window(reason, 0)?;
+        Ok(&self.snapshot)
+    }
+
+    /// The calls of `snap()` until now ask for no snapshot.
+    pub fn pass_snaps(&mut self) {
+        self.flight.iter_mut().for_each(Flight::pass);
+    }
+
+    /// By `bufpolicy=ring`, the last window that was written.
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        self.flight.as_ref().map(|_| &self.snapshot)
+    }
+
+    fn end_window(&mut self, reason: Option<&str>, status: i32) -> io::Result<()> {
+        self.write_pending()?;
+        if let Some(flight) = &mut self.flight {
+            self.snapshot = flight.end(reason);
+            self.writer.iter_mut().try_for_each(|writer| writer.snapshot(&self.snapshot))?;
+        }
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        self.written = writer.written();
+        writer.finish(status).map(drop)
+    }
+
     fn record(&mut self, record: &Record<'_>) -> io::Result<()> {
         let of = &record.firing;
+        if let Some(flight) = &mut self.flight {
+            if !flight.has(of.time) {
+                return Ok(());
+            }
+            let is_complete = |field: &events::Field<'_>| {
+                Slot::named(&field.name) == Some(Slot::Outcome)
+                    && matches!(&field.action, Action::Trace(Value::Int(int)) if int.as_unsigned() == MATCHED)
+            };
+            for field in &record.fields {
+                if let Action::Snap(reason) = &field.action
+                    && record.fields.iter().any(is_complete)
+                {
+                    flight.snap(of.time, text(Some(reason)));
+                }
+            }
+        }
         if self.pending.first().is_some_and(|pending| pending.firing.time != of.time) {
             self.write_pending()?;
         }
@@ -119,15 +180,17 @@ impl<W: Write + Send, S: Sink> Recorder<W, S> {
         Ok(())
     }
 
-    fn lose(&mut self, what: &str, count: u64) {
+    fn lose(&mut self, time: Option<u64>, what: &'static str, count: u64) {
+        self.flight.iter_mut().for_each(|flight| flight.lose(time, what, count));
         self.writer.iter_mut().for_each(|writer| writer.loss(what, count));
     }
 
     fn finish(&mut self, status: i32) -> io::Result<()> {
-        self.write_pending()?;
-        let Some(writer) = self.writer.take() else { return Ok(()) };
-        self.written = writer.written();
-        writer.finish(status).map(drop)
+        // Of a session that has ended before it had a window.
+        if self.writer.is_none() {
+            self.window(bpf_sys::monotonic_ns(), 0)?;
+        }
+        self.end_window(Some("end"), status)
     }
 }
 
@@ -194,7 +257,7 @@ impl Pending {
                         }
                     }
                 }
-                Some(Slot::Address | Slot::Value | Slot::Length | Slot::Exit) | None => {}
+                Some(Slot::Address | Slot::Value | Slot::Length | Slot::Exit | Slot::Snap) | None => {}
             }
         }
     }
@@ -321,18 +384,25 @@ impl<W: Write + Send, S: Sink> Sink for Recorder<W, S> {
             Event::Interrupt | Event::Stop => return Ok(()),
             Event::Drop(drop) => match drop.kind {
                 // Its clauses did nothing where there was no scratch memory.
-                DropKind::Principal | DropKind::Scratch => self.lose(DROPPED, drop.count),
-                DropKind::Dynamic => self.lose(UNASSIGNED, drop.count),
-                DropKind::Stack => self.lose(STACKLESS, drop.count),
+                DropKind::Principal | DropKind::Scratch => self.lose(drop.time, DROPPED, drop.count),
+                DropKind::Dynamic => self.lose(drop.time, UNASSIGNED, drop.count),
+                DropKind::Stack => self.lose(drop.time, STACKLESS, drop.count),
                 _ => {}
             },
             Event::Suppressed(suppressed) => {
-                self.lose(SUPPRESSED, suppressed.count);
+                self.lose(None, SUPPRESSED, suppressed.count);
             }
             Event::End { status } => self.finish(*status)?,
             _ => {}
         }
         self.beside.event(event)
+    }
+
+    fn window(&mut self, from: u64, unread: u64) -> io::Result<()> {
+        if let Some(flight) = self.flight.as_mut().filter(|_| self.writer.is_none()) {
+            self.writer = flight.window(from, unread)?;
+        }
+        Ok(())
     }
 
     fn batch_end(&mut self) -> io::Result<()> {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use capture::{Content, Error as FileError, Firing as Stored, Head, Item, Place, Reader, Word};
+use capture::{Content, Error as FileError, Firing as Stored, Head, Item, Place, Reader, Snapshot, Word};
 use diagnostics::control;
 use dif::ir::{Space, StrBuiltin};
 use dif::subr::{NameOf, PathOf};
@@ -59,6 +59,10 @@ struct Found {
     ended: bool,
     failed: Option<String>,
     fired: u64,
+    /// Times of the first and the last firing.
+    times: Option<(u64, u64)>,
+    /// The file is a snapshot.
+    snapshot: Option<Snapshot>,
 }
 
 /// The most kinds of losses that are told apart.
@@ -235,6 +239,8 @@ impl Replay {
         self.with(|found| match item {
             Item::Firing(firing) => {
                 found.fired += 1;
+                let first = found.times.map_or(firing.time, |(first, _)| first.min(firing.time));
+                found.times = Some((first, found.times.map_or(0, |(_, last)| last).max(firing.time)));
                 Some(firing)
             }
             Item::Loss(loss) => {
@@ -249,6 +255,10 @@ impl Replay {
             }
             Item::Damage(bytes) => {
                 found.damaged = found.damaged.saturating_add(bytes);
+                None
+            }
+            Item::Snapshot(snapshot) => {
+                found.snapshot = Some(snapshot);
                 None
             }
             Item::End(_) => {
@@ -281,6 +291,23 @@ impl Messages {
         }
         all.extend(self.missing.messages());
         all
+    }
+
+    /// The time that the capture is about, in nanoseconds: of a snapshot all of it, else that from
+    /// the first to the last firing that was read.
+    pub fn span(&self) -> u64 {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let (from, until) = match &found.snapshot {
+            Some(snapshot) => (snapshot.from, snapshot.until),
+            None => found.times.unwrap_or_default(),
+        };
+        until.saturating_sub(from)
+    }
+
+    /// Why the capture was written, if it is a snapshot.
+    pub fn reason(&self) -> Option<String> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.snapshot.as_ref().map(|snapshot| String::from_utf8_lossy(&snapshot.reason).into_owned())
     }
 
     /// Firings that were read.

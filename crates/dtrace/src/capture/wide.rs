@@ -68,7 +68,7 @@ pub(super) fn program(asked: &Program, captures: Captures, target: u64) -> Resul
     // The process of the tracer, and the times.
     let mut text = String::new();
     for n in 0..ARGS_MAX {
-        let _ = writeln!(text, "self uint64_t text{n};");
+        let _ = writeln!(text, "self uint64_t __text{n};");
     }
     let _ = writeln!(text, "BEGIN, END {{ {COMMON} }}");
     for ((_, body), probes) in clauses.0 {
@@ -131,9 +131,9 @@ fn add(clauses: &mut Clauses, asked: &Program, probe: &ProbeDesc, captures: Capt
             continue;
         }
         let body = match is_entry {
-            true => format!("{{ self->text{n} = arg{n}; trace(copyinstr(arg{n})); }}"),
+            true => format!("{{ self->__text{n} = arg{n}; trace(copyinstr(arg{n})); }}"),
             false => format!(
-                "/self->text{n}/ {{ this->text = self->text{n}; self->text{n} = 0; trace(copyinstr(this->text)); }}"
+                "/self->__text{n}/ {{ this->__text = self->__text{n}; self->__text{n} = 0; trace(copyinstr(this->__text)); }}"
             ),
         };
         clauses.add(if is_entry { 2 } else { 3 }, body, probe);

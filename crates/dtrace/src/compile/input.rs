@@ -69,6 +69,9 @@ pub struct Setup {
     /// The session is that of a program and not of the command: an option that no session obeys
     /// is an error where a source sets it.
     pub library: bool,
+    /// `snap()` is no error: there are rings of which it makes a snapshot, or the program only asks
+    /// a capture.
+    pub snaps: bool,
     /// Asked while the program is checked, which may take long where processes have many
     /// definitions of their probes. When it answers true, compiling ends with
     /// [`Error::Interrupted`](crate::Error::Interrupted).
@@ -78,6 +81,13 @@ pub struct Setup {
 impl Default for Setup {
     fn default() -> Setup {
         let needs = |_: &Options| Needs::default();
-        Setup { providers: Vec::new(), needs, shown_only: false, library: false, stop: Box::new(|| false) }
+        Setup {
+            providers: Vec::new(),
+            needs,
+            shown_only: false,
+            library: false,
+            snaps: false,
+            stop: Box::new(|| false),
+        }
     }
 }

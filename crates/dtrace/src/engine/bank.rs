@@ -1,4 +1,6 @@
-//! The rings of a session in memory.
+//! The rings of a session in memory, and its tables.
+
+use std::collections::BTreeMap;
 
 use bpf_codegen::mir::MapRef;
 use bpf_runtime::maps::Maps;
@@ -33,4 +35,18 @@ impl Bank {
         let percpu = PerCpu::new(self.percpu.words(), self.cpus)?;
         Some(Rings { memory: self.rings.as_ref()?.words(), size: self.ring_size, percpu })
     }
+}
+
+/// The rings of all banks.
+pub(crate) fn rings(banks: &[Bank]) -> Vec<Rings<'_>> {
+    banks.iter().filter_map(Bank::rings).collect()
+}
+
+/// Maps the tables of aggregations into memory.
+pub(crate) fn tables(maps: &Maps) -> Result<BTreeMap<u32, Mmap>, Error> {
+    let all = maps.iter().filter_map(|(at, map)| match at {
+        MapRef::Agg(number) => Some((number, map)),
+        _ => None,
+    });
+    all.map(|(number, map)| Ok((number, map.mmap(true)?))).collect()
 }

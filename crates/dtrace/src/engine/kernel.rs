@@ -11,6 +11,7 @@ use consumer::{Codes, ProbeRow, SlotSink};
 use plane::calls::Code;
 use plane::control::{Control, DropDelta};
 use plane::deadman::Reason;
+use plane::newest::Newest;
 use plane::read::Batch;
 use plane::stacks::Stack;
 use probes::{Calls, Catalog, ProbeId};
@@ -276,6 +277,14 @@ impl Engine for Kernel {
 
     fn drain(&mut self, hold: Option<Duration>) -> Result<Batch, Error> {
         Ok(self.machine.drain(hold))
+    }
+
+    fn newest(&mut self) -> Newest {
+        self.machine.newest()
+    }
+
+    fn complete_from(&self) -> u64 {
+        self.machine.complete_from()
     }
 
     fn speculates(&self) -> bool {

@@ -18,7 +18,8 @@ use consumer::SlotSink;
 use plane::control::{Activity, Control, DropDelta, DropKind, PerCpu};
 use plane::deadman::Reason;
 use plane::desc::AggId;
-use plane::read::{Batch, RingReader, Rings, take_table};
+use plane::newest::{Newest, complete_from, copy_newest};
+use plane::read::{Batch, RingReader, take_table};
 use plane::ring::Policy;
 use plane::shares::Counters;
 use plane::stacks::Stack;
@@ -28,7 +29,7 @@ use providers::method::{Cpus, Detached, Members, Semaphores, SiteLink};
 use symbols::Readers;
 
 use crate::compile::Program;
-use crate::engine::bank::Bank;
+use crate::engine::bank::{self, Bank, tables};
 use crate::engine::deadman::LivenessThread;
 use crate::engine::growth::{Growth, LeftOut, LoadedGrowing, ReadState, UnitArrival, attach_each};
 use crate::engine::snapshots::Snapshots;
@@ -79,6 +80,8 @@ pub(crate) struct Machine {
     /// By which rows programs walk stacks of the kernel, once it is known.
     kernel_rows: Option<KernelRows>,
     reader: RingReader,
+    /// When its rings were empty.
+    begun: u64,
     grace: Option<Arc<GracePeriod>>,
     snapshots: Snapshots,
     /// No program of a probe runs any more: see [`Machine::quiesce`].
@@ -112,6 +115,7 @@ impl Machine {
         let loaded = load((None, false), program, assembly, options, system, between)?;
         let maps = loaded.maps;
         let map = |at: MapRef| maps.get(at).ok_or_else(|| Error::Internal(format!("no map {at:?}")));
+        let begun = monotonic_ns();
         let mut machine = Machine {
             attached: loaded.attached,
             growth: Growth::default(),
@@ -129,7 +133,8 @@ impl Machine {
             next_table: loaded.next_table,
             services: loaded.services,
             kernel_rows: loaded.kernel_rows,
-            reader: RingReader::new(monotonic_ns()),
+            reader: RingReader::new(begun),
+            begun,
             grace: None,
             snapshots: Snapshots::default(),
             quiescent: false,
@@ -427,7 +432,7 @@ impl Machine {
         run(&self.begin)?;
         // The records of BEGIN need not wait for those of probes that fire now.
         let now = monotonic_ns();
-        let sets: Vec<Rings<'_>> = self.banks.iter().filter_map(Bank::rings).collect();
+        let sets = bank::rings(&self.banks);
         self.reader.look(&sets, now);
         Ok(())
     }
@@ -488,7 +493,7 @@ impl Machine {
     /// By another policy than switch, records are taken when tracing has ended.
     pub(crate) fn drain(&mut self, hold: Option<Duration>) -> Batch {
         let now = monotonic_ns();
-        let sets: Vec<Rings<'_>> = self.banks.iter().filter_map(Bank::rings).collect();
+        let sets = bank::rings(&self.banks);
         if self.maps.plan.policy != Policy::Switch && !self.quiescent {
             if self.maps.plan.policy == Policy::Ring {
                 self.reader.pass(&sets, now);
@@ -502,6 +507,16 @@ impl Machine {
         };
         let newest = self.maps.plan.policy == Policy::Ring;
         SpeculativeBuffers::complete(&mut self.speculations, batch, now, newest)
+    }
+
+    /// What rings that are overwritten have until now, while programs run.
+    pub(crate) fn newest(&mut self) -> Newest {
+        copy_newest(&mut self.reader, &bank::rings(&self.banks), (self.begun, monotonic_ns()), &monotonic_ns)
+    }
+
+    /// See [`complete_from`].
+    pub(crate) fn complete_from(&self) -> u64 {
+        complete_from(&bank::rings(&self.banks), self.begun)
     }
 
     /// Every record with a time before this one was given by the drains or commits so far.
@@ -676,15 +691,6 @@ impl Drop for Machine {
     fn drop(&mut self) {
         self.detach();
     }
-}
-
-/// Maps the tables of aggregations into memory.
-fn tables(maps: &Maps) -> Result<BTreeMap<u32, Mmap>, Error> {
-    let all = maps.iter().filter_map(|(at, map)| match at {
-        MapRef::Agg(number) => Some((number, map)),
-        _ => None,
-    });
-    all.map(|(number, map)| Ok((number, map.mmap(true)?))).collect()
 }
 
 /// Runs programs on the calling thread.

@@ -515,6 +515,10 @@ options! {
             Maker("dtrace --to FILE.pftrace writes timelines")
         )]
         pub slices: Vec<String>,
+        #[option(Run, "10", "files that snap() writes at most")]
+        pub snapmax: u64,
+        #[option(Run, "60s", "time between two files that snap() writes, at least")]
+        pub snaprate: Duration,
         #[option(Run, "32k", "memory for a speculation, each CPU")]
         pub specsize: Bytes,
         #[option(Run, "", "source file and line of addresses of processes: ustack(), uaddr(), %A")]

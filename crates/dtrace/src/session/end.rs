@@ -50,6 +50,7 @@ impl<S: Sink> Running<S> {
         for text in told.take_all(more_left_out) {
             self.report(&Notice::Missed(text));
         }
+        self.begin_last_window()?;
         self.drain(true)?;
         self.engine.run_end()?;
         self.drain(true)?;

@@ -150,6 +150,18 @@ impl<S: Sink> Session<S> {
         self.0.merged()
     }
 
+    /// How often clauses have executed `snap()`. [`Session::work`] returns when they do.
+    pub fn snaps(&self) -> u64 {
+        if self.0.is_here() { self.0.snaps() } else { 0 }
+    }
+
+    /// Delivers what the buffers of a session with `bufpolicy=ring` have until now, in the order of
+    /// time, behind [`Sink::window`]. They keep it, and probes fire on meanwhile: the next snapshot
+    /// and the end deliver it again.
+    pub fn snapshot(&mut self) -> Result<(), Error> {
+        self.here()?.snapshot()
+    }
+
     /// Tells the sink that the user has interrupted the session: text has a newline there. Call
     /// [`Session::finish`] then.
     pub fn interrupt(&mut self) -> Result<(), Error> {

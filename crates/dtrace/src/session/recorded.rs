@@ -34,6 +34,10 @@ impl<S: Sink> Sink for Recorded<S> {
         self.sink.event(event)
     }
 
+    fn window(&mut self, from: u64, unread: u64) -> std::io::Result<()> {
+        self.sink.window(from, unread)
+    }
+
     fn batch_end(&mut self) -> std::io::Result<()> {
         if self.totals.is_some() { Ok(()) } else { self.sink.batch_end() }
     }

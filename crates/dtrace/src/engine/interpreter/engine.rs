@@ -13,9 +13,10 @@ use dif::ir::Module;
 use events::Clock;
 use plane::control::{
     ACTIVITY, Activity, CONTROL_SIZE, Control, DropDelta, DropKind, DropTracker, PERCPU_STRIDE, PerCpu,
-    activity_word,
+    SNAPS, activity_word,
 };
 use plane::desc::AggId;
+use plane::newest::{Newest, complete_from, copy_newest};
 use plane::read::{Batch, RingReader, Rings};
 use plane::ring::{self, HEADER_SIZE, Policy, RingWriter, kept_for_exit, ring_size};
 use plane::speculation::{SpeculationReader, SpeculationShape, Speculations};
@@ -384,6 +385,10 @@ impl InterpreterEngine {
         count(DropKind::DoubleError, drops.double_error);
         self.keep_aggregations(firing.cpu);
         self.follow_exit(at_end);
+        let snaps = std::mem::take(&mut self.state.snaps);
+        if let Some(word) = self.control.get(SNAPS as usize / 8) {
+            word.fetch_add(snaps, Ordering::SeqCst);
+        }
         if filled && let Some(control) = self.control() {
             control.become_state(Activity::Draining);
         }
@@ -514,6 +519,19 @@ impl Engine for InterpreterEngine {
             Some(speculations) => speculations.complete(batch, newest),
             None => batch,
         })
+    }
+
+    fn newest(&mut self) -> Newest {
+        let Some(percpu) = PerCpu::new(&self.percpu, self.cpus) else { return Newest::default() };
+        let set = Rings { memory: self.rings.words(), size: self.ring_size, percpu };
+        let times = (self.tracer.time, self.last_time);
+        copy_newest(&mut self.reader, &[set], times, &|| u64::MAX)
+    }
+
+    fn complete_from(&self) -> u64 {
+        let Some(percpu) = PerCpu::new(&self.percpu, self.cpus) else { return 0 };
+        let set = Rings { memory: self.rings.words(), size: self.ring_size, percpu };
+        complete_from(&[set], self.tracer.time)
     }
 
     fn speculates(&self) -> bool {
