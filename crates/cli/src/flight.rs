@@ -7,8 +7,8 @@
 //!  exit(), ^C, end    FILE
 //! ```
 //!
-//! A clause may call `snap()` in each of a million firings, so calls have limits and a user's signal
-//! has none. What is refused is counted, and said at the end.
+//! A clause may call `snap()` in each of a million firings, so calls have limits and a user's
+//! signal has none. What is refused is counted, and said at the end.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

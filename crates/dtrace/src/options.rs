@@ -10,8 +10,8 @@
 //! fields by texts ([`Options::set`]), whose notation follows from the type of the field; the
 //! manual page, the book and the completions read the rows. Every option of the table has its
 //! effect, in every session or, as its row says, in the command alone ([`Obeyed`]): then a session
-//! of a program refuses it. What other systems have and this one has not is in a table of its own, with the reason:
-//! setting it is an error that says so.
+//! of a program refuses it. What other systems have and this one has not is in a table of its own,
+//! with the reason: setting it is an error that says so.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 

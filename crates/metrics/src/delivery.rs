@@ -10,6 +10,7 @@
 mod http;
 mod link;
 mod server;
+mod timed;
 mod tls;
 
 use std::collections::VecDeque;

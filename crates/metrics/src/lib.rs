@@ -35,7 +35,9 @@
 //! names
 //! model
 //! lines otlp prometheus request
-//! delivery/http + delivery/tls delivery/link delivery/server scrape/server
+//! delivery/link delivery/server delivery/timed scrape/server
+//! delivery/tls
+//! delivery/http
 //! delivery scrape
 //! ```
 

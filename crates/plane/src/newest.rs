@@ -14,8 +14,8 @@
 //!  of those the ones that are later than the oldest of every ring, until `until`
 //! ```
 //!
-//! A record that is not committed when its ring is copied is waited for, because it is in the middle
-//! of a firing that runs or is interrupted; after a while it is left out and counted.
+//! A record that is not committed when its ring is copied is waited for, because its firing runs or
+//! is interrupted; after a while it is left out and counted.
 //!
 //! **What a snapshot has is complete.** On a CPU with few firings a ring reaches further back than
 //! on a busy one. The records from before the oldest of the busiest ring are left out: in the time

@@ -284,7 +284,8 @@ impl<'a> RingWriter<'a> {
         let put = |at: u64, value: u64| self.put(at, value);
         let end = position + u64::from(length);
         if self.overwrites {
-            // Before it is written, as programs do: who reads meanwhile finds out. Positions have 32 bits.
+            // Before it is written, as programs do: who reads meanwhile finds out. Positions have
+            // 32 bits.
             self.reserve.store(end >> 3 << overwrite::POSITION, Ordering::SeqCst);
         }
         if pad > 0 {

@@ -55,7 +55,7 @@ impl Flight {
         self.dir.join(name).display().to_string()
     }
 
-    fn words<'a>(&self, more: &[&'a str]) -> Vec<String> {
+    fn words(&self, more: &[&str]) -> Vec<String> {
         let first = ["--capture", &self.path("file"), "-x", "bufpolicy=ring", "-x", "bufsize=256k"];
         let last = ["-c", &format!("sh {}", self.path("job.sh"))];
         first.iter().chain(more).chain(&last).map(|word| (*word).to_owned()).collect()

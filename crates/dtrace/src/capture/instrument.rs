@@ -181,8 +181,8 @@ pub(super) fn instrument(module: &Module, clause: &Clause, computes: bool) -> Re
         .run(clause)
 }
 
-/// What a clause does besides what it prints: it changes variables, and calls `exit()` and `snap()`.
-/// Everything else of its firings is captured by other clauses.
+/// What a clause does besides what it prints: it changes variables, and calls `exit()` and
+/// `snap()`. Everything else of its firings is captured by other clauses.
 pub(super) fn trigger(clause: &Clause) -> Instrumented {
     let mut layout = LayoutBuilder::default();
     let (mut actions, mut names, mut moved) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,70 +1,19 @@
 //! Requests of HTTP with metrics, and the answers of a collector.
 
-use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-use std::io::{self, Read, Write};
+use std::io;
+use std::io::ErrorKind::TimedOut;
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::timed::{Stream, Timed};
 use super::tls::Tls;
 use crate::otlp::rejected;
 
 /// The most bytes of an answer.
 const LONGEST_ANSWER: usize = 64 << 10;
-/// How often it is looked whether the time has come.
-const STEP: Duration = Duration::from_millis(200);
 
 /// The error of what the server does not want, and would not want later.
 pub(super) const REFUSED: io::ErrorKind = io::ErrorKind::InvalidData;
-
-/// A server takes too long.
-fn unanswered() -> io::Error {
-    io::Error::new(TimedOut, "the server has not answered")
-}
-
-/// A connection of which each call ends in time. Until when may change meanwhile.
-pub(super) struct Timed<'a> {
-    stream: &'a TcpStream,
-    end: &'a dyn Fn() -> Instant,
-}
-
-impl<'a> Timed<'a> {
-    pub(super) fn new(stream: &'a TcpStream, end: &'a dyn Fn() -> Instant) -> Timed<'a> {
-        Timed { stream, end }
-    }
-
-    /// Calls again until it is done. A server that reads or answers little by little has as long
-    /// as any other.
-    fn call<T>(&self, mut call: impl FnMut(&TcpStream) -> io::Result<T>) -> io::Result<T> {
-        loop {
-            let left = (self.end)().saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(unanswered());
-            }
-            self.stream.set_read_timeout(Some(left.min(STEP)))?;
-            self.stream.set_write_timeout(Some(left.min(STEP)))?;
-            match call(self.stream) {
-                Err(e) if matches!(e.kind(), TimedOut | WouldBlock | Interrupted) => {}
-                done => return done,
-            }
-        }
-    }
-}
-
-impl Read for Timed<'_> {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.call(|mut stream| stream.read(bytes))
-    }
-}
-
-impl Write for Timed<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.call(|mut stream| stream.write(bytes))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Sends a request to a host and a path, and waits for its answer: what it refuses. The time until
 /// when it waits is asked for again and again.
@@ -86,10 +35,6 @@ pub(super) fn post(
         None => exchange(&mut timed, &head, body),
     }
 }
-
-/// What a connection must be able to.
-pub(super) trait Stream: Read + Write {}
-impl<T: Read + Write> Stream for T {}
 
 fn exchange(stream: &mut dyn Stream, head: &str, body: &[u8]) -> io::Result<Option<(u64, String)>> {
     stream.write_all(head.as_bytes())?;
@@ -167,8 +112,10 @@ fn content(mut body: &[u8], headers: &[httparse::Header<'_>], more: bool) -> Opt
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     use super::*;
 

@@ -8,7 +8,8 @@ const SECURE: &str = "https://";
 pub enum Server {
     /// Of Graphite: a host and a port.
     Graphite(String),
-    /// Of OpenTelemetry, for metrics: `http://HOST:PORT` or `https://HOST:PORT`, perhaps with a path.
+    /// Of OpenTelemetry, for metrics: `http://HOST:PORT` or `https://HOST:PORT`, perhaps with a
+    /// path.
     Otlp(String),
     /// The same for profiles. Each is of an interval, so none makes up for one that is lost.
     Profiles(String),

@@ -8,7 +8,7 @@ use std::io;
 use std::net::TcpStream;
 use std::time::Instant;
 
-use super::http::{Stream, Timed};
+use super::timed::{Stream, Timed};
 
 /// How a server is spoken to, once for all of its connections.
 pub(super) struct Tls(imp::Tls);
@@ -45,7 +45,7 @@ mod imp {
     use rustls::pki_types::ServerName;
     use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-    use crate::delivery::http::{Stream, Timed};
+    use crate::delivery::timed::{Stream, Timed};
 
     pub(super) struct Tls {
         config: Arc<ClientConfig>,
@@ -100,7 +100,7 @@ mod imp {
 mod imp {
     use std::io;
 
-    use crate::delivery::http::{Stream, Timed};
+    use crate::delivery::timed::{Stream, Timed};
 
     /// There is none.
     pub(super) enum Tls {}
