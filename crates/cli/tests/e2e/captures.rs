@@ -10,7 +10,15 @@ use crate::Verdict::{self, Pass};
 use crate::tool::{Output, binary, dtrace, finish, workload};
 
 tests! {
-    a_replay_prints_what_a_session_of_the_script_prints a_replay_needs_no_privilege_and_writes_every_format
+    a_replay_prints_paths_of_returns_as_a_session_does
+    a_replay_prints_calls_and_bytes_as_a_session_does
+    a_replay_prints_programs_that_are_executed_as_a_session_does
+    a_replay_prints_memory_of_the_kernel_and_of_a_process_as_a_session_does
+    a_replay_prints_faults_and_error_as_a_session_does
+    a_replay_prints_stacks_and_names_of_addresses_as_a_session_does
+    a_replay_prints_an_exit_as_a_session_does
+    a_replay_prints_variables_of_threads_as_a_session_does
+    a_replay_needs_no_privilege_and_writes_every_format
     a_capture_is_private_and_replaces_no_file another_program_is_asked_of_a_capture
     a_capture_goes_through_a_pipe damaged_captures_are_read_around_the_damage
     a_capture_that_does_not_start_leaves_no_file what_a_file_says_forges_no_lines
@@ -56,57 +64,73 @@ impl Script {
     }
 }
 
-/// Scripts whose output is the same each time that a command runs.
-const SCRIPTS: [&str; 8] = [
+/// Scripts whose output is the same each time that a command runs. Each is a test of its own: a capture
+/// records the machine, which takes an emulated CPU a minute.
+macro_rules! replays {
+    ($(fn $name:ident() $text:expr;)*) => {
+        $(fn $name() -> Verdict {
+            replays_as_a_session($text)
+        })*
+    };
+}
+
+replays! {
     // Of a failure the path is read when the call returns.
+    fn a_replay_prints_paths_of_returns_as_a_session_does()
     "syscall::openat:entry /pid == $target/ { self->path = arg1; }
-     syscall::openat:return /self->path/ { printf(\"%s %s %d\\n\", execname, copyinstr(self->path), errno); self->path = 0; }",
+     syscall::openat:return /self->path/ { printf(\"%s %s %d\\n\", execname, copyinstr(self->path), errno); self->path = 0; }";
+    fn a_replay_prints_calls_and_bytes_as_a_session_does()
     "syscall::read:return, syscall::write:return, syscall::close:return
-     /pid == $target/ { @calls[probefunc] = count(); @bytes[probefunc] = quantize(arg0); }",
-    "proc:::exec-success /progenyof($target)/ { printf(\"%s|%s\\n\", execname, curpsinfo->pr_psargs); }",
+     /pid == $target/ { @calls[probefunc] = count(); @bytes[probefunc] = quantize(arg0); }";
+    fn a_replay_prints_programs_that_are_executed_as_a_session_does()
+    "proc:::exec-success /progenyof($target)/ { printf(\"%s|%s\\n\", execname, curpsinfo->pr_psargs); }";
+    fn a_replay_prints_memory_of_the_kernel_and_of_a_process_as_a_session_does()
     "syscall::write:entry /pid == $target/ { trace(stringof(curthread->comm)); trace(fds[arg0].fi_oflags & 3); }
-     syscall::write:entry /pid == $target && arg0 == 1/ { tracemem(copyin(arg1, arg2 < 100 ? arg2 : 100), 16); }",
-    // A fault is reported, its clause ends and ERROR fires.
+     syscall::write:entry /pid == $target && arg0 == 1/ { tracemem(copyin(arg1, arg2 < 100 ? arg2 : 100), 16); }";
+    // A fault is reported; its clause ends and ERROR fires.
+    fn a_replay_prints_faults_and_error_as_a_session_does()
     "int n;
      syscall::openat:return /pid == $target/ { n++; trace(execname); this->bad = copyinstr(8); trace(n); }
      ERROR { printf(\"ERROR %d %x\\n\", arg4, arg5); }
-     END { printf(\"%d calls\\n\", n); }",
+     END { printf(\"%d calls\\n\", n); }";
     // Names are those that the addresses had.
+    fn a_replay_prints_stacks_and_names_of_addresses_as_a_session_does()
     "syscall::openat:entry /pid == $target && execname == \"cat\"/
      { @[stack(5)] = count(); @[ustack(6)] = count(); @[func(caller), ufunc(ucaller), umod(ucaller)] = count(); }
      syscall::openat:return /pid == $target && execname == \"cat\" && errno/
-     { printf(\"%a %d\", caller, stackdepth); stack(); ustack(); usym(ucaller); }",
+     { printf(\"%a %d\", caller, stackdepth); stack(); ustack(); usym(ucaller); }";
+    fn a_replay_prints_an_exit_as_a_session_does()
     "BEGIN { printf(\"begin\\n\"); }
      syscall::exit_group:entry /pid == $target/ { exit(3); }
-     END { printf(\"end\\n\"); }",
+     END { printf(\"end\\n\"); }";
+    fn a_replay_prints_variables_of_threads_as_a_session_does()
     "syscall:::entry /pid == $target/ { self->calls++; @[probefunc] = count(); }
-     syscall::exit_group:entry /pid == $target/ { printf(\"%d\\n\", self->calls); }",
-];
+     syscall::exit_group:entry /pid == $target/ { printf(\"%d\\n\", self->calls); }";
+}
 
 /// What is traced: a process that executes a program, and another in its place.
 const JOB: &str = "/bin/true\nexec cat /nonexistent/of/a/capture /etc/passwd\n";
 
-fn a_replay_prints_what_a_session_of_the_script_prints() -> Verdict {
-    for text in SCRIPTS {
-        let script = Script::new(text);
-        let command = &format!("sh {}", script.path("job.sh"));
-        let live = dtrace(&["-q", "-s", &script.path("script.d"), "-c", command]);
-        let captured = script.captured(&["-q", "-c", command]);
-        let replay = script.replay();
-        // The command's own output is there when it runs.
-        let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
-        let printed = |o: &Output| o.out.replace(&passwd, "");
-        assert_eq!(captured.code, live.code, "{text}: {captured:?}");
-        assert_eq!(printed(&captured), "", "{text}: {captured:?}");
-        assert_eq!(printed(&replay), printed(&live), "{text}: {replay:?} {live:?}");
-        assert_eq!(replay.code, live.code, "{text}: {replay:?}");
-        let reported = |o: &Output| {
-            // Each engine numbers enabled probes in its own way.
-            let known = |line: &str| line.split_once("(ID ").map(|(_, rest)| rest.to_owned());
-            o.err.lines().filter(|line| line.contains("error on")).map(known).collect::<Vec<_>>()
-        };
-        assert_eq!(reported(&replay), reported(&live), "{text}");
-    }
+#[track_caller]
+fn replays_as_a_session(text: &str) -> Verdict {
+    let script = Script::new(text);
+    let command = &format!("sh {}", script.path("job.sh"));
+    let live = dtrace(&["-q", "-s", &script.path("script.d"), "-c", command]);
+    let captured = script.captured(&["-q", "-c", command]);
+    let replay = script.replay();
+    // The command's own output is there when it runs.
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap();
+    let printed = |o: &Output| o.out.replace(&passwd, "");
+    assert_eq!(captured.code, live.code, "{text}: {captured:?}");
+    assert_eq!(printed(&captured), "", "{text}: {captured:?}");
+    assert_eq!(printed(&replay), printed(&live), "{text}: {replay:?} {live:?}");
+    assert_eq!(replay.code, live.code, "{text}: {replay:?}");
+    let reported = |o: &Output| {
+        // Each engine numbers enabled probes in its own way.
+        let known = |line: &str| line.split_once("(ID ").map(|(_, rest)| rest.to_owned());
+        o.err.lines().filter(|line| line.contains("error on")).map(known).collect::<Vec<_>>()
+    };
+    assert_eq!(reported(&replay), reported(&live), "{text}");
     Pass
 }
 

@@ -16,7 +16,9 @@ tests! {
 #[track_caller]
 fn capture(dir: &Dir, words: &[&str], command: &str) -> Output {
     let file = dir.join("file").display().to_string();
-    let o = dtrace(&[&["--capture", &file][..], words, &["-c", command]].concat()).code(0);
+    // An emulated CPU has no time to read while it is traced.
+    let first = ["--capture", &file, "-x", "bufsize=48m"];
+    let o = dtrace(&[&first[..], words, &["-c", command]].concat()).code(0);
     assert!(o.err.contains("captured ") && !o.err.contains("drop"), "{o:?}");
     o
 }
@@ -73,7 +75,9 @@ fn a_capture_of_everything_prints_what_a_session_beside_it_printed() -> Verdict 
     assert!(live.contains("no /nonexistent/program\n"), "{live}");
     assert!(live.contains("exit 1\n") && live.matches("capjob /dev/null|").count() == 2, "{live}");
     assert_eq!(replay.out, live, "{replay:?}");
-    assert_eq!(replay.err, "");
+    // A kernel that preempts programs of tracepoints suppresses some, which the capture says.
+    let is_suppressed = |line: &str| line.ends_with(" that the kernel suppressed");
+    assert!(replay.err.lines().all(is_suppressed), "{}", replay.err);
     Pass
 }
 
