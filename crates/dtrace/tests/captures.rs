@@ -406,16 +406,22 @@ fn a_text_with_a_limit_has_no_end_where_the_limit_is() {
     assert!(!text.contains("/etc") && said.len() == 1, "{text} {said:?}");
 }
 
-#[test]
-fn memory_that_changed_while_a_firing_read_it_is_told() {
-    without_privileges();
+/// A capture of [`OPENS`] that has begun, and its file.
+fn recorder() -> (Shared, capture::Captured, Recorder<Shared, Text<Shared>>) {
     let mut options = quiet();
     let program = compiled(OPENS, &mut options, Vec::new());
     let machine = Record::default().to_bytes();
     let captured =
         capture::of_program(&program, options, Head::default(), machine).unwrap_or_else(|_| panic!());
     let file = Shared::default();
-    let mut sink = Recorder::new(file.clone(), &captured, Text::new(Shared::default())).unwrap();
+    let sink = Recorder::new(file.clone(), &captured, Text::new(Shared::default())).unwrap();
+    (file, captured, sink)
+}
+
+#[test]
+fn memory_that_changed_while_a_firing_read_it_is_told() {
+    without_privileges();
+    let (file, captured, mut sink) = recorder();
     // Each read of the memory of this process finds what is there then.
     let field = |name: &'static str, value| Field { name: name.into(), action: Action::Trace(value) };
     let number = |bits, size| Value::Int(Int { bits, size, signed: false });
@@ -473,13 +479,7 @@ fn the_words_of_a_file_are_no_lines_of_messages_and_their_kinds_are_few() {
 #[test]
 fn a_capture_that_is_killed_has_told_its_losses_and_names_its_machine() {
     without_privileges();
-    let mut options = quiet();
-    let program = compiled(OPENS, &mut options, Vec::new());
-    let machine = Record::default().to_bytes();
-    let captured =
-        capture::of_program(&program, options, Head::default(), machine).unwrap_or_else(|_| panic!());
-    let file = Shared::default();
-    let mut sink = Recorder::new(file.clone(), &captured, Text::new(Shared::default())).unwrap();
+    let (file, _, mut sink) = recorder();
     for kind in [DropKind::Principal, DropKind::Principal, DropKind::Dynamic] {
         sink.event(&Event::Drop(Drop::new(kind, 0, 5))).unwrap();
     }

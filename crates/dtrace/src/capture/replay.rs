@@ -128,12 +128,7 @@ impl Replay {
             tracer = firing(stored, &head);
             first = None;
         }
-        let after = |passed: Duration| time.saturating_add(nanoseconds(passed));
-        let from = options.from.map_or(0, after);
-        let to = options.to.map_or(u64::MAX, after);
-        if to < from {
-            return Err(ReplayError::Program("option to: it is before the time of from".into()));
-        }
+        let (from, to) = cut(options, time).map_err(ReplayError::Program)?;
         // At the cut the process of BEGIN is the same.
         let at = |time: u64| {
             let passed = time.saturating_sub(tracer.time);
@@ -316,6 +311,17 @@ impl Messages {
     }
 }
 
+/// The times at which a part of a capture begins and ends that began at this time. `Err`: it ends
+/// before it begins.
+fn cut(options: &Options, begun: u64) -> Result<(u64, u64), String> {
+    let after = |passed: Duration| begun.saturating_add(nanoseconds(passed));
+    let (from, to) = (options.from.map_or(0, after), options.to.map_or(u64::MAX, after));
+    if to < from {
+        return Err("option to: it is before the time of from".into());
+    }
+    Ok((from, to))
+}
+
 /// Probes of clocks with their intervals.
 type Clocks = Vec<(String, u64)>;
 
@@ -326,12 +332,15 @@ fn asks(program: &Program, head: &Head) -> Result<(Vec<String>, Clocks), String>
         return Err("a replay performs no destructive actions: leave them out".into());
     }
     let captured: HashSet<&str> = head.probes.iter().map(|(_, name)| name.as_str()).collect();
-    let all: BTreeMap<String, Option<Timing>> = probes(program)
-        .iter()
-        .filter(|probe| program.registry.role(&probe.desc) == Role::Probe)
-        .map(|probe| (probe.desc.to_string(), program.registry.timing(&probe.desc)))
-        .filter(|(name, _)| !captured.contains(name.as_str()))
-        .collect();
+    // Those that were not captured, with their clocks, and how many there are in all.
+    let (mut all, mut of): (BTreeMap<String, Option<Timing>>, usize) = (BTreeMap::new(), 0);
+    for probe in probes(program).iter().filter(|probe| program.registry.role(&probe.desc) == Role::Probe) {
+        of += 1;
+        let name = probe.desc.to_string();
+        if !captured.contains(name.as_str()) {
+            all.insert(name, program.registry.timing(&probe.desc));
+        }
+    }
     for clause in &program.checked.clauses {
         let names: Vec<String> = clause.probes.iter().map(|probe| probe.desc.to_string()).collect();
         let lacks =
@@ -352,7 +361,6 @@ fn asks(program: &Program, head: &Head) -> Result<(Vec<String>, Clocks), String>
     let ticks: Vec<_> = ticks.collect();
     let mut lacks = all.iter().filter(|(_, timing)| timing.is_none()).map(|(name, _)| name);
     let count = lacks.clone().count();
-    let of = probes(program).iter().filter(|probe| program.registry.role(&probe.desc) == Role::Probe).count();
     let of = of - ticks.len();
     let note = lacks.next().map(|first| {
         format!("{count} of {of} probes are not in the capture: {} …", control::name_text(first))
