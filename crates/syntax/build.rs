@@ -18,28 +18,53 @@ fn main() -> Result<(), Box<dyn Error>> {
     paths.retain(|p| p.extension().is_some_and(|e| e == "d"));
     paths.sort();
     let mut index: BTreeMap<String, (usize, bool)> = BTreeMap::new();
-    let mut probes: Vec<(String, String, bool, usize)> = Vec::new();
+    // Those of a provider in one text: a row for each would be longer than its name.
+    let mut probes: Vec<(String, Vec<String>, bool, usize)> = Vec::new();
+    let out_dir = env::var("OUT_DIR")?;
     let mut out = String::from("const EMBEDDED: &[(&str, &str)] = &[\n");
     for (file, path) in paths.iter().enumerate() {
         let text = fs::read_to_string(path)?;
         scan::definitions(&text, |word, is_type| {
             index.insert(word.to_string(), (file, is_type));
         });
-        scan::probes(&text, |provider, probe, family| {
-            probes.push((provider.into(), probe.into(), family, file));
+        scan::probes(&text, |provider, probe, family| match probes.last_mut() {
+            Some((last, names, _, of)) if *last == provider && *of == file => names.push(probe.into()),
+            _ => probes.push((provider.into(), vec![probe.into()], family, file)),
         });
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        writeln!(out, "    ({name:?}, include_str!({:?})),", path.display().to_string())?;
+        let embedded = Path::new(&out_dir).join(&*name);
+        fs::write(&embedded, without_comments(&text))?;
+        writeln!(out, "    ({name:?}, include_str!({:?})),", embedded.display().to_string())?;
     }
     out.push_str("];\n\nconst INDEX: &[(&str, usize, bool)] = &[\n");
     for (word, (file, is_type)) in index {
         writeln!(out, "    ({word:?}, {file}, {is_type}),")?;
     }
     out.push_str("];\n\nconst PROBES: &[(&str, &str, bool, usize)] = &[\n");
-    for (provider, probe, family, file) in probes {
-        writeln!(out, "    ({provider:?}, {probe:?}, {family}, {file}),")?;
+    for (provider, names, family, file) in probes {
+        writeln!(out, "    ({provider:?}, {:?}, {family}, {file}),", names.join(" "))?;
     }
     out.push_str("];\n");
-    fs::write(Path::new(&env::var("OUT_DIR")?).join("libraries.rs"), out)?;
+    fs::write(Path::new(&out_dir).join("libraries.rs"), out)?;
     Ok(())
+}
+
+/// The text without the comments behind which a line ends. All else stays at its line and column,
+/// which messages name. (An eighth of the libraries is such comments.)
+fn without_comments(text: &str) -> String {
+    let (mut out, mut at) = (String::new(), 0);
+    while let Some(rest) = text.get(at..)
+        && let Some(first) = rest.chars().next()
+    {
+        let len = scan::ignored(rest.as_bytes()).unwrap_or(first.len_utf8());
+        let (part, behind) = rest.split_at_checked(len).unwrap_or((rest, ""));
+        if part.starts_with("/*") && behind.trim_start_matches([' ', '\t']).starts_with('\n') {
+            out.truncate(out.trim_end_matches([' ', '\t']).len());
+            out.extend(part.chars().filter(|c| *c == '\n'));
+        } else {
+            out.push_str(part);
+        }
+        at += part.len();
+    }
+    out
 }

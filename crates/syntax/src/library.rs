@@ -24,8 +24,8 @@ use scan::{definitions, is_word, probes};
 
 // EMBEDDED: name and text of the files of `lib/`, sorted by name. INDEX: the sorted names they
 // define, each with the number of its file and whether it is a type. PROBES: the probes that they
-// declare, each with its provider, its name in the source, whether there is a provider for each
-// process, and the number of its file.
+// declare, each row with their provider, their names in the source, whether there is a provider for
+// each process, and the number of their file.
 include!(concat!(env!("OUT_DIR"), "/libraries.rs"));
 
 /// A library file.
@@ -176,11 +176,8 @@ impl Libraries {
     /// The probes that provider blocks declare.
     pub fn probes(&self) -> impl Iterator<Item = Declared<'_>> {
         let embedded = PROBES.iter().filter(|(.., file)| self.replaced.get(*file) == Some(&false));
-        let embedded = embedded.map(|&(provider, probe, of_processes, file)| Declared {
-            provider,
-            probe,
-            of_processes,
-            file,
+        let embedded = embedded.flat_map(|&(provider, names, of_processes, file)| {
+            names.split(' ').map(move |probe| Declared { provider, probe, of_processes, file })
         });
         let own = self.probes.iter().map(|p| Declared {
             provider: &p.provider,
