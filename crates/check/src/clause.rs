@@ -484,9 +484,7 @@ impl Checker<'_> {
         desc: &ast::ProbeDesc,
     ) -> CheckResult<T> {
         let catalog = self.cx.catalog;
-        // `nfsv4` is also a name that a program in process 4 could give its probes, and that is not
-        // meant.
-        let is_missing = || catalog.provider(&pattern.provider).is_none_or(|p| p.family.is_of_any());
+        let is_missing = || catalog.provider(&pattern.provider).is_none();
         let unsupported = unsupported_provider(&pattern.provider).filter(|_| is_missing());
         let error = error.filter(|_| unsupported.is_none());
         let is_explained = error.is_some();

@@ -97,8 +97,10 @@ impl<'a> Derivations<'a> {
                     sink.push(Diagnostic::new(Tag::D_PROV_INCOMPAT, span, message));
                     continue;
                 }
-                // Such a name is one of a family: `pid` and the id of a process.
-                if !provider.of_processes && name.text.ends_with(|c: char| c.is_ascii_digit()) {
+                // Such a name is one of a family: `pid` and the id of a process. Ours that end with
+                // a digit are the original's (`nfsv3`), and mean no process.
+                let ends_with_digit = name.text.ends_with(|c: char| c.is_ascii_digit());
+                if library.always && !provider.of_processes && ends_with_digit {
                     let message = format!("provider name {} may not end with a digit", name.text);
                     sink.push(Diagnostic::new(Tag::D_PROV_BADNAME, name.span, message));
                 }

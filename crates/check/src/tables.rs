@@ -17,7 +17,7 @@ pub use variables::VARIABLES;
 
 /// Providers of other systems that are not supported yet; a description that names one gets this
 /// message.
-const UNSUPPORTED_PROVIDERS: &[&str] = &["fpuinfo", "kinst", "nfsv3", "nfsv4", "sctp", "udplite"];
+const UNSUPPORTED_PROVIDERS: &[&str] = &["fpuinfo", "kinst", "sctp", "udplite"];
 
 /// The name of a provider that DTrace has on other systems and that is not supported yet.
 pub fn unsupported_provider(name: &str) -> Option<&str> {
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn unsupported_providers_of_other_systems_are_recognised() {
         assert!(UNSUPPORTED_PROVIDERS.is_sorted());
-        for name in ["fpuinfo", "nfsv3"] {
+        for name in ["kinst", "sctp"] {
             assert_eq!(unsupported_provider(name), Some(name));
         }
         for name in ["syscall", "fbt1", "pid123", "", "sycall"] {

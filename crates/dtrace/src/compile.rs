@@ -516,9 +516,14 @@ impl Frontend {
             false => Family::one(d.provider),
         };
         let selects = |d: Declared<'_>| {
-            let is_named = |p: &&Pattern| glob_matches(&p.name, &probe_name(d.probe));
-            let family = family(d);
-            patterns.iter().filter(|p| family.matches(&p.provider)).any(|p| is_named(&p))
+            let may = |p: &&Pattern| {
+                let is_glob = p.provider.is_empty() || p.provider.contains(['*', '?', '[', '\\']);
+                is_glob || p.provider.starts_with(d.provider)
+            };
+            patterns
+                .iter()
+                .filter(may)
+                .any(|p| family(d).matches(&p.provider) && glob_matches(&p.name, &probe_name(d.probe)))
         };
         self.libraries.load_probes(&selects, &mut self.map, macros, &mut self.sink);
         let selected = self.libraries.probes().filter(|d| d.of_processes && selects(*d)).map(family);

@@ -1,3 +1,3 @@
-nfsv4:::op-read-start {}
+sctp:::send {}
 plockstat123:::mutex-acquire {}
 fpuinfo:::start {}

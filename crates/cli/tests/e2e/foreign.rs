@@ -29,7 +29,9 @@ fn what_linux_has_in_place_of_a_foreign_word_exists() -> Verdict {
         let of_module = !fields[1].is_empty() && ["fbt", "sdt"].contains(&fields[0]);
         let is_module = of_module && std::fs::metadata(format!("/sys/module/{}", fields[1])).is_err();
         let is_scsi = text.contains("scsi");
+        let is_nfs = fields[0].starts_with("nfs");
         !is_scsi
+            && !is_nfs
             && !fields[0].contains('$')
             && (fields[0] != "fbt" || no_functions().is_none() && !is_module)
             && (fields[0] != "sdt" || !["xen", "scsi"].contains(&fields[1]))

@@ -110,6 +110,8 @@ mod stable_kvm;
 mod stable_lockstat;
 mod stable_mib;
 mod stable_mib_errors;
+mod stable_nfs;
+mod stable_nfs4;
 mod stable_plockstat;
 mod stable_proc;
 mod stable_sched;
@@ -196,6 +198,8 @@ const GROUPS: &[&[Test]] = &[
     stable_lockstat::TESTS,
     stable_mib::TESTS,
     stable_mib_errors::TESTS,
+    stable_nfs::TESTS,
+    stable_nfs4::TESTS,
     stable_plockstat::TESTS,
     stable_proc::TESTS,
     stable_sched::TESTS,

@@ -12,7 +12,7 @@
 //! time, because a process may execute another program.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
@@ -36,11 +36,14 @@ pub(crate) fn registry(
     mut others: Vec<Box<dyn Provider>>,
     enables: bool,
 ) -> Result<Arc<Registry>, String> {
-    let mut probes: Vec<(Family, Vec<String>)> = Vec::new();
+    let (mut probes, mut known): (Vec<(Family, Vec<String>)>, HashSet<_>) = Default::default();
     for Declared { provider, probe, of_processes, .. } in libraries.probes() {
+        // Those of a provider come one after the other.
+        if !known.insert((provider, probe)) {
+            continue;
+        }
         let name = probe_name(probe);
-        match probes.iter_mut().find(|(known, _)| known.prefix() == provider) {
-            Some((_, all)) if all.contains(&name) => {}
+        match probes.iter_mut().rev().find(|(known, _)| known.prefix() == provider) {
             Some((_, all)) => all.push(name),
             None if of_processes => probes.push((Family::of_processes(provider), vec![name])),
             None => probes.push((Family::one(provider), vec![name])),
