@@ -51,6 +51,8 @@ impl Checker<'_> {
             StmtKind::Record(_) | StmtKind::Exit(..) | StmtKind::Snap(..) => {
                 let is_exit = matches!(kind, StmtKind::Exit(..));
                 rule(before.speculates && is_exit, Tag::D_EXIT_SPEC, "exit( )", speculate);
+                let is_snap = matches!(kind, StmtKind::Snap(..));
+                rule(before.speculates && is_snap, Tag::D_ACT_SPEC, "snap( )", speculate);
                 rule(before.commits, Tag::D_DREC_COMM, "data-recording actions", commit);
                 now.records = true;
             }

@@ -97,21 +97,20 @@ impl Flight {
             }
         };
         let written = snapshot(session, file, reason);
-        let named = match written {
-            Ok((firings, snapshot)) => place(&part, &self.path, &snapshot).map(|to| (firings, snapshot, to)),
-            Err(Error::Output(e)) => Err(e),
-            Err(e) => return Err(e),
-        };
-        match named {
-            Ok((firings, snapshot, to)) if !self.quiet => {
-                let shown = control::name_text(&to.to_string_lossy()).into_owned();
-                complain(&format!("wrote {shown}: {}", held(firings, &snapshot)));
-            }
-            Ok(_) => {}
-            Err(e) => {
+        let (firings, snapshot) = match written {
+            Ok(written) => written,
+            Err(Error::Output(e)) => {
                 failed(&e);
                 let _ = std::fs::remove_file(&part);
+                return Ok(());
             }
+            Err(e) => return Err(e),
+        };
+        // What cannot be named stays where it is.
+        let to = place(&part, &self.path, &snapshot).unwrap_or(part);
+        if !self.quiet {
+            let shown = control::name_text(&to.to_string_lossy()).into_owned();
+            complain(&format!("wrote {shown}: {}", held(firings, &snapshot)));
         }
         Ok(())
     }
@@ -156,16 +155,22 @@ fn snapshot(
 
 /// Gives a file its name, which no other one has.
 fn place(part: &Path, path: &Path, snapshot: &Snapshot) -> std::io::Result<PathBuf> {
-    let name = format!("{}.{}", time(snapshot.wall), word(&snapshot.reason));
+    let taken = path.file_name().map_or(0, |name| name.len()) + TIME_AND_NUMBER;
+    let reason = word(&snapshot.reason, LONGEST_NAME.saturating_sub(taken).min(REASON));
+    let name = format!("{}.{reason}", time(snapshot.wall));
     let mut to = beside(path, &name);
     let mut n = 2;
     while let Err(e) = std::fs::hard_link(part, &to) {
-        // Two in a millisecond.
-        if e.kind() != std::io::ErrorKind::AlreadyExists || n > 100 {
-            return Err(e);
+        match e.kind() {
+            // Two in a millisecond.
+            std::io::ErrorKind::AlreadyExists if n <= 100 => {
+                to = beside(path, &format!("{name}-{n}"));
+                n += 1;
+            }
+            // A file system without links.
+            _ if to.symlink_metadata().is_err() => return std::fs::rename(part, &to).map(|()| to),
+            _ => return Err(e),
         }
-        to = beside(path, &format!("{name}-{n}"));
-        n += 1;
     }
     std::fs::remove_file(part)?;
     Ok(to)
@@ -179,15 +184,18 @@ fn beside(path: &Path, more: &str) -> PathBuf {
     name.into()
 }
 
-/// The most characters of a reason in a name.
+/// The most characters of a reason in a name, and of a name.
 const REASON: usize = 64;
+const LONGEST_NAME: usize = 255;
+/// Characters of a name that are neither the file's nor the reason's: `.TIME.` and `-100`.
+const TIME_AND_NUMBER: usize = 26;
 
 /// A reason as a part of a name: what is no letter, digit, `-` or `_` becomes `_`.
-fn word(reason: &[u8]) -> String {
+fn word(reason: &[u8], most: usize) -> String {
     let plain = |byte: &u8| {
         if byte.is_ascii_alphanumeric() || b"-_".contains(byte) { char::from(*byte) } else { '_' }
     };
-    let word: String = reason.iter().take(REASON).map(plain).collect();
+    let word: String = reason.iter().take(most).map(plain).collect();
     if word.is_empty() { "snap".into() } else { word }
 }
 
@@ -231,9 +239,9 @@ mod tests {
 
     #[test]
     fn reasons_and_times_are_parts_of_names() {
-        assert_eq!(word(b"../../etc/passwd\n\x1b[2J"), "______etc_passwd___2J");
-        assert_eq!(word("größe 1-2_3".as_bytes()), "gr____e_1-2_3");
-        assert_eq!((word(b""), word(&[b'a'; 1000]).len()), ("snap".into(), REASON));
+        assert_eq!(word(b"../../etc/passwd\n\x1b[2J", REASON), "______etc_passwd___2J");
+        assert_eq!(word("größe 1-2_3".as_bytes(), REASON), "gr____e_1-2_3");
+        assert_eq!((word(b"", REASON), word(&[b'a'; 1000], REASON).len()), ("snap".into(), REASON));
         assert_eq!(time(0), "19700101T000000.000Z");
         assert_eq!(time(951_782_399_123_456_789), "20000228T235959.123Z");
         assert_eq!(time(951_782_400_000_000_000), "20000229T000000.000Z");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use dtrace::capture::Messages;
 use dtrace::events::{Event, Sink, SinkError};
 use dtrace::live::{Action, Narrowing};
-use dtrace::options::{Captures, Options, OutputFormat};
+use dtrace::options::{Captures, Options, OutputFormat, Policy};
 use dtrace::{
     Error, Field, Macros, Program, Progress, Provider, Session, Setup, Source, Status, System, TargetOutput,
     Targets,
@@ -222,7 +222,7 @@ fn compile(
 ) -> Result<Program, u8> {
     let shown_only = command.mode != Mode::Trace || command.compile_only || command.replay.is_some();
     // A replay performs no snap().
-    let snaps = command.replay.is_some();
+    let snaps: fn(&Options) -> bool = if command.replay.is_some() { |_| true } else { |_| false };
     let setup = Setup { providers, needs: results::needs, shown_only, snaps, ..Setup::default() };
     let program = dtrace::compile_as(system, sources, macros, options, setup);
     program.map_err(|error| complain_all(error.messages(options.errtags)))
@@ -413,6 +413,10 @@ fn session(
     let target = replay.as_ref().map_or(targets.first(), |replay| replay.head().target);
     let (machine, macros) = ((system, providers), macros(command, target));
     let mut captured = None;
+    // Also while the program is compiled, which may take long.
+    if command.capture.is_some() && command.options.bufpolicy == Policy::Ring {
+        interrupts.catch_snapshots();
+    }
     let program = match &command.capture {
         None => compile(command, sources, &macros, &mut options, machine)?,
         Some(_) => {
@@ -473,6 +477,13 @@ fn session(
     }
     if replay.is_none() && (options.from.is_some() || options.to.is_some()) {
         complain("the options from and to are of a replay: add --replay FILE");
+        return Err(1);
+    }
+    let defaults = Options::default();
+    if flight.is_none() && (options.snapmax, options.snaprate) != (defaults.snapmax, defaults.snaprate) {
+        complain(
+            "the options snapmax and snaprate are of the last moments: add --capture FILE -x bufpolicy=ring",
+        );
         return Err(1);
     }
     if options.destructive && secure::is_secure() {

@@ -96,7 +96,7 @@ fn compile_from(
     means: Means,
 ) -> Result<Captured, CompileError> {
     let mut options = given.clone();
-    let setup = Setup { snaps: snaps(given), ..Setup::default() };
+    let setup = Setup { snaps, ..Setup::default() };
     let program = compile_as(system, sources, macros, &mut options, setup)?;
     let machine =
         machine(&program, system, (sources, macros, given)).map_err(|why| refused(&program, &why))?;
@@ -112,7 +112,7 @@ pub fn compile_wide(
     options: &Options,
 ) -> Result<Captured, CompileError> {
     let mut options = options.clone();
-    let setup = Setup { snaps: snaps(&options), ..Setup::default() };
+    let setup = Setup { snaps, ..Setup::default() };
     let asked = compile_as(system, sources, macros, &mut options, setup)?;
     let all = wide::program(&asked, options.capture, macros.target).map_err(|why| refused(&asked, &why))?;
     // The operands, the preprocessor and the stability are those of the programs.
@@ -219,7 +219,7 @@ fn machine(
     let record = system.record(&providers::hardware_counters());
     let again = System::synthetic(record.clone());
     let mut options = options.clone();
-    let setup = Setup { shown_only: true, snaps: snaps(&options), ..Setup::default() };
+    let setup = Setup { shown_only: true, snaps, ..Setup::default() };
     let same = compile_as(&again, sources, macros, &mut options, setup).is_ok_and(|again| {
         let listed = |program: &Program| -> Vec<String> {
             probes(program).iter().map(|probe| format!("{} {}", probe.id.0, probe.desc)).collect()

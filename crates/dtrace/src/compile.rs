@@ -168,6 +168,7 @@ fn compile_new(
     }
     let modules = modules_now(options, system);
     let Setup { providers, needs, shown_only, snaps, stop, .. } = setup;
+    let snaps = snaps(options);
     let registry = match crate::compile::stable::registry(system, &frontend.libraries, providers, !shown_only)
     {
         Ok(registry) => registry,

@@ -41,12 +41,23 @@ fn chapters() -> Vec<(PathBuf, String)> {
     all
 }
 
-/// The files of `lib/`.
-fn libraries() -> Vec<String> {
+/// The files of `lib/` whose names are asked for.
+fn libraries_of(is_asked_for: &dyn Fn(&str) -> bool) -> Vec<String> {
     let dir = std::fs::read_dir(Path::new(TOP).join("lib")).unwrap();
     let mut files: Vec<PathBuf> = dir.map(|e| e.unwrap().path()).collect();
     files.sort();
+    files.retain(|f| is_asked_for(f.file_name().and_then(|name| name.to_str()).unwrap()));
     files.iter().map(|f| std::fs::read_to_string(f).unwrap()).collect()
+}
+
+/// The files of `lib/`.
+fn libraries() -> Vec<String> {
+    libraries_of(&|_| true)
+}
+
+/// The types of these libraries have a page of their own.
+fn of_nfs(file: &str) -> bool {
+    file.starts_with("nfs")
 }
 
 /// What the comment between `<!-- generated: ` and ` -->` asks for.
@@ -54,7 +65,8 @@ fn generated(what: &str) -> String {
     match what.split_once(' ') {
         None if what == "options" => options(),
         None if what == "foreign" => foreign(),
-        None if what == "types" => types(),
+        None if what == "types" => types(&|name| !of_nfs(name)),
+        Some(("types", "nfs")) => types(&of_nfs),
         Some(("provider", name)) => {
             let manual = MANUALS.iter().find(|m| m.name == name);
             manual.map_or_else(|| declared(name), |m| native(m))
@@ -172,6 +184,7 @@ fn declared(name: &str) -> String {
     let (_, body, clauses) =
         libraries.iter().flat_map(|l| blocks(l)).find(|b| b.0 == name).unwrap_or_else(|| panic!("{name}"));
     let documented = structs(&libraries);
+    let in_nfs = structs(&libraries_of(&of_nfs));
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
     for declaration in body.split("\tprobe ").skip(1) {
         let probe = declaration.split('(').next().unwrap();
@@ -183,7 +196,11 @@ fn declared(name: &str) -> String {
             let link = ty.strip_suffix(" *").filter(|t| documented.iter().any(|(name, _)| name == t));
             link.map_or_else(
                 || format!("`args[{n}]`: `{ty}`"),
-                |t| format!("`args[{n}]`: [`{ty}`](types.md#{t})"),
+                |t| {
+                    let page =
+                        if in_nfs.iter().any(|(name, _)| name == t) { "nfs-types.md" } else { "types.md" };
+                    format!("`args[{n}]`: [`{ty}`]({page}#{})", t.to_lowercase())
+                },
             )
         });
         let args = args.collect::<Vec<_>>().join("; ");
@@ -219,9 +236,9 @@ fn structs(libraries: &[String]) -> Vec<(String, Vec<String>)> {
     all
 }
 
-fn types() -> String {
+fn types(is_asked_for: &dyn Fn(&str) -> bool) -> String {
     let mut out = String::new();
-    for (name, lines) in structs(&libraries()) {
+    for (name, lines) in structs(&libraries_of(is_asked_for)) {
         let _ = write!(out, "## {name}\n\n| Member | Type | Is |\n|---|---|---|\n");
         for line in lines {
             let Some((declaration, comment)) = line.split_once(';') else { continue };

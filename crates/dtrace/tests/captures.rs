@@ -510,7 +510,7 @@ fn a_ring_is_captured_while_the_session_runs_and_at_its_end() {
         ..quiet()
     };
     let source = Source::Script("script".into(), script.into());
-    let setup = || Setup { snaps: true, ..Setup::default() };
+    let setup = || Setup { snaps: |_| true, ..Setup::default() };
     let program = dtrace::compile_as(&System::live(), &[source], &Macros::default(), &mut options, setup());
     let program = program.unwrap_or_else(|e| panic!("{e}"));
     let firing = |n: u64| Firing { time: n, args: vec![n], ..Firing::of("syscall::openat:entry") };

@@ -147,8 +147,9 @@ pub fn groups() -> Result<Vec<Group>, String> {
 }
 
 /// The pods whose logs are in this directory (`NAMESPACE_NAME_UID/`): NAMESPACE/NAME by uid. What
-/// has other characters than Kubernetes allows is left out, so that they are safe in any text.
-pub fn pods(logs: &Path) -> BTreeMap<String, String> {
+/// has other characters than Kubernetes allows is left out, so that they are safe in any text. Of
+/// more than `most` those that came last.
+pub fn pods(logs: &Path, most: usize) -> BTreeMap<String, String> {
     let is_plain = |text: &&str| {
         !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.'))
     };
@@ -159,7 +160,13 @@ pub fn pods(logs: &Path) -> BTreeMap<String, String> {
         Some((uid.to_owned(), format!("{namespace}/{name}")))
     };
     let entries = fs::read_dir(logs).into_iter().flatten().flatten().take(MOST);
-    entries.filter_map(|entry| of_directory(entry.file_name().to_str()?)).collect()
+    let dated = |entry: fs::DirEntry| {
+        let pod = of_directory(entry.file_name().to_str()?)?;
+        Some((entry.metadata().and_then(|m| m.modified()).ok(), pod))
+    };
+    let mut all: Vec<_> = entries.filter_map(dated).collect();
+    all.sort();
+    all.into_iter().rev().take(most).map(|(_, pod)| pod).collect()
 }
 
 /// The ids of the containers that have this name in Docker's files (`ID/config.v2.json`).
@@ -270,10 +277,10 @@ mod tests {
         {
             fs::create_dir_all(dir.join(name)).unwrap();
         }
-        let found = pods(&dir);
+        let (found, fewer) = (pods(&dir, 10), pods(&dir, 0));
         fs::remove_dir_all(&dir).unwrap();
         assert_eq!(found.into_iter().collect::<Vec<_>>(), [("0123".into(), "kube-system/etcd-a.b".into())]);
-        assert!(pods(&dir).is_empty());
+        assert!(fewer.is_empty() && pods(&dir, 10).is_empty());
     }
 
     #[test]

@@ -130,7 +130,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     sub("rw_read_held", "int", "...", Subroutine::Library, "lock", "1 where readers hold the lock"),
     sub("rw_write_held", "int", "...", Subroutine::Library, "lock", "1 where a writer holds the lock"),
     act("setopt", "void", "string, [string]", ActionKind::Setopt, "name[, value]", "set an option that may change while tracing"),
-    act("snap", "void", "string", ActionKind::Snap, "reason", "write the last moments of a capture (--capture, bufpolicy=ring) to a file with this reason in its name"),
+    act("snap", "void", "string", ActionKind::Snap, "reason", "write a capture's last moments (bufpolicy=ring) to a file with this reason in its name"),
     act("speculate", "void", "int", ActionKind::Speculate, "id", "make the rest of this clause part of a speculation"),
     call("speculation", "int", "", "", "begin a speculation; its id, or 0 where none is free"),
     act("stack", "stack", "...", ActionKind::Stack, "[frames]", "record the kernel stack"),

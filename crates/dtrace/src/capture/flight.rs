@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use capture::{Head, Snapshot, Writer};
+use providers::Role;
 
 /// The most losses that are kept for the next files.
-const LOSSES: usize = 256;
+const LOSSES: usize = 4096;
 
 /// See the [module](self).
 pub(super) struct Flight<W: Write> {
@@ -62,8 +63,11 @@ impl<W: Write> Flight<W> {
     }
 
     /// True of a record that is in the window.
-    pub(super) fn has(&mut self, time: u64) -> bool {
-        self.until = self.until.max(time);
+    pub(super) fn has(&mut self, time: u64, role: Role) -> bool {
+        // The other probes have stopped long before END fires.
+        if role != Role::End {
+            self.until = self.until.max(time);
+        }
         time >= self.from
     }
 
@@ -92,7 +96,9 @@ impl<W: Write> Flight<W> {
     pub(super) fn end(&mut self, reason: Option<&str>) -> Snapshot {
         // Also if it never began.
         self.next = None;
-        self.reasons_from = self.reasons_from.max(self.until);
+        if reason.is_none() {
+            self.reasons_from = self.reasons_from.max(self.until);
+        }
         let called = self.reason.take().map(|(_, reason)| reason);
         let reason = reason.map(|reason| reason.as_bytes().to_vec()).or(called);
         let passed = bpf_sys::monotonic_ns().saturating_sub(self.until);

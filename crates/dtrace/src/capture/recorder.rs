@@ -108,20 +108,26 @@ impl<W: Write + Send, S: Sink> Recorder<W, S> {
     }
 
     fn end_window(&mut self, reason: Option<&str>, status: i32) -> io::Result<()> {
-        self.write_pending()?;
+        let pending = self.write_pending();
+        // Also after an error: the next window goes to another file.
+        let writer = self.writer.take();
         if let Some(flight) = &mut self.flight {
             self.snapshot = flight.end(reason);
-            self.writer.iter_mut().try_for_each(|writer| writer.snapshot(&self.snapshot))?;
         }
-        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let Some(mut writer) = writer else { return pending };
         self.written = writer.written();
+        pending?;
+        if self.flight.is_some() {
+            writer.snapshot(&self.snapshot)?;
+        }
         writer.finish(status).map(drop)
     }
 
     fn record(&mut self, record: &Record<'_>) -> io::Result<()> {
         let of = &record.firing;
+        let Some((probe, role)) = self.probes.get(&of.probe.id).copied() else { return Ok(()) };
         if let Some(flight) = &mut self.flight {
-            if !flight.has(of.time) {
+            if !flight.has(of.time, role) {
                 return Ok(());
             }
             let is_complete = |field: &events::Field<'_>| {
@@ -139,7 +145,6 @@ impl<W: Write + Send, S: Sink> Recorder<W, S> {
         if self.pending.first().is_some_and(|pending| pending.firing.time != of.time) {
             self.write_pending()?;
         }
-        let Some((probe, role)) = self.probes.get(&of.probe.id).copied() else { return Ok(()) };
         let name = |field: &events::Field<'_>| Slot::named(&field.name);
         let slots = self.slots.entry(of.epid).or_insert_with(|| record.fields.iter().map(name).collect());
         // ERROR fires within the firing of the clause that faulted. A clause that comes again is

@@ -27,8 +27,9 @@ const DOCKER: &str = "/var/lib/docker/containers";
 /// Where the logs of the pods of Kubernetes are.
 const PODS: &str = "/var/log/pods";
 
-/// Pods whose names a program knows, at most: a machine has 110, unless it is told otherwise.
-const MOST_PODS: usize = 512;
+/// Pods whose names a program knows, at most: a machine has 110, unless it is told otherwise. Each
+/// use of `podname` takes some ten operations for each of them.
+const MOST_PODS: usize = 128;
 
 /// The shortest beginning of an id that names a container.
 const SHORTEST: usize = 4;
@@ -56,7 +57,8 @@ impl Containers {
         let groups = containers::groups().map_err(|why| format!("option container: {why}"))?;
         for word in words {
             let of_docker = containers::of_docker(Path::new(DOCKER), word);
-            let pods = containers::pods(Path::new(PODS)).into_iter().filter(|(_, pod)| is_called(pod, word));
+            let pods = containers::pods(Path::new(PODS), usize::MAX).into_iter();
+            let pods = pods.filter(|(_, pod)| is_called(pod, word));
             let pods: Vec<String> = pods.map(|(uid, _)| uid).collect();
             found.add(word, &groups, of_docker, &pods).map_err(|why| format!("option container: {why}"))?;
         }
@@ -195,7 +197,7 @@ fn is_called(pod: &str, word: &str) -> bool {
 
 /// Lets `podname` know the pods whose logs are on this machine.
 pub(crate) fn add_pods(libraries: &mut Libraries) {
-    let pods: Vec<_> = containers::pods(Path::new(PODS)).into_iter().take(MOST_PODS).collect();
+    let pods: Vec<_> = containers::pods(Path::new(PODS), MOST_PODS).into_iter().collect();
     if !pods.is_empty() {
         let text = format!("inline string _pod_of_logs[string uid] = {};\n", choice(&pods));
         libraries.add("pod_names.d", text, false);

@@ -71,7 +71,7 @@ pub struct Setup {
     pub library: bool,
     /// `snap()` is no error: there are rings of which it makes a snapshot, or the program only asks
     /// a capture.
-    pub snaps: bool,
+    pub snaps: fn(&Options) -> bool,
     /// Asked while the program is checked, which may take long where processes have many
     /// definitions of their probes. When it answers true, compiling ends with
     /// [`Error::Interrupted`](crate::Error::Interrupted).
@@ -86,7 +86,7 @@ impl Default for Setup {
             needs,
             shown_only: false,
             library: false,
-            snaps: false,
+            snaps: |_| false,
             stop: Box::new(|| false),
         }
     }

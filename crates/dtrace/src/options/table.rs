@@ -304,7 +304,7 @@ options! {
             Compile,
             "",
             "only what runs in a container is traced: its id, the beginning of that, the name that Docker \
-             has for it, the uid of a pod, or the path of its control group"
+             has for it, the name or the uid of a pod, or the path of its control group"
         )]
         pub container: Vec<String>,
         #[option(Compile, "", "run scripts through the C preprocessor (-C)")]
@@ -494,12 +494,7 @@ options! {
         pub pspec: bool,
         #[option(Dynamic, "", "print only what is traced (-q)")]
         pub quiet: bool,
-        #[option(
-            Dynamic,
-            "",
-            "do not say when a buffer was made smaller",
-            Maker("a smaller buffer is an event of a program, and the command prints it")
-        )]
+        #[option(Dynamic, "", "do not say when a buffer was made smaller")]
         pub quietresize: bool,
         #[option(Dynamic, "", "print bytes as a dump, never as text")]
         pub rawbytes: bool,
@@ -515,9 +510,19 @@ options! {
             Maker("dtrace --to FILE.pftrace writes timelines")
         )]
         pub slices: Vec<String>,
-        #[option(Run, "10", "files that snap() writes at most")]
+        #[option(
+            Run,
+            "10",
+            "files that snap() writes at most",
+            Command("dtrace --capture FILE -x bufpolicy=ring writes them")
+        )]
         pub snapmax: u64,
-        #[option(Run, "60s", "time between two files that snap() writes, at least")]
+        #[option(
+            Run,
+            "60s",
+            "time between two files that snap() writes, at least",
+            Command("dtrace --capture FILE -x bufpolicy=ring writes them")
+        )]
         pub snaprate: Duration,
         #[option(Run, "32k", "memory for a speculation, each CPU")]
         pub specsize: Bytes,

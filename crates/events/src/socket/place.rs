@@ -1,10 +1,11 @@
 //! A socket in the file system on which a process listens.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ impl Place {
     /// Removes the name, unless another process has put its own file there.
     pub fn remove(&self) {
         // Nobody replaces it between the two calls.
-        let _lock = Lock::of(&self.path, LIMIT);
+        let _lock = Lock::of(&self.path, Duration::ZERO);
         if Place::of(&self.path).is_ok_and(|now| now.is == self.is) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -49,14 +50,19 @@ fn listen_within(path: &Path, limit: Duration) -> io::Result<(UnixListener, Plac
         let text = format!("the path of a socket has at most {LONGEST} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
-    // A socket that has its name and does not listen yet looks as one that was left.
-    let lock = Lock::of(path, limit);
+    // A socket that has its name and does not listen yet looks as one that was left: who finds that
+    // waits for the lock of who makes one. It is not waited for where there is nothing to replace,
+    // since whoever may read a directory may lock it.
+    let mut lock = Lock::of(path, Duration::ZERO);
     if let Ok(there) = path.symlink_metadata() {
         if !there.file_type().is_socket() {
             let text = "a file is there that is no socket";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
         }
-        if UnixStream::connect(path).is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
+        if is_left(path) && matches!(lock, Lock::Busy) {
+            lock = Lock::of(path, limit);
+        }
+        if is_left(path) {
             if matches!(lock, Lock::Busy) {
                 let text =
                     "a socket that nobody serves is there, and another process has its directory locked";
@@ -77,6 +83,30 @@ fn listen_within(path: &Path, limit: Duration) -> io::Result<(UnixListener, Plac
     Ok((listener, place))
 }
 
+/// True of a socket to which nobody listens. A listener that has no room for one more is there.
+fn is_left(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    // SAFETY: all-zero is a valid address; its path is at most as long as it has room for, with a
+    // zero behind it; the calls are given an open descriptor and the size of the address.
+    unsafe {
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        let room = address.sun_path.len() - 1;
+        for (to, from) in address.sun_path.iter_mut().zip(bytes.iter().take(room)) {
+            *to = *from as libc::c_char;
+        }
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let socket = libc::socket(libc::AF_UNIX, kind, 0);
+        if socket < 0 {
+            return false;
+        }
+        let socket = OwnedFd::from_raw_fd(socket);
+        let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+        libc::connect(socket.as_raw_fd(), (&raw const address).cast(), size) != 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::ConnectionRefused
+    }
+}
+
 /// The lock of a socket's directory (`flock`), which leaves no file behind. It goes with its
 /// descriptor.
 enum Lock {
@@ -88,10 +118,12 @@ enum Lock {
 }
 
 impl Lock {
-    /// Waits for the lock, but not for ever: whoever may read a directory may lock it.
+    /// Waits for the lock so long.
     fn of(path: &Path, limit: Duration) -> Lock {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let Ok(dir) = File::open(parent.unwrap_or(Path::new("."))) else { return Lock::None };
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NONBLOCK);
+        let Ok(dir) = options.open(parent.unwrap_or(Path::new("."))) else { return Lock::None };
         let end = Instant::now() + limit;
         loop {
             // SAFETY: a plain system call on an open descriptor.
@@ -111,6 +143,7 @@ impl Lock {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
     use std::sync::Barrier;
 
     use super::*;
@@ -182,10 +215,21 @@ mod tests {
         let lock = Lock::of(&path, LIMIT);
         assert!(matches!(lock, Lock::Held(_)));
         let (listener, _) = listen_within(&path, PAUSE).unwrap();
+        // One that has no room for more connections is served all the same.
+        // SAFETY: a plain system call on an open descriptor.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let _first = UnixStream::connect(&path).unwrap();
+        let e = listen_within(&path, PAUSE).unwrap_err();
+        assert_eq!(e.kind(), io::ErrorKind::AddrInUse);
         drop(listener);
         let e = listen_within(&path, PAUSE).unwrap_err();
         assert!(e.kind() == io::ErrorKind::AddrInUse && e.to_string().contains("locked"), "{e}");
         drop(lock);
         listen(&path).unwrap().1.remove();
+        // A parent that is no directory is not waited for.
+        let fifo = std::ffi::CString::new(dir.join("fifo").as_os_str().as_bytes()).unwrap();
+        // SAFETY: a string that lives across the call.
+        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+        assert!(listen(&dir.join("fifo/socket")).is_err());
     }
 }

@@ -1,7 +1,6 @@
 //! Requests of HTTP with metrics, and the answers of a collector.
 
 use std::io;
-use std::io::ErrorKind::TimedOut;
 use std::net::TcpStream;
 use std::time::Instant;
 
@@ -37,9 +36,8 @@ pub(super) fn post(
 }
 
 fn exchange(stream: &mut dyn Stream, head: &str, body: &[u8]) -> io::Result<Option<(u64, String)>> {
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body)?;
-    stream.flush()?;
+    let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+    sent.and_then(|()| stream.flush()).map_err(of_connection)?;
     let mut answer = Vec::new();
     let mut more = true;
     loop {
@@ -47,16 +45,18 @@ fn exchange(stream: &mut dyn Stream, head: &str, body: &[u8]) -> io::Result<Opti
         match stream.read(&mut bytes) {
             Ok(n) if n > 0 => answer.extend_from_slice(bytes.get(..n).unwrap_or_default()),
             // Without a status it is none; behind one it is what has come.
-            Err(e) if e.kind() == TimedOut && !has_status(&answer) => return Err(e),
+            Err(e) if !has_status(&answer) => return Err(of_connection(e)),
             _ => more = false,
         }
         more &= answer.len() < LONGEST_ANSWER;
+        skip_informational(&mut answer);
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut response = httparse::Response::new(&mut headers);
         let parsed = response.parse(&answer).map_err(|e| io::Error::new(REFUSED, e.to_string()))?;
         return match (parsed, response.code.unwrap_or(0)) {
             (httparse::Status::Partial, _) if more => continue,
             (httparse::Status::Partial, _) => Err(io::ErrorKind::UnexpectedEof.into()),
+            (_, 204) => Ok(None),
             (httparse::Status::Complete(head), 200..300) => {
                 let body = answer.get(head..).unwrap_or_default();
                 match content(body, response.headers, more) {
@@ -70,6 +70,24 @@ fn exchange(stream: &mut dyn Stream, head: &str, body: &[u8]) -> io::Result<Opti
             }
             (_, code) => Err(io::Error::new(REFUSED, format!("the server answers {code}"))),
         };
+    }
+}
+
+/// An error of the connection, which is none of the server's words.
+fn of_connection(e: io::Error) -> io::Error {
+    if e.kind() == REFUSED { io::Error::other(e) } else { e }
+}
+
+/// Takes away what a server says before its answer (`100 Continue`).
+fn skip_informational(answer: &mut Vec<u8>) {
+    loop {
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut response = httparse::Response::new(&mut headers);
+        let Ok(httparse::Status::Complete(head)) = response.parse(answer) else { return };
+        if !matches!(response.code, Some(100..200)) {
+            return;
+        }
+        answer.drain(..head);
     }
 }
 
@@ -112,12 +130,31 @@ fn content(mut body: &[u8], headers: &[httparse::Header<'_>], more: bool) -> Opt
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind::TimedOut;
     use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn an_answer_without_content_is_whole_and_what_comes_before_it_is_none() {
+        for (said, refused) in [
+            ("HTTP/1.1 204 No Content\r\n\r\n", false),
+            ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false),
+            ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n", true),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            // The connection stays open.
+            let mut server = listener.accept().unwrap().0;
+            server.write_all(said.as_bytes()).unwrap();
+            let end = || Instant::now() + Duration::from_secs(3600);
+            let answer = post(&stream, None, &end, ("host", "/path"), b"body");
+            assert_eq!(answer.is_err_and(|e| e.kind() == REFUSED), refused, "{said}");
+        }
+    }
 
     #[test]
     fn a_server_that_does_not_answer_is_waited_for_until_the_time_that_is_asked_for() {
