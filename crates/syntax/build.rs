@@ -6,6 +6,14 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs};
 
+use miniz_oxide::deflate::compress_to_vec;
+
+/// From so many bytes on a library is compressed: the few long ones are most of all text, and take
+/// a tenth of a millisecond to inflate where they are used.
+const LONG: usize = 12_000;
+/// The level of compression.
+const BEST: u8 = 10;
+
 #[path = "src/library/scan.rs"]
 mod scan;
 
@@ -21,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Those of a provider in one text: a row for each would be longer than its name.
     let mut probes: Vec<(String, Vec<String>, bool, usize)> = Vec::new();
     let out_dir = env::var("OUT_DIR")?;
-    let mut out = String::from("const EMBEDDED: &[(&str, &str)] = &[\n");
+    let mut out = String::from("const EMBEDDED: &[(&str, Stored)] = &[\n");
     for (file, path) in paths.iter().enumerate() {
         let text = fs::read_to_string(path)?;
         scan::definitions(&text, |word, is_type| {
@@ -33,8 +41,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         });
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let embedded = Path::new(&out_dir).join(&*name);
-        fs::write(&embedded, without_comments(&text))?;
-        writeln!(out, "    ({name:?}, include_str!({:?})),", embedded.display().to_string())?;
+        let text = without_comments(&text);
+        let is_long = text.len() >= LONG;
+        let bytes = if is_long { compress_to_vec(text.as_bytes(), BEST) } else { text.into_bytes() };
+        fs::write(&embedded, bytes)?;
+        let from = embedded.display().to_string();
+        match is_long {
+            true => writeln!(out, "    ({name:?}, Stored::Deflated(include_bytes!({from:?}))),")?,
+            false => writeln!(out, "    ({name:?}, Stored::Plain(include_str!({from:?}))),")?,
+        }
     }
     out.push_str("];\n\nconst INDEX: &[(&str, usize, bool)] = &[\n");
     for (word, (file, is_type)) in index {

@@ -10,6 +10,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 use diagnostics::{Diagnostic, Sink, SourceKind, SourceMap, Tag};
 
@@ -28,12 +29,40 @@ use scan::{definitions, is_word, probes};
 // each process, and the number of their file.
 include!(concat!(env!("OUT_DIR"), "/libraries.rs"));
 
+/// The text of a file in the binary.
+#[derive(Clone, Copy, Debug)]
+enum Stored {
+    Plain(&'static str),
+    /// Compressed by the build script.
+    Deflated(&'static [u8]),
+}
+
+/// The text of a file.
+#[derive(Clone, Debug)]
+enum Text {
+    Plain(Cow<'static, str>),
+    /// It is inflated where it is used.
+    Deflated(&'static [u8], OnceLock<String>),
+}
+
+impl Text {
+    fn get(&self) -> &str {
+        match self {
+            Text::Plain(text) => text,
+            Text::Deflated(bytes, text) => text.get_or_init(|| {
+                let inflated = miniz_oxide::inflate::decompress_to_vec(bytes).unwrap_or_default();
+                String::from_utf8(inflated).unwrap_or_default()
+            }),
+        }
+    }
+}
+
 /// A library file.
 #[derive(Clone, Debug)]
 struct File {
     /// The name in messages.
     name: String,
-    text: Cow<'static, str>,
+    text: Text,
     /// It is parsed even if the program uses none of its names.
     always: bool,
     loaded: bool,
@@ -112,9 +141,12 @@ impl TypeNames for Libraries {
 impl Libraries {
     /// The embedded libraries.
     pub fn embedded() -> Self {
-        let file = |(name, text): &(&str, &'static str)| File {
+        let file = |(name, stored): &(&str, Stored)| File {
             name: (*name).into(),
-            text: Cow::Borrowed(text),
+            text: match *stored {
+                Stored::Plain(text) => Text::Plain(Cow::Borrowed(text)),
+                Stored::Deflated(bytes) => Text::Deflated(bytes, OnceLock::new()),
+            },
             always: false,
             loaded: false,
         };
@@ -134,7 +166,12 @@ impl Libraries {
     /// Adds a file, which is parsed `always` or only if it is needed. It replaces a file of the
     /// same name.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>, always: bool) {
-        self.insert(File { name: name.into(), text: Cow::Owned(text.into()), always, loaded: false });
+        self.insert(File {
+            name: name.into(),
+            text: Text::Plain(Cow::Owned(text.into())),
+            always,
+            loaded: false,
+        });
     }
 
     fn insert(&mut self, file: File) {
@@ -149,10 +186,10 @@ impl Libraries {
             }
             None => self.files.len(),
         };
-        definitions(&file.text, |word, is_type| {
+        definitions(file.text.get(), |word, is_type| {
             self.index.insert(word.to_string(), Definition { file: at, is_type });
         });
-        probes(&file.text, |provider, probe, of_processes| {
+        probes(file.text.get(), |provider, probe, of_processes| {
             let (provider, probe) = (provider.into(), probe.into());
             self.probes.push(DeclaredProbe { provider, probe, of_processes, file: at });
         });
@@ -194,7 +231,7 @@ impl Libraries {
         let files = self.probes.iter().filter(move |p| p.provider == provider).map(|p| p.file);
         let mut files: Vec<usize> = files.collect();
         files.dedup();
-        let lines = files.into_iter().filter_map(|at| self.files.get(at)).flat_map(|f| f.text.lines());
+        let lines = files.into_iter().filter_map(|at| self.files.get(at)).flat_map(|f| f.text.get().lines());
         lines.filter_map(move |line| {
             let mut words = line.strip_prefix('#')?.split_whitespace();
             let mut is = |word: &str| words.next() == Some(word);
@@ -260,7 +297,7 @@ impl Libraries {
             let Some(file) = self.files.get(at) else { continue };
             if self.instances.insert((at, pid)) {
                 let (name, text, always) = (file.name.clone(), file.text.clone(), file.always);
-                self.instance(pid, (&name, &text, always), map, macros, sink);
+                self.instance(pid, (&name, text.get(), always), map, macros, sink);
             }
         }
     }
@@ -298,7 +335,7 @@ impl Libraries {
                 continue;
             };
             file.loaded = true;
-            let (name, text) = (file.name.clone(), providers_and_clauses(&file.text));
+            let (name, text) = (file.name.clone(), providers_and_clauses(file.text.get()));
             match pid {
                 Some(pid) => self.instance(pid, (&name, &text, false), map, &MacroEnv::default(), sink),
                 None => {
@@ -333,14 +370,14 @@ impl Libraries {
         }
         let mut todo: Vec<&str> = texts.to_vec();
         let chosen = self.files.iter().zip(&wanted).filter(|(_, wanted)| **wanted);
-        todo.extend(chosen.map(|(file, _)| &*file.text));
+        todo.extend(chosen.map(|(file, _)| file.text.get()));
         while let Some(text) = todo.pop() {
             for word in words(text) {
                 if let Some(d) = self.find(word)
                     && let (Some(wanted), Some(file)) = (wanted.get_mut(d.file), self.files.get(d.file))
                     && !std::mem::replace(wanted, true)
                 {
-                    todo.push(&file.text);
+                    todo.push(file.text.get());
                 }
             }
         }
@@ -353,7 +390,7 @@ impl Libraries {
             if std::mem::replace(&mut file.loaded, true) {
                 continue;
             }
-            let (id, always) = (map.add(SourceKind::Library, &*file.name, &*file.text), file.always);
+            let (id, always) = (map.add(SourceKind::Library, &*file.name, file.text.get()), file.always);
             let mut program = parse(map, id, ParseMode::Script, macros, self, sink);
             Self::without_families(&mut program, sink);
             self.parsed.push(Library { program, always });
@@ -405,7 +442,7 @@ mod tests {
 
     fn parsed(all: &mut Libraries) -> Vec<(String, Program)> {
         let (mut map, mut sink) = (SourceMap::default(), Sink::default());
-        let texts: Vec<String> = all.files.iter().map(|f| f.text.to_string()).collect();
+        let texts: Vec<String> = all.files.iter().map(|f| f.text.get().to_string()).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         all.load(&texts, &mut map, &MacroEnv::default(), &mut sink);
         let errors: Vec<String> = sink.iter().map(|d| d.render(&map, true)).collect();
@@ -449,6 +486,10 @@ mod tests {
         let mut all = Libraries::embedded();
         let mut expected = BTreeSet::new();
         parsed(&mut all).iter().for_each(|(_, program)| defined(program, &mut expected));
+        // A name that is a tag and a type is found as a type.
+        let types: Vec<String> =
+            expected.iter().filter(|(_, is_type)| *is_type).map(|(w, _)| w.clone()).collect();
+        types.into_iter().for_each(|word| _ = expected.remove(&(word, false)));
         assert_eq!(scanned(&all), expected);
         assert!(expected.len() > 300);
     }
@@ -522,7 +563,7 @@ mod tests {
             let base = map.name(library.program.file).to_string();
             let file = whole.files.iter().find(|f| f.base() == base).unwrap();
             let mut part = Libraries::default();
-            part.add("x.d", providers_and_clauses(&file.text), true);
+            part.add("x.d", providers_and_clauses(file.text.get()), true);
             let (mut map, mut sink) = (SourceMap::default(), Sink::default());
             part.parse_files(&[true], &mut map, &MacroEnv::default(), &mut sink);
             let part: Vec<String> = part.parsed.iter().flat_map(|l| shape(&l.program)).collect();
