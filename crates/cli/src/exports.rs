@@ -31,6 +31,8 @@ use crate::interrupt::Writer;
 const WRITTEN_EVERY: Duration = Duration::from_millis(900);
 /// Writing takes this part of the time at most.
 const SHARE: u32 = 50;
+/// How long servers have at the end until it is known whether they take what was lost once more.
+const REPEATED: Duration = Duration::from_secs(5);
 
 /// What is written beside the output.
 pub(crate) struct Exports {
@@ -289,6 +291,9 @@ impl Exports {
 
     /// Writes the files at the end. The errors are messages.
     pub(crate) fn finish(&mut self) -> Result<(), Vec<String>> {
+        // Servers are waited for together.
+        let until = Instant::now() + REPEATED;
+        self.all.iter_mut().for_each(|export| export.close(until));
         let ended: Vec<_> = self.all.drain(..).map(Export::finish).collect();
         let has_failed = ended.iter().any(Result::is_err);
         let wrong = ended.into_iter().filter_map(Result::err).filter(|text| !text.is_empty()).collect();
@@ -326,6 +331,19 @@ impl Export {
         }
     }
 
+    /// Sends the last of what is for a server, and does not wait for its answers.
+    fn close(&mut self, until: Instant) {
+        if let Content::Sent { sink, delivery } = &mut self.content
+            && self.begun
+            && !self.failed
+        {
+            let sent =
+                sink.flush().and_then(|()| if delivery.may_repeat(until) { sink.repeat() } else { Ok(()) });
+            delivery.close();
+            self.note(sent);
+        }
+    }
+
     /// An empty message: it was said.
     fn finish(self) -> Result<(), String> {
         let Export { asked, file, content, begun, failed: has_failed, unsaid, .. } = self;
@@ -345,10 +363,7 @@ impl Export {
             Content::Stream { mut sink, end } => {
                 sink.flush().and_then(|()| end.map_or(Ok(()), Replacement::finish))
             }
-            Content::Sent { mut sink, delivery } => sink
-                .flush()
-                .and_then(|()| if delivery.may_repeat() { sink.repeat() } else { Ok(()) })
-                .and_then(|()| delivery.finish()),
+            Content::Sent { delivery, .. } => delivery.finish(),
         };
         done.map_err(|e| failed(&file, &e))
     }

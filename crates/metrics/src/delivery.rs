@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use diagnostics::system_text;
 
 use crate::model::MOST_TEXT;
-use http::{REFUSED, post};
+use http::{Answer, post};
 use link::{LIMIT, Link, connect};
 pub use server::Server;
 use tls::Tls;
@@ -126,12 +126,11 @@ impl Shared {
         }
     }
 
-    /// Sends bytes over a connection, which is made if there is none. What the server has refused
-    /// of them: points, and why.
-    fn send(&self, link: &mut Link, bytes: &[u8]) -> io::Result<Option<(u64, String)>> {
+    /// Sends bytes over a connection, which is made if there is none.
+    fn send(&self, link: &mut Link, bytes: &[u8]) -> io::Result<Answer> {
         let (address, path, _) = self.server.parts();
         if !self.server.confirms() {
-            return link.write(address, bytes).map(|()| None);
+            return link.write(address, bytes).map(|()| Answer::Taken(None));
         }
         let stream = link.take(address)?;
         let begun = Instant::now();
@@ -149,8 +148,8 @@ impl Shared {
         while let Some(bytes) = self.next(&mut link) {
             let mut pause = first;
             loop {
-                let e = match self.send(&mut link, &bytes) {
-                    Ok(refused) => {
+                let (why, is_refused) = match self.send(&mut link, &bytes) {
+                    Ok(Answer::Taken(refused)) => {
                         let mut state = self.lock();
                         if let Some((points, why)) = refused {
                             (state.refused, state.refusal) = (state.refused.saturating_add(points), why);
@@ -165,11 +164,12 @@ impl Shared {
                         }
                         break;
                     }
-                    Err(e) => e,
+                    Ok(Answer::Refused(why)) => (why, true),
+                    Err(e) => (system_text(&e), false),
                 };
                 let mut state = self.lock();
-                state.error = Some(system_text(&e));
-                if state.closed.is_some() || e.kind() == REFUSED {
+                state.error = Some(why);
+                if state.closed.is_some() || is_refused {
                     state.lost += self.server.units(&bytes);
                     break;
                 }
@@ -239,15 +239,14 @@ impl Delivery {
     }
 
     /// Whether something was lost and the server takes what comes now, at the end: then what was
-    /// lost can be made up for.
-    pub fn may_repeat(&self) -> bool {
+    /// lost can be made up for. It is waited for until a time.
+    pub fn may_repeat(&self, until: Instant) -> bool {
         let mut state = self.0.lock();
         if state.lost == 0 || matches!(self.0.server, Server::Profiles(_)) {
             return false;
         }
-        let end = Instant::now() + LIMIT;
         while !(state.idle && state.queue.is_empty()) {
-            let Some(left) = end.checked_duration_since(Instant::now()) else { return false };
+            let Some(left) = until.checked_duration_since(Instant::now()) else { return false };
             let waited = self.0.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -255,12 +254,17 @@ impl Delivery {
         true
     }
 
-    /// Sends what is in the queue. An error is what was lost.
-    pub fn finish(self) -> io::Result<()> {
-        let mut state = self.0.lock();
-        state.closed = Some(Instant::now());
+    /// Nothing more comes: the thread sends what is in the queue, and ends. Nobody waits for it.
+    pub fn close(&self) {
+        self.0.lock().closed.get_or_insert_with(Instant::now);
         self.0.changed.notify_all();
-        let end = Instant::now() + END;
+    }
+
+    /// Closes it and waits for the end of what is sent. An error is what was lost.
+    pub fn finish(self) -> io::Result<()> {
+        self.close();
+        let mut state = self.0.lock();
+        let end = state.closed.unwrap_or_else(Instant::now) + END;
         while !state.done {
             let Some(left) = end.checked_duration_since(Instant::now()) else { break };
             let waited = self.0.changed.wait_timeout(state, left);
@@ -448,7 +452,7 @@ mod tests {
         out.write_all(b"refused").unwrap();
         answered(&listener, b"refused", b"HTTP/1.1 400 x\r\n\r\n");
         testing::eventually("it is lost", testing::HANG_LIMIT, || delivery.0.lock().lost == 1);
-        assert!(delivery.may_repeat());
+        assert!(delivery.may_repeat(Instant::now() + LIMIT));
         out.write_all(b"again").unwrap();
         answered(&listener, b"again", b"HTTP/1.1 200 x\r\n\r\n");
         assert_eq!(
@@ -456,7 +460,7 @@ mod tests {
             "1 requests were lost: the server answers 400, and what is since the start was sent again at the end"
         );
         let (_out, delivery) = start(Server::Otlp(format!("http://{address}"))).unwrap();
-        assert!(!delivery.may_repeat(), "nothing is lost");
+        assert!(!delivery.may_repeat(Instant::now() + LIMIT), "nothing is lost");
     }
 
     #[test]

@@ -11,18 +11,24 @@ use crate::otlp::rejected;
 /// The most bytes of an answer.
 const LONGEST_ANSWER: usize = 64 << 10;
 
-/// The error of what the server does not want, and would not want later.
-pub(super) const REFUSED: io::ErrorKind = io::ErrorKind::InvalidData;
+/// What a server says of a request. An error in its place is one of the connection, which may be
+/// none later.
+pub(super) enum Answer {
+    /// It has taken it, but for so many points of it; and why.
+    Taken(Option<(u64, String)>),
+    /// It does not want it, and would not want it later.
+    Refused(String),
+}
 
-/// Sends a request to a host and a path, and waits for its answer: what it refuses. The time until
-/// when it waits is asked for again and again.
+/// Sends a request to a host and a path, and waits for its answer. The time until when it waits is
+/// asked for again and again.
 pub(super) fn post(
     stream: &TcpStream,
     tls: Option<&Tls>,
     end: &dyn Fn() -> Instant,
     (host, path): (&str, &str),
     body: &[u8],
-) -> io::Result<Option<(u64, String)>> {
+) -> io::Result<Answer> {
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/x-protobuf\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n",
@@ -35,66 +41,53 @@ pub(super) fn post(
     }
 }
 
-fn exchange(stream: &mut dyn Stream, head: &str, body: &[u8]) -> io::Result<Option<(u64, String)>> {
-    let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
-    sent.and_then(|()| stream.flush()).map_err(of_connection)?;
+fn exchange(stream: &mut dyn Stream, head: &str, body: &[u8]) -> io::Result<Answer> {
+    stream.write_all(head.as_bytes())?;
+    stream.write_all(body)?;
+    stream.flush()?;
     let mut answer = Vec::new();
-    let mut more = true;
     loop {
         let mut bytes = [0; 1024];
-        match stream.read(&mut bytes) {
-            Ok(n) if n > 0 => answer.extend_from_slice(bytes.get(..n).unwrap_or_default()),
-            // Without a status it is none; behind one it is what has come.
-            Err(e) if !has_status(&answer) => return Err(of_connection(e)),
-            _ => more = false,
-        }
-        more &= answer.len() < LONGEST_ANSWER;
-        skip_informational(&mut answer);
+        let read = stream.read(&mut bytes);
+        answer.extend_from_slice(read.as_ref().ok().and_then(|n| bytes.get(..*n)).unwrap_or_default());
+        let more = matches!(read, Ok(1..)) && answer.len() < LONGEST_ANSWER;
+        let said = last(&answer);
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut response = httparse::Response::new(&mut headers);
-        let parsed = response.parse(&answer).map_err(|e| io::Error::new(REFUSED, e.to_string()))?;
-        return match (parsed, response.code.unwrap_or(0)) {
-            (httparse::Status::Partial, _) if more => continue,
-            (httparse::Status::Partial, _) => Err(io::ErrorKind::UnexpectedEof.into()),
-            (_, 204) => Ok(None),
-            (httparse::Status::Complete(head), 200..300) => {
-                let body = answer.get(head..).unwrap_or_default();
-                match content(body, response.headers, more) {
-                    None => continue,
-                    Some(body) => Ok(rejected(&body)),
-                }
+        let head = match response.parse(said) {
+            Ok(httparse::Status::Complete(head)) => head,
+            Ok(httparse::Status::Partial) if more => continue,
+            // Without a status it is none; behind one it is what has come.
+            Ok(httparse::Status::Partial) => {
+                return Err(read.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
             }
+            Err(e) => return Ok(Answer::Refused(e.to_string())),
+        };
+        return match response.code.unwrap_or(0) {
+            204 => Ok(Answer::Taken(None)),
+            200..300 => match content(said.get(head..).unwrap_or_default(), response.headers, more) {
+                None => continue,
+                Some(body) => Ok(Answer::Taken(rejected(&body))),
+            },
             // They say that it may be taken later.
-            (_, code @ (429 | 502 | 503 | 504)) => {
-                Err(io::Error::other(format!("the server answers {code}")))
-            }
-            (_, code) => Err(io::Error::new(REFUSED, format!("the server answers {code}"))),
+            code @ (429 | 502 | 503 | 504) => Err(io::Error::other(format!("the server answers {code}"))),
+            code => Ok(Answer::Refused(format!("the server answers {code}"))),
         };
     }
 }
 
-/// An error of the connection, which is none of the server's words.
-fn of_connection(e: io::Error) -> io::Error {
-    if e.kind() == REFUSED { io::Error::other(e) } else { e }
-}
-
-/// Takes away what a server says before its answer (`100 Continue`).
-fn skip_informational(answer: &mut Vec<u8>) {
+/// The answer behind what a server says before it (`100 Continue`).
+fn last(mut answer: &[u8]) -> &[u8] {
     loop {
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut response = httparse::Response::new(&mut headers);
-        let Ok(httparse::Status::Complete(head)) = response.parse(answer) else { return };
-        if !matches!(response.code, Some(100..200)) {
-            return;
+        match (response.parse(answer), response.code) {
+            (Ok(httparse::Status::Complete(head)), Some(100..200)) => {
+                answer = answer.get(head..).unwrap_or_default();
+            }
+            _ => return answer,
         }
-        answer.drain(..head);
     }
-}
-
-/// Whether the head of an answer has come.
-fn has_status(answer: &[u8]) -> bool {
-    let mut headers = [httparse::EMPTY_HEADER; 64];
-    httparse::Response::new(&mut headers).parse(answer).is_ok_and(|parsed| parsed.is_complete())
 }
 
 /// The content of an answer; `None` if more of it comes.
@@ -152,7 +145,7 @@ mod tests {
             server.write_all(said.as_bytes()).unwrap();
             let end = || Instant::now() + Duration::from_secs(3600);
             let answer = post(&stream, None, &end, ("host", "/path"), b"body");
-            assert_eq!(answer.is_err_and(|e| e.kind() == REFUSED), refused, "{said}");
+            assert_eq!(matches!(answer.unwrap(), Answer::Refused(_)), refused, "{said}");
         }
     }
 
@@ -175,7 +168,7 @@ mod tests {
             // It is at work, and the session ends meanwhile.
             server.write_all(b"HTTP/1.1 ").unwrap();
             is_over.store(true, Ordering::Relaxed);
-            let e = posted.join().unwrap().unwrap_err();
+            let e = posted.join().unwrap().err().unwrap();
             assert_eq!((e.kind(), e.to_string().as_str()), (TimedOut, "the server has not answered"));
         });
     }

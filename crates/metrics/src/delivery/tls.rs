@@ -43,7 +43,7 @@ mod imp {
     use std::sync::Arc;
 
     use rustls::pki_types::ServerName;
-    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+    use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore};
 
     use crate::delivery::timed::{Stream, Timed};
 
@@ -81,11 +81,7 @@ mod imp {
             let mut client =
                 ClientConnection::new(self.config.clone(), self.name.clone()).map_err(io::Error::other)?;
             while client.is_handshaking() {
-                // A server that is not known now may be so later.
-                client.complete_io(&mut timed).map_err(|e| match e.kind() {
-                    io::ErrorKind::InvalidData => io::Error::other(e.to_string()),
-                    _ => e,
-                })?;
+                client.complete_io(&mut timed).map_err(plain)?;
             }
             let done = done(&mut rustls::Stream::new(&mut client, &mut timed));
             client.send_close_notify();
@@ -93,6 +89,22 @@ mod imp {
             let _ = client.write_tls(&mut timed);
             done
         }
+    }
+
+    /// What is wrong with a server's certificate, in plain words.
+    fn plain(e: io::Error) -> io::Error {
+        use CertificateError as C;
+        let inner = e.get_ref().and_then(|inner| inner.downcast_ref());
+        let Some(rustls::Error::InvalidCertificate(why)) = inner else { return e };
+        let why = match why {
+            C::UnknownIssuer => "is of an issuer that this system does not trust".into(),
+            C::NotValidForName | C::NotValidForNameContext { .. } => "is for another name".into(),
+            C::Expired | C::ExpiredContext { .. } => "has expired".into(),
+            C::NotValidYet | C::NotValidYetContext { .. } => "is not valid yet".into(),
+            C::Revoked => "is revoked".into(),
+            other => format!("cannot be used: {other}"),
+        };
+        io::Error::other(format!("the server's certificate {why}"))
     }
 }
 
