@@ -27,6 +27,7 @@ pub mod fuse;
 pub mod golden;
 pub mod json;
 mod leftovers;
+pub mod names;
 pub mod rng;
 pub mod server;
 pub mod suppressed;

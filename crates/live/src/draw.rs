@@ -402,16 +402,8 @@ mod tests {
 
     #[test]
     fn every_size_can_be_drawn_and_names_are_text() {
-        let nasty: &[&'static [u8]] = &[
-            b"\x1b[2J",
-            b"a\nb",
-            "\u{202e}x".as_bytes(),
-            b"\xff\0",
-            "\u{4e2d}\u{6587}".as_bytes(),
-            &[b'x'; 4096],
-            b"",
-        ];
-        let rows: Vec<_> = nasty.iter().enumerate().map(|(n, name)| (*name, n as u64, 1)).collect();
+        let rows: Vec<_> =
+            testing::names::NASTY.iter().enumerate().map(|(n, name)| (*name, n as u64, 1)).collect();
         for ascii in [false, true] {
             let mut live = Live::new(ascii);
             live.begin("x\n\ty\x1b", 2);

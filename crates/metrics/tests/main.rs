@@ -13,24 +13,9 @@ use events::{
     AggFunc, AggValue, Clock, Column, Drop, DropKind, Event, Growth, Host, Int, Interval, Sink, SinkError,
     Stack, Start, Value,
 };
+use testing::names::NASTY;
 
 const SECOND: u64 = 1_000_000_000;
-
-/// Names that a process may choose.
-const NASTY: [&[u8]; 12] = [
-    b"a\"b\\",
-    b"a\nb",
-    "a\u{202e}b\u{2028}".as_bytes(),
-    &[b'x'; 4096],
-    b"a\xff\xfeb",
-    b"<script>alert(1)</script>",
-    b"{{ .Labels.x }}",
-    b"%s%n",
-    b"a\0b",
-    b"a,b=c d;e|f:g@h#i",
-    b"..",
-    b"",
-];
 
 fn start<S: Sink>(mut sink: S) -> Fed<S> {
     // 2026-01-02 03:04:05 UTC

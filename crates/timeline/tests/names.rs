@@ -1,36 +1,17 @@
 //! Names that processes choose.
 
 use events::{Calls, Value};
+use testing::names::NASTY;
 
 use crate::{Fed, probe, string, traced};
 
-/// What a name may be.
-fn nasty() -> Vec<Vec<u8>> {
-    let mut all: Vec<Vec<u8>> = [
-        &b"\"quoted\" 'twice'"[..],
-        b"a\nb\r\n\tc",
-        "left\u{202e}right\u{2066}".as_bytes(),
-        b"\xff\xfe\x80 no UTF-8",
-        b"<script>alert(1)</script>",
-        b"{{ braces }}",
-        b"%s%n%d",
-        b"nul\0behind",
-        b"\x1b[31mred",
-        b"",
-    ]
-    .map(<[u8]>::to_vec)
-    .to_vec();
-    all.push(vec![b'x'; 4096]);
-    all
-}
-
 #[test]
 fn nasty_names_are_texts() {
-    for name in nasty() {
+    for name in NASTY {
         let mut fed = Fed::new();
-        let lossy = String::from_utf8_lossy(&name).replace(':', ";");
-        let named = Value::Name { text: name.clone().into(), size: 4097 };
-        let fields = vec![traced("execname", named), traced("copyinstr(arg0)", string(&name))];
+        let lossy = String::from_utf8_lossy(name).replace(':', ";");
+        let named = Value::Name { text: (*name).into(), size: 4097 };
+        let fields = vec![traced("execname", named), traced("copyinstr(arg0)", string(name))];
         fed.fire(1, (7, 7), &probe(&format!("p:m:{lossy}:entry"), Calls::None), fields);
         fed.fire(
             2,
@@ -53,9 +34,9 @@ fn nasty_names_are_texts() {
         let annotations: Vec<_> = trace.events.iter().flat_map(|event| event.annotations.clone()).collect();
         annotations.iter().for_each(|(name, _)| plain(name));
         plain(&annotations[0].1);
-        match std::str::from_utf8(&name) {
+        match std::str::from_utf8(name) {
             Ok(text) => assert_eq!(annotations[1].1, text, "data is as it is"),
-            Err(_) => assert!(annotations[1].1.contains("\\377\\376\\200 no UTF-8")),
+            Err(_) => assert!(annotations[1].1.contains("\\377\\376")),
         }
     }
 }

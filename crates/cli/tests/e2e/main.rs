@@ -73,6 +73,7 @@ mod memory;
 mod metrics;
 mod modules;
 mod namespaces;
+mod nasty;
 mod network;
 mod objects;
 mod options;
@@ -290,6 +291,7 @@ const GROUPS: &[&[Test]] = &[
     ids::TESTS,
     modules::TESTS,
     namespaces::TESTS,
+    nasty::TESTS,
     drilldown::TESTS,
     elsewhere::TESTS,
     faults::TESTS,
