@@ -36,8 +36,7 @@ use self::contents::Release;
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// The lines of `cargo xtask help`.
-pub(crate) const HELP: &str = "\
-  dist [--test] [--lintian] [--program FILE]
+pub(crate) const HELP: &str = "  dist [--test] [--lintian] [--program FILE]
                 build the static program (or take FILE) and make the tarball, the packages and their checksums in
                 target/dist; --test installs and removes the packages in new Debian roots, --lintian checks the .deb
   size          build the static program and print its size by section and by crate; fails above 10 MB

@@ -15,6 +15,7 @@ mod fuzz;
 mod install;
 mod kernels;
 mod layers;
+mod long;
 mod qemu;
 mod sys;
 mod test;
@@ -117,7 +118,7 @@ cargo xtask TASK
                 build for release and install the binary, the D libraries, the toolkit and the manual pages;
                 the library for C
                 (/usr/local); nothing else is changed
-@DIST@@WHEEL@  kernels       download and unpack the kernels and QEMU, and replace those of which there is a newer release
+@DIST@@WHEEL@@LONG@  kernels       download and unpack the kernels and QEMU, and replace those of which there is a newer release
 ";
 
 fn help() -> String {
@@ -125,6 +126,7 @@ fn help() -> String {
         .replace("@FUZZ@", fuzz::HELP)
         .replace("@DIST@", dist::HELP)
         .replace("@WHEEL@", wheel::HELP)
+        .replace("@LONG@", long::HELP)
 }
 
 fn main() -> ExitCode {
@@ -157,6 +159,7 @@ fn task() -> Result<u8, String> {
         Some("wheel") => wheel::command(rest),
         Some("size") => dist::size(rest),
         Some("layers") => layers::command(rest),
+        Some("long") => long::command(rest),
         Some("kernels") => kernels::command(),
         Some("help") | None => {
             print!("{}", help());

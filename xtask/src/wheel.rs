@@ -14,8 +14,7 @@ use std::process::Command;
 use crate::apt::{io, run};
 
 /// The lines of `cargo xtask help`.
-pub(crate) const HELP: &str = "\
-  wheel [--test]
+pub(crate) const HELP: &str = "  wheel [--test]
                 build the package of Python and make its wheel in target/wheels; fails above 12 MB; --test installs
                 it in a new virtual environment and traces with it
 ";

@@ -32,8 +32,7 @@ pub(crate) struct Options {
     pub(crate) update_skips: bool,
 }
 
-pub(crate) const HELP: &str = "\
-  test [FILTER...] [OPTION...]
+pub(crate) const HELP: &str = "  test [FILTER...] [OPTION...]
                 run every test here, and a choice of them on each stock kernel (testing/places says which)
                   FILTER        only tests with this in their names
                   --host        in no guest                  --vm         only in guests
