@@ -115,10 +115,17 @@ impl Flight {
         Ok(())
     }
 
-    /// Says at the end what was refused.
-    pub(crate) fn finish(&self) {
+    /// Says at the end what wrote no file of its own.
+    pub(crate) fn finish(&self, session: &Session<Results>) {
+        // Since the last turn, and in END: their moment is in the file of the end.
+        let late = session.snaps().saturating_sub(self.snaps);
+        if late > 0 && !self.quiet {
+            let shown = control::name_text(&self.path.to_string_lossy()).into_owned();
+            let calls = if late == 1 { "call" } else { "calls" };
+            complain(&format!("{late} {calls} of snap() came at the end: {shown} has it"));
+        }
         if self.refused > 0 && !self.quiet {
-            let calls = if self.refused == 1 { "a call" } else { "calls" };
+            let calls = if self.refused == 1 { "call" } else { "calls" };
             complain(&format!(
                 "{} {calls} of snap() wrote no file of their own: at most one in {} s and {} in all are written (-x snaprate, snapmax)",
                 self.refused,

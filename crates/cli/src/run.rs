@@ -658,7 +658,7 @@ fn follow(
         interrupt::handle();
     }
     let status = session.finish()? as u8;
-    flight.iter().for_each(Flight::finish);
+    flight.iter().for_each(|flight| flight.finish(session));
     if let Some(asked) = asked {
         return Ok(asked);
     }

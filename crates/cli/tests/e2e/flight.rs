@@ -129,12 +129,20 @@ fn calls_of_snap_have_a_limit_and_the_others_are_counted() -> Verdict {
         let mut files = flight.snapshots(".no");
         files.extend((2..10).flat_map(|n| flight.snapshots(&format!(".no-{n}"))));
         assert!((1..=most).contains(&files.len()), "{files:?} {o:?}");
-        let line = o.err.lines().find(|line| line.contains(" of snap() wrote no file")).unwrap_or_default();
-        let refused = line.split_whitespace().nth(1).and_then(|word| word.parse().ok());
-        assert_eq!(refused.unwrap_or(0) + files.len(), 500, "{files:?} {o:?}");
+        let counted = |what: &str| -> usize {
+            let line = o.err.lines().find(|line| line.contains(what)).unwrap_or_default();
+            line.split_whitespace().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
+        };
+        let (refused, late) = (counted(" of snap() wrote no file"), counted(" of snap() came at the end"));
+        assert_eq!(refused + late + files.len(), 500, "{files:?} {o:?}");
         // None is left unfinished.
         assert!(!flight.snapshots("").iter().any(|file| file.ends_with(".part")), "{o:?}");
     }
+    // END comes behind the last look: its moment is that of the end.
+    let flight = Flight::new(&kills(5));
+    let o = flight.run(&["-n", KILLS, "-n", "END { snap(\"late\"); }"]).code(0);
+    let said = format!("dtrace: 1 call of snap() came at the end: {} has it\n", flight.path("file"));
+    assert!(o.err.contains(&said), "{o:?}");
     Pass
 }
 
