@@ -185,8 +185,9 @@ int dt_work(dt_session *session, int timeout);
 /* The next event, in the order in which they happened. NULL: there is none now, or an error. */
 const dt_event *dt_next(dt_session *session);
 
-/* The next event as JSON, as `dtrace -x oformat=json` has it (events.schema.json). A session is read
-   by this or by dt_next(), not by both. NULL as there. */
+/* The next event as JSON, as `dtrace -x oformat=json` has it (events.schema.json): all of them, also
+   those that are no dt_event, as what intervals have added (the option every). A session is read by
+   this or by dt_next(), not by both. NULL as there. */
 const char *dt_next_json(dt_session *session);
 
 /* Stops tracing at once: dt_work() returns 0, also one that is waiting. From any thread and from a

@@ -18,8 +18,8 @@ use dtrace::diagnostics::{Diagnostic, SourceKind, SourceMap, Tag, raw};
 use dtrace::events::SinkError;
 use dtrace::options::{self, OptionError};
 use dtrace::{
-    CodegenError, CompileError, Error, Event, Json, Macros, Message, Needs, Options, Output, Session, Sink,
-    Source, Status, System, Target,
+    CodegenError, CompileError, Effects, Error, Event, Json, Macros, Message, Needs, Options, Output,
+    Session, Sink, Source, Status, System, Target,
 };
 
 use crate::event::{Current, c_text, dt_event};
@@ -113,13 +113,24 @@ fn not_compiled(error: &CompileError) -> Problems {
 const MOST_EVENTS: usize = 100_000;
 
 /// The events that C has not yet taken.
-#[derive(Default)]
-struct Queue(VecDeque<Event<'static>>);
+struct Queue {
+    events: VecDeque<Event<'static>>,
+    effects: Effects<io::Sink>,
+}
+
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue { events: VecDeque::new(), effects: Effects::new(io::sink()) }
+    }
+}
 
 impl Sink for Queue {
     fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
-        self.0.push_back(event.clone().into_owned());
-        Ok(())
+        self.events.push_back(event.clone().into_owned());
+        match event {
+            Event::Effect(effect) => self.effects.perform(effect),
+            _ => Ok(()),
+        }
     }
 
     fn needs(&self) -> Needs {
@@ -340,7 +351,7 @@ impl Inner {
 
     pub(crate) fn work(&mut self, limit: Duration) -> Result<Status, Problems> {
         let running = self.running()?;
-        if running.session.sink().0.len() > MOST_EVENTS {
+        if running.session.sink().events.len() > MOST_EVENTS {
             return Err(misuse(format!("more than {MOST_EVENTS} events were not taken: call dt_next()")));
         }
         let bell = running.stop.bell().map_err(|e| plain(&e.to_string()))?;
@@ -354,7 +365,7 @@ impl Inner {
             if let Some(row) = self.current.next_row() {
                 return Ok(Some(row));
             }
-            let Some(event) = self.running()?.session.sink_mut().0.pop_front() else { return Ok(None) };
+            let Some(event) = self.running()?.session.sink_mut().events.pop_front() else { return Ok(None) };
             if let Some(event) = self.current.show(event) {
                 return Ok(Some(event));
             }
@@ -363,7 +374,7 @@ impl Inner {
 
     pub(crate) fn next_json(&mut self) -> Result<Option<*const c_char>, Problems> {
         let running = self.running()?;
-        while let Some(event) = running.session.sink_mut().0.pop_front() {
+        while let Some(event) = running.session.sink_mut().events.pop_front() {
             let written = running.json.event(&event).map_err(|e| plain(&e.to_string()));
             written.and_then(|()| running.json.flush().map_err(|e| plain(&e.to_string())))?;
             let lines = std::mem::take(&mut running.json.output_mut().0);
@@ -392,7 +403,7 @@ fn waited<'a>(session: &'a Session<Queue>, bell: BorrowedFd<'a>) -> Vec<Borrowed
 
 impl Running {
     fn has_events(&self) -> bool {
-        !self.session.sink().0.is_empty()
+        !self.session.sink().events.is_empty()
     }
 
     /// After a call, with its error. A forked child shares the `epoll` with its parent, and leaves

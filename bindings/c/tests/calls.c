@@ -524,6 +524,23 @@ static void no_descriptors(void)
     dt_close(s);
 }
 
+/* What a program does to the output is done, whoever reads the events, or nobody. */
+static void effects(void)
+{
+    char file[] = "/tmp/dtrace-effects-XXXXXX", program[256];
+    int there = mkstemp(file);
+    dt_session *s = opened();
+
+    CHECK(there >= 0);
+    snprintf(program, sizeof(program), "BEGIN { system(\"echo -n done > %s\"); exit(4); }", file);
+    CHECK(dt_program(s, NULL, program) == 0 && dt_option(s, "destructive", NULL) == 0 && dt_start(s) == 0);
+    CHECK(run(s) == 4);
+    dt_close(s);
+    CHECK(read(there, program, sizeof(program)) == 4 && memcmp(program, "done", 4) == 0);
+    close(there);
+    unlink(file);
+}
+
 int main(int argc, char **argv)
 {
     CHECK(argc == 3);
@@ -541,6 +558,7 @@ int main(int argc, char **argv)
     forked();
     never_taken();
     normalized();
+    effects();
     names_that_are_no_text();
     stopped_at_any_time();
     signals();

@@ -153,7 +153,8 @@ fn interval<'py>(py: Python<'py>, all: &Interval<'_>) -> Object<'py> {
         types::GROWTH.make(py, (values(py, key)?, aggregated(py, increment)?, aggregated(py, total)?))
     })?;
     let (name, function) = of_column(py, &all.column)?;
-    types::INTERVAL.make(py, (all.begin, all.end, name, function, names(py, &all.keys)?, rows))
+    types::INTERVAL
+        .make(py, (all.begin, all.end, name, function, names(py, &all.keys)?, rows, all.wall, all.unsigned))
 }
 
 /// The word of an action, and its value.

@@ -24,7 +24,7 @@ enum Printed {
     /// It is kept, until it is taken.
     Kept(Box<Text<Kept>>),
     /// There is none; what programs do to the output is done.
-    Nothing(Box<Effects<Nowhere>>),
+    Nothing(Box<Effects<io::Sink>>),
 }
 
 impl Receiver {
@@ -35,7 +35,7 @@ impl Receiver {
         flame.set_most_frames([options.kernel_frames(), options.user_frames(), options.jstackframes]);
         let printed = match keeps_text {
             true => Printed::Kept(Box::new(Text::new(Kept(Vec::new())))),
-            false => Printed::Nothing(Box::new(Effects::new(Nowhere))),
+            false => Printed::Nothing(Box::new(Effects::new(io::sink()))),
         };
         Receiver { queue: VecDeque::new(), printed, flame, heat: Heat::new(unnamed) }
     }
@@ -184,25 +184,6 @@ impl Output for Kept {
         Ok(())
     }
 
-    fn messages(&mut self, _: &[Message]) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// No output.
-struct Nowhere;
-
-impl Write for Nowhere {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Output for Nowhere {
     fn messages(&mut self, _: &[Message]) -> io::Result<()> {
         Ok(())
     }

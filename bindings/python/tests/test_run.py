@@ -259,6 +259,8 @@ def test_intervals_add_up_to_what_there_is(calls):
     assert sum(row.increment for event in found for row in event) == 3000
     assert [row.total for event in found for row in event][-1] == 3000 == result["n"][()]
     assert all(a.end == b.begin for a, b in zip(found, found[1:]))
+    assert all(event.wall > 1_700_000_000 * 10**9 for event in found)
+    assert all(event.unsigned for event in found)
     page = result.heat_map()
     assert page.startswith(b"<!DOCTYPE html>") and result.flame_graph() is None
     assert result.heat_map("x.svg").startswith(b"<")

@@ -309,6 +309,8 @@ impl Command {
         let sockets: Vec<String> =
             [&self.options.listen, &self.options.events].into_iter().filter_map(of_socket).collect();
         all.extend(sockets.iter().map(|path| (whole(path), path)));
+        let printed = "standard output".to_string();
+        all.extend(printed_file().filter(|_| self.output.is_none()).map(|file| (file, &printed)));
         all.sort_unstable();
         match all.iter().zip(all.iter().skip(1)).find(|((a, _), (b, _))| a == b) {
             Some(((_, file), _)) if !(files.is_empty() && sockets.is_empty()) => {
@@ -455,9 +457,21 @@ impl Command {
     }
 }
 
-/// A name of a file from the root, by which two of them are compared.
+/// The file that the standard output is, if it is one.
+fn printed_file() -> Option<PathBuf> {
+    let path = std::path::Path::new("/proc/self/fd/1").canonicalize().ok()?;
+    path.is_file().then_some(path)
+}
+
+/// A name of a file from the root, by which two of them are compared. What it leads to is another
+/// name of it.
 fn whole(file: &str) -> PathBuf {
     let path = file_of(file);
+    if let Some(whole) =
+        path.canonicalize().ok().filter(|_| !path.starts_with("/dev") && !path.starts_with("/proc"))
+    {
+        return whole;
+    }
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.canonicalize(),
         _ => std::env::current_dir(),

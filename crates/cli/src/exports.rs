@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -438,14 +438,34 @@ impl Content {
 /// Whether a name is of a pipe or a device, which no file can replace.
 fn is_special(path: &Path) -> bool {
     let kind = path.metadata().map(|m| m.file_type());
-    is_of_system(path) || kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device() || kind.is_socket())
+    descriptor(path).is_some()
+        || is_of_system(path)
+        || kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device() || kind.is_socket())
 }
 
-/// Opens a pipe or a device. A pipe without a reader is an error: one may never come.
+/// The number of a descriptor of this process that a name means.
+fn descriptor(path: &Path) -> Option<i32> {
+    match path.to_str()? {
+        "/dev/stdout" => Some(libc::STDOUT_FILENO),
+        "/dev/stderr" => Some(libc::STDERR_FILENO),
+        name => ["/dev/fd/", "/proc/self/fd/"].iter().find_map(|dir| name.strip_prefix(dir)?.parse().ok()),
+    }
+}
+
+/// Opens a pipe or a device. A pipe without a reader is an error: one may never come. A descriptor
+/// of this process is duplicated: who opens a file anew writes over what is in it.
 fn open_special(path: &Path) -> io::Result<File> {
+    if let Some(number) = descriptor(path) {
+        // SAFETY: a plain system call on a number, whose result nothing else owns.
+        return match unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) } {
+            -1 => Err(io::Error::last_os_error()),
+            // SAFETY: it is new.
+            own => Ok(unsafe { File::from_raw_fd(own) }),
+        };
+    }
     let file = File::options().append(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     // SAFETY: a plain system call on an open descriptor: its writes wait again.
-    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) } {
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_APPEND) } {
         0 => Ok(file),
         _ => Err(io::Error::last_os_error()),
     }

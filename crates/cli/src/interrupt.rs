@@ -182,6 +182,51 @@ pub(crate) fn outlive_file_size_limit() {
     }
 }
 
+/// Signals that end a process and that nothing here waits for.
+const DEADLY: [libc::c_int; 15] = [
+    libc::SIGQUIT,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGSEGV,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGXCPU,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGSYS,
+    libc::SIGPWR,
+];
+
+extern "C" fn leave_and_end(signal: libc::c_int) {
+    dtrace::live::leave();
+    // SAFETY: a plain call; what the signal does now is what it does by default.
+    unsafe { libc::raise(signal) };
+}
+
+/// From now on a signal that ends the process leaves the terminal as it was.
+pub(crate) fn leave_terminal() {
+    for signal in DEADLY {
+        // SAFETY: an all-zero sigaction is valid; the handler is async-signal-safe and lives for ever.
+        // One that is handled or ignored stays so, but for the stack's overflow, whose message the
+        // screen would cover.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            let mut old: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut old);
+            let is_of_runtime = [libc::SIGSEGV, libc::SIGBUS].contains(&signal);
+            if old.sa_sigaction == libc::SIG_DFL || is_of_runtime && old.sa_sigaction != libc::SIG_IGN {
+                action.sa_sigaction = leave_and_end as extern "C" fn(libc::c_int) as usize;
+                action.sa_flags = libc::SA_RESETHAND | libc::SA_NODEFER | libc::SA_ONSTACK;
+                libc::sigaction(signal, &action, std::ptr::null_mut());
+            }
+        }
+    }
+}
+
 impl Interrupts {
     /// Starts to catch.
     pub(crate) fn catch() -> io::Result<Interrupts> {

@@ -16,7 +16,7 @@ use dtrace::events::{Event, Sink, SinkError};
 use dtrace::live::{Action, Key, Keyboard, Live, Screen};
 use dtrace::{Message, Printer};
 
-use crate::interrupt::{Interrupts, Writer};
+use crate::interrupt::{self, Interrupts, Writer};
 use crate::output::{Output, to_stderr};
 
 /// The most bytes of printed text that wait for the end of the screen.
@@ -94,6 +94,7 @@ impl LiveResults {
     /// Takes the terminal.
     pub(crate) fn open(&mut self) -> io::Result<()> {
         let out = Writer(File::from(io::stdout().as_fd().try_clone_to_owned()?));
+        interrupt::leave_terminal();
         let mut screen = Screen::enter(out)?;
         lock(&self.kept).screen = true;
         screen.draw(&mut self.live)?;

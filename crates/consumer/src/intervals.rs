@@ -23,6 +23,9 @@ use crate::options::Options;
 use crate::outlet::Outlet;
 use crate::record::Tables;
 
+/// Keys of which totals are kept, or twice those of the table that is printed: keys that a program
+/// has removed are more without end.
+const TOTALS: usize = 1 << 18;
 /// Rows in one event.
 const ROWS: usize = 256;
 
@@ -59,16 +62,19 @@ impl Intervals {
         self.fresh.take_lost() + self.total.take_lost()
     }
 
-    /// The interval ends: delivers what it has added. The stacks of its keys are fetched.
+    /// The interval ends: delivers what it has added. The stacks of its keys are fetched. `printed`
+    /// is how many keys the table that is printed has.
     pub(crate) fn end<S: Sink>(
         &mut self,
         end: Clock,
+        printed: impl Fn(AggId) -> usize,
         tables: &Tables,
         names: &mut Names<'_>,
         options: &Options,
         out: &mut Outlet<S>,
     ) -> io::Result<()> {
-        self.total.absorb(&self.fresh);
+        let most = |id| TOTALS.max(2 * printed(id));
+        self.total.absorb(&self.fresh, most);
         let begin = std::mem::replace(&mut self.begin, end.time);
         let mut done = Ok(());
         for id in self.ids() {

@@ -69,6 +69,13 @@ impl Output for io::Stdout {
     }
 }
 
+/// Nothing is printed, and effects are performed all the same.
+impl Output for io::Sink {
+    fn messages(&mut self, _: &[Message]) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl<T: Output + ?Sized> Output for &mut T {
     fn truncate(&mut self) -> io::Result<()> {
         (**self).truncate()

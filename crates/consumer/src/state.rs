@@ -115,7 +115,7 @@ impl State {
         source: &mut dyn Source,
         out: &mut Outlet<S>,
     ) -> io::Result<()> {
-        let State { intervals, stacks, symbols, names_stacks, options, .. } = self;
+        let State { store, intervals, stacks, symbols, names_stacks, options, .. } = self;
         let Some(intervals) = intervals else { return Ok(()) };
         for id in intervals.ids() {
             for key in intervals.fresh.unfetched(id) {
@@ -124,7 +124,8 @@ impl State {
         }
         let (target, of_stacks) = (options.target, *names_stacks);
         let mut names = Names { symbols: symbols.as_mut(), target, time: None, of_stacks };
-        intervals.end(end, tables, &mut names, options, out)
+        let printed = |id| read(store).get(id).map_or(0, |agg| agg.entries.len());
+        intervals.end(end, printed, tables, &mut names, options, out)
     }
 
     fn merge_snapshot(&mut self, source: &mut dyn Source) -> io::Result<()> {

@@ -68,8 +68,10 @@ struct State {
     /// The points that the server has refused in requests that it has taken, and why.
     refused: u64,
     refusal: String,
-    /// What was said: that something is lost, that something is refused.
-    said: [bool; 2],
+    /// What was said: that something is lost, that something is refused, that nothing is taken.
+    said: [bool; 3],
+    /// Since when nothing was taken.
+    failing: Option<Instant>,
     /// The thread has nothing to send.
     idle: bool,
     /// What is since the start is sent again.
@@ -154,6 +156,7 @@ impl Shared {
                         if let Some((points, why)) = refused {
                             (state.refused, state.refusal) = (state.refused.saturating_add(points), why);
                         }
+                        (state.failing, state.said[2]) = (None, false);
                         // What is lost later is so for another reason.
                         if state.lost == 0 {
                             state.error = None;
@@ -169,6 +172,7 @@ impl Shared {
                 };
                 let mut state = self.lock();
                 state.error = Some(why);
+                state.failing.get_or_insert_with(Instant::now);
                 if state.closed.is_some() || is_refused {
                     state.lost += self.server.units(&bytes);
                     break;
@@ -222,15 +226,23 @@ impl Write for Queue {
 }
 
 impl Delivery {
-    /// A message, once if something is lost and once if something is refused.
+    /// A message, once if something is lost, once if something is refused, and each time that nothing
+    /// is taken for a while.
     pub fn said(&self) -> Option<String> {
         let mut state = self.0.lock();
-        let State { lost, refused, said: [said_lost, said_refused], .. } = &mut *state;
+        let State { lost, refused, failing, said: [said_lost, said_refused, said_failing], .. } = &mut *state;
         let is_lost = *lost > 0 && !std::mem::replace(said_lost, true);
-        if !is_lost && (*refused == 0 || std::mem::replace(said_refused, true)) {
+        let is_refused = !is_lost && *refused > 0 && !std::mem::replace(said_refused, true);
+        let is_failing = failing.is_some_and(|since| since.elapsed() >= LIMIT) && *lost == 0;
+        let is_failing = !is_lost && !is_refused && is_failing && !std::mem::replace(said_failing, true);
+        let option = self.0.server.option();
+        if is_failing {
+            let why = state.error.as_deref().unwrap_or_default();
+            return Some(format!("{option}: {why}: {} wait until it takes them", self.0.server.unit()));
+        }
+        if !is_lost && !is_refused {
             return None;
         }
-        let option = self.0.server.option();
         if !is_lost {
             return Some(format!("{option}: {} are refused: {}", self.0.server.part(), state.refusal));
         }

@@ -130,8 +130,18 @@ class Interval:
     function: str
     keys: tuple[str, ...]
     rows: tuple[Growth, ...]
+    wall: int
+    unsigned: bool
     def __init__(
-        self, begin: int, end: int, name: str, function: str, keys: tuple[str, ...], rows: tuple[Growth, ...]
+        self,
+        begin: int,
+        end: int,
+        name: str,
+        function: str,
+        keys: tuple[str, ...],
+        rows: tuple[Growth, ...],
+        wall: int = 0,
+        unsigned: bool = False,
     ) -> None: ...
     def __iter__(self) -> Iterator[Growth]: ...
     def __len__(self) -> int: ...

@@ -229,17 +229,22 @@ class Aggregation(_Rows):
 
 
 class Interval(_Rows):
-    """What the time from ``begin`` to ``end`` has added to an aggregation (option ``every``)."""
+    """What the time from ``begin`` to ``end`` has added to an aggregation (option ``every``).
 
-    __slots__ = ("begin", "end", "name", "function", "keys", "rows")
+    ``wall`` is the end in nanoseconds since 1970; ``unsigned``: its numbers are those of unsigned values.
+    """
 
-    def __init__(self, begin, end, name, function, keys, rows):
+    __slots__ = ("begin", "end", "name", "function", "keys", "rows", "wall", "unsigned")
+
+    def __init__(self, begin, end, name, function, keys, rows, wall=0, unsigned=False):
         self.begin = begin
         self.end = end
         self.name = name
         self.function = function
         self.keys = keys
         self.rows = rows
+        self.wall = wall
+        self.unsigned = unsigned
 
     def __getitem__(self, key):
         row = self._find(key)

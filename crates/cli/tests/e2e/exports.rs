@@ -12,6 +12,8 @@ tests! {
     a_pipe_gets_a_stream_as_it_comes
     a_file_that_cannot_be_written_is_said
     a_session_that_does_not_begin_leaves_a_file_as_it_was
+    what_is_written_to_a_descriptor_follows_what_is_there
+    a_file_is_one_file_whatever_its_names_are
 }
 
 /// The names of the files in a directory.
@@ -107,6 +109,48 @@ fn a_file_that_cannot_be_written_is_said() -> Verdict {
     assert_eq!(o.last_number(), 100);
     assert!(o.err.contains("failed to write '/dev/full'"), "{}", o.err);
     assert_eq!(o.err.matches("/dev/full").count(), 1, "{}", o.err);
+    Pass
+}
+
+fn what_is_written_to_a_descriptor_follows_what_is_there() -> Verdict {
+    let dir = testing::dir::Dir::new("exports-descriptor");
+    let file = dir.join("log.txt");
+    for append in [true, false] {
+        std::fs::write(&file, "before\n").unwrap();
+        let mut options = std::fs::File::options();
+        let mut out = options.write(true).append(append).open(&file).unwrap();
+        std::io::Seek::seek(&mut out, std::io::SeekFrom::End(0)).unwrap();
+        let mut command = std::process::Command::new(crate::tool::binary());
+        command.args([
+            "-q",
+            "--format",
+            "csv=/dev/stdout",
+            "-n",
+            "BEGIN { printf(\"text\\n\"); trace(41); exit(0); }",
+        ]);
+        let o = command.stdout(out).output().unwrap();
+        assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("before\n") && text.contains("text\n"), "{text}");
+        let row = text.lines().find(|line| line.contains("dtrace:::BEGIN")).unwrap_or_default();
+        assert!(text.contains("time,cpu,probe,") && row.ends_with(",41"), "{text}");
+    }
+    Pass
+}
+
+fn a_file_is_one_file_whatever_its_names_are() -> Verdict {
+    let dir = testing::dir::Dir::new("exports-same-file");
+    let name = |name: &str| dir.join(name).into_os_string().into_string().unwrap();
+    std::fs::write(dir.join("a.json"), "keep\n").unwrap();
+    std::os::unix::fs::symlink(dir.join("a.json"), dir.join("o.txt")).unwrap();
+    let script = "BEGIN { printf(\"text\\n\"); exit(0); }";
+    let o = dtrace(&["-q", "--to", &name("a.json"), "-o", &name("o.txt"), "-n", script]).code(1);
+    assert!(o.err.contains("a file can be written once"), "{o:?}");
+    let out = std::fs::File::options().append(true).open(dir.join("a.json")).unwrap();
+    let mut command = std::process::Command::new(crate::tool::binary());
+    let o = command.args(["-q", "--to", &name("a.json"), "-n", script]).stdout(out).output().unwrap();
+    assert!(String::from_utf8_lossy(&o.stderr).contains("a file can be written once"), "{o:?}");
+    assert_eq!(std::fs::read_to_string(dir.join("a.json")).unwrap(), "keep\n");
     Pass
 }
 

@@ -296,6 +296,13 @@ fn a_terminal_is_left_as_it_was_after_every_end() -> Verdict {
         end(&mut t);
         assert_eq!(t.ends(name, |shown| shown.contains("the end")), Some(0));
     }
+    // What ends a process at once takes its results, and not the terminal.
+    for number in [libc::SIGQUIT, libc::SIGABRT, libc::SIGSEGV, libc::SIGUSR1, libc::SIGXCPU] {
+        let Some(t) = Terminal::start(&words) else { return Skip(SKIP.into()) };
+        t.has(&["tick"]);
+        signal(&t.child, number);
+        assert_eq!(t.ends(&format!("signal {number}"), |_| true), None);
+    }
     // The script ends the session, with messages that the screen would have covered.
     let script = "tick-100ms { @ = count(); n++; } tick-10ms /n == 1/ { trace(*(int *)0); n++; } tick-100ms /n > 5/ { exit(3); }";
     let Some(t) = Terminal::start(&["--live", "-q", "-x", "every=50ms", "-n", script]) else {

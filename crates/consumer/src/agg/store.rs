@@ -417,14 +417,18 @@ impl Store {
     }
 
     /// Adds the values of another store that has the same aggregations.
-    pub(crate) fn absorb(&mut self, other: &Store) {
+    pub(crate) fn absorb(&mut self, other: &Store, most: impl Fn(AggId) -> usize) {
         let Store { aggs, lost, .. } = self;
-        for (agg, from) in aggs.iter_mut().zip(&other.aggs) {
+        for (n, (agg, from)) in aggs.iter_mut().zip(&other.aggs).enumerate() {
+            let most = most(AggId(n as u32));
             for (key, entry) in &from.entries {
                 let there = match agg.entries.get_mut(&**key) {
                     Some(there) => there,
                     None => {
-                        let Some((own, new, _)) = new_entry(agg, key, false, &mut Vec::new()) else {
+                        let new = (agg.entries.len() < most)
+                            .then(|| new_entry(agg, key, false, &mut Vec::new()))
+                            .flatten();
+                        let Some((own, new, _)) = new else {
                             *lost += 1;
                             continue;
                         };
