@@ -84,7 +84,6 @@ pub const VARIABLES: &[VariableRow] = &[
     var("uid", "uint_t", Int(Uid), "real user id"),
     fact("uregs", "uint64_t", VariableKind::Registers, "registers of the process as it entered the kernel, by the names R_PC, R_SP and so on"),
     var("ustackdepth", "uint32_t", Int(UstackDepth), "number of frames of the user stack"),
-    foreign("vmregs", "there are no probes in a hypervisor of the kernel's own"),
     var("vtimestamp", "uint64_t", Int(Vtimestamp), "nanoseconds of CPU time of the thread, without the time of the probes themselves"),
     var("walltimestamp", "int64_t", Int(Walltimestamp), "nanoseconds since 1970"),
 ];

@@ -1,2 +1,2 @@
 /* Variables of other systems are rejected with their name and the reason. */
-BEGIN { trace(jid); trace(jailname); trace(machtimestamp); trace(pthread_self); trace(dispatchqaddr); trace(vmregs); }
+BEGIN { trace(jid); trace(jailname); trace(machtimestamp); trace(pthread_self); trace(dispatchqaddr); }

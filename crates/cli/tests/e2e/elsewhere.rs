@@ -50,9 +50,8 @@ fn actions_of_other_systems_are_rejected_by_name() -> Verdict {
     Pass
 }
 
-// row builtin.vmregs
 fn variables_of_other_systems_are_rejected_by_name() -> Verdict {
-    for name in ["vmregs", "jid", "jailname", "machtimestamp", "pthread_self", "dispatchqaddr"] {
+    for name in ["jid", "jailname", "machtimestamp", "pthread_self", "dispatchqaddr"] {
         refused(
             &format!("BEGIN {{ trace({name}); }}"),
             "D_VAR_UNSUP",

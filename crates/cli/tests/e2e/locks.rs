@@ -25,6 +25,7 @@ pub(crate) fn run(name: &str, count: u32) -> Option<ExitCode> {
         "acquires" => report(acquires(count)),
         "machine" => crate::stable_kvm::machine(count),
         "busy-machine" => crate::stable_kvm::busy_machine(count),
+        "lively-machine" => crate::stable_kvm::lively_machine(count),
         "eats" => eats(count as usize),
         _ => return None,
     }
