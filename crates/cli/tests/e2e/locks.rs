@@ -26,6 +26,9 @@ pub(crate) fn run(name: &str, count: u32) -> Option<ExitCode> {
         "machine" => crate::stable_kvm::machine(count),
         "busy-machine" => crate::stable_kvm::busy_machine(count),
         "lively-machine" => crate::stable_kvm::lively_machine(count),
+        "fpu-exceptions" => crate::stable_fpuinfo::has_exceptions(count),
+        "fpu-turns" => report(crate::stable_fpuinfo::takes_turns(count)),
+        "iscsi" => report(crate::iscsi_initiator::works()),
         "eats" => eats(count as usize),
         _ => return None,
     }

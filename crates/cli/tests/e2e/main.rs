@@ -58,6 +58,7 @@ mod hours;
 mod ids;
 mod images;
 mod interrupts;
+mod iscsi_initiator;
 mod kernel;
 mod kernel_walk;
 mod leaves_nothing;
@@ -102,11 +103,13 @@ mod stable_cgroup;
 mod stable_counters;
 mod stable_drops;
 mod stable_files;
+mod stable_fpuinfo;
 mod stable_icmp;
 mod stable_io;
 mod stable_io_layers;
 mod stable_ip;
 mod stable_irq;
+mod stable_iscsi;
 mod stable_kvm;
 mod stable_lockstat;
 mod stable_mib;
@@ -195,6 +198,8 @@ const GROUPS: &[&[Test]] = &[
     stable_io_layers::TESTS,
     stable_ip::TESTS,
     stable_irq::TESTS,
+    stable_fpuinfo::TESTS,
+    stable_iscsi::TESTS,
     stable_kvm::TESTS,
     stable_lockstat::TESTS,
     stable_mib::TESTS,
