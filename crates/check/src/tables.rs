@@ -17,7 +17,7 @@ pub use variables::VARIABLES;
 
 /// Providers of other systems that are not supported yet; a description that names one gets this
 /// message.
-const UNSUPPORTED_PROVIDERS: &[&str] = &["fpuinfo", "kinst", "sctp", "udplite"];
+const UNSUPPORTED_PROVIDERS: &[&str] = &["kinst", "sctp", "udplite"];
 
 /// The name of a provider that DTrace has on other systems and that is not supported yet.
 pub fn unsupported_provider(name: &str) -> Option<&str> {

@@ -65,8 +65,9 @@ fn generated(what: &str) -> String {
     match what.split_once(' ') {
         None if what == "options" => options(),
         None if what == "foreign" => foreign(),
-        None if what == "types" => types(&|name| !of_nfs(name)),
+        None if what == "types" => types(&|name| !of_nfs(name) && name != "iscsi.d"),
         Some(("types", "nfs")) => types(&of_nfs),
+        Some(("types", "iscsi")) => types(&|name| name == "iscsi.d"),
         Some(("provider", name)) => {
             let manual = MANUALS.iter().find(|m| m.name == name);
             manual.map_or_else(|| declared(name), |m| native(m))

@@ -1,3 +1,3 @@
 sctp:::send {}
 plockstat123:::mutex-acquire {}
-fpuinfo:::start {}
+kinst:::start {}

@@ -23,7 +23,7 @@ fn has_reason(probe: &str) -> bool {
     let (provider, name) = probe.split_once(":::").unwrap();
     let mut rows = LIST.lines().filter_map(|row| row.split_once(' '));
     let is_nowhere = rows.any(|(n, there)| n == format!("{provider}:{name}") && !there.contains("yes"));
-    is_nowhere && ["mib", "vminfo", "sysinfo"].contains(&provider)
+    is_nowhere && ["fpuinfo", "mib", "vminfo", "sysinfo"].contains(&provider)
 }
 
 fn the_stable_probes_of_this_kernel_are_those_of_the_list() -> Verdict {

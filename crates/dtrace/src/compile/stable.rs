@@ -257,6 +257,11 @@ impl StableSource {
         exists.map(|()| desc)
     }
 
+    /// Why there are no probes of other systems that no library declares.
+    fn reason(&self, pattern: &Pattern) -> Option<&'static str> {
+        reason(&pattern.provider, &pattern.name).filter(|_| *pattern.provider == *self.provider)
+    }
+
     fn exists(&self, name: &str) -> Result<(), String> {
         let definition = self.definitions().get(name).ok_or("its library has errors")?;
         let Some(registry) = self.shared.registry.get().and_then(Weak::upgrade) else {
@@ -278,7 +283,10 @@ impl StableSource {
 fn reason(provider: &str, name: &str) -> Option<&'static str> {
     const TABLE: &str = include_str!("absent.txt");
     let rows = TABLE.lines().filter_map(|line| line.split_once(char::is_whitespace));
-    let mut mine = rows.filter(|(probe, _)| probe.split_once(':') == Some((provider, name)));
+    let is_mine = |probe: &str| {
+        probe.split_once(':').is_some_and(|(of, glob)| of == provider && glob_matches(glob, name))
+    };
+    let mut mine = rows.filter(|(probe, _)| is_mine(probe));
     mine.next().map(|(_, why)| why.trim())
 }
 
@@ -406,7 +414,8 @@ impl ProbeSource for StableSource {
         let fits = |glob: &str, text: &str| is_loose || glob_matches(glob, text);
         fits(&pattern.module, "vmlinux")
             && fits(&pattern.function, "")
-            && self.names.iter().any(|name| glob_matches(&pattern.name, name))
+            && (self.names.iter().any(|name| glob_matches(&pattern.name, name))
+                || self.reason(pattern).is_some())
     }
 
     fn matches(&self, pattern: &Pattern, give: &mut dyn FnMut(FoundProbe<'_>)) -> Result<(), MatchError> {
@@ -423,6 +432,7 @@ impl ProbeSource for StableSource {
                 Err(why) => absent = Some(why),
             }
         }
+        let absent = absent.or_else(|| self.reason(pattern).map(String::from));
         match absent.filter(|_| pattern.is_specific()) {
             Some(why) => Err(MatchError::new(why)),
             None => Ok(()),
