@@ -49,8 +49,12 @@ fn registers_are_copied_saved_loaded_and_dropped_as_threads_come_and_go() -> Ver
         let row = o.out.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' '));
         row.map_or(0, |n| n.parse::<i64>().unwrap())
     };
-    // A process makes ten threads and another process, and all end before the workload does.
-    assert_eq!((count("fpu_copy"), count("fpu_drop")), (11, 12), "{o:?}");
+    // A process makes ten threads and another process, and all end before the workload does. Newer
+    // kernels drop only what the processor has.
+    assert_eq!(count("fpu_copy"), 11, "{o:?}");
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let always = ["6.1.", "6.12."].iter().any(|version| release.starts_with(version));
+    assert!((if always { 12 } else { 1 }..=12).contains(&count("fpu_drop")), "{o:?}");
     // Each turn of the two is a wait, before which their registers are saved, unless they were not
     // loaded since the last. What was not saved need not be loaded.
     let (saves, loads) = (count("fpu_save"), count("fpu_restore"));
