@@ -1,7 +1,9 @@
+/* ARCH(x86-64): names and numbers of what the kernel tells of these registers are of this machine. */
+
 /*
  * Registers of floating point (and of vectors, which are kept with them): when a processor takes and gives up those of
  * a thread, and exceptions of what computes with them. Elsewhere this provider has the operations that SPARC has its
- * kernel compute; x86-64 computes all, so they have no clause: crates/dtrace/src/compile/absent.txt.
+ * kernel compute; processors of Linux compute all, so they have no clause: crates/dtrace/src/compile/absent.txt.
  */
 provider fpuinfo {
 	probe fpu_save();

@@ -42,16 +42,18 @@ inline uint32_t _iscsi_16[struct _iscsi_pdu *P, int AT] = ntohs(*(uint16_t *)(P-
 inline uint32_t _iscsi_32[struct _iscsi_pdu *P, int AT] = ntohl(*(uint32_t *)(P->header + AT));
 inline int _iscsi_op[struct _iscsi_pdu *P] = _iscsi_8[P, 0] & 0x3f;
 
-/* Operations: 3 login, 5 data-out, 6 logout, 0x10 SNACK; of the target 0x20 NOP-in, 0x23 login, 0x25 data-in, 0x31 R2T. */
+/* Operations: 0 NOP-out, 3 login, 5 data-out, 6 logout; of the target 0x20 NOP-in, 0x23 login, 0x25 data-in. */
 inline int _iscsi_has_lun[int OP] = OP < 0x10 && OP != 3 && OP != 6;
 inline int _iscsi_has_task[int OP] = OP == 0x21 || OP == 0x22 || OP == 0x25 || OP == 0x31;
-inline int _iscsi_has_ttt[int OP] = OP == 0 || OP == 4 || OP == 5 || OP == 0x20 || OP == 0x24 || OP == 0x25 || OP == 0x31;
+inline int _iscsi_has_ttt[int OP] = OP == 0 || OP == 4 || OP == 5 || OP == 0x20 || OP == 0x24 ||
+    OP == 0x25 || OP == 0x31;
 
 inline struct iscsit_session *_iscsi_session[struct _iscsi_pdu *P] = _iscsi_conn[P]->sess;
 /* The operations of a session have the name when it is there, its access list from the first request on. */
 inline struct se_node_acl *_iscsi_acl[struct iscsit_session *S] =
     S == NULL || S->se_sess == NULL ? (struct se_node_acl *)NULL : S->se_sess->se_node_acl;
-inline int _iscsi_is_there[struct iscsit_session *S] = S != NULL && S->sess_ops != NULL && S->sess_ops->InitiatorName[0];
+inline int _iscsi_is_there[struct iscsit_session *S] = S != NULL && S->sess_ops != NULL &&
+    S->sess_ops->InitiatorName[0];
 /* Without a session, it is the first request for one. */
 inline uintptr_t _iscsi_isid[struct _iscsi_pdu *P] = _iscsi_session[P] == NULL ? P->header + 8 :
     (uintptr_t)&_iscsi_session[P]->isid;

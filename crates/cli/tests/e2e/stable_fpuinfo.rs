@@ -95,7 +95,6 @@ extern "C" fn fix(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void
 
 /// Divides and multiplies what gives an exception: with SSE, and with the x87, which tells it at the
 /// next operation.
-#[cfg(target_arch = "x86_64")]
 fn computes(is_sse: bool, a: f64, b: f64, is_product: bool) {
     let unmasked: (u32, u16) = (0x1f80 & !0x680, 0x37f & !0xd);
     let mut result = 0.0;
