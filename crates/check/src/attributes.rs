@@ -75,7 +75,6 @@ const VERSIONS: &[(&str, Version)] = &[
     ("umod", Version::new(1, 2)),
     ("ustackdepth", Version::new(1, 2)),
     ("usym", Version::new(1, 2)),
-    ("vmregs", Version::new(1, 7)),
 ];
 
 fn row<T: Copy>(table: &[(&str, T)], word: &str) -> Option<T> {

@@ -177,7 +177,8 @@ fn every_member_of_every_translator_compiles() {
 /// are for the tests of the providers.
 fn tests_of_types() -> Vec<String> {
     let mut out = Vec::new();
-    for text in texts().values() {
+    // What kvm.d asks is which of two modules is loaded.
+    for (_, text) in texts().iter().filter(|(file, _)| *file != "kvm.d") {
         for (at, _) in text.match_indices("defined(") {
             let end = at + text[at..].find(')').unwrap() + 1;
             let question = text[at..end].split_whitespace().collect::<Vec<_>>().join(" ");
