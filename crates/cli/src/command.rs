@@ -41,6 +41,10 @@ pub(crate) enum Mode {
     Check,
     /// `--completions`
     Completions,
+    /// `-A`
+    Store,
+    /// `--anonymous`
+    Boot,
 }
 
 /// A program that the command line names, not read yet.
@@ -48,6 +52,8 @@ pub(crate) enum Mode {
 pub(crate) enum Named {
     /// `-s file`
     File(String),
+    /// A file whose text was stored (`-A`): its name, and the text.
+    Stored(String, String),
     /// `-n`, `-f`, `-m`, `-P`, `-i`: the description is in the argument.
     Text(Field, String),
 }
@@ -96,6 +102,12 @@ pub(crate) struct Command {
     pub(crate) capture_info: Option<String>,
     /// `--completions`: a shell.
     pub(crate) shell: Option<&'static str>,
+    /// `-A`: the words without it.
+    pub(crate) stored: Vec<String>,
+    /// `-a`
+    pub(crate) claims: bool,
+    /// What `-A` has stored is traced.
+    pub(crate) at_boot: bool,
     /// `-e`
     pub(crate) compile_only: bool,
     /// `-v`
@@ -140,6 +152,9 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
         replay: None,
         capture_info: None,
         shell: None,
+        stored: Vec::new(),
+        claims: false,
+        at_boot: false,
         compile_only: false,
         verbose: false,
         builds: false,
@@ -161,6 +176,9 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
     if let Some(word) = c.formats.oformat.clone() {
         c.set("oformat", Some(&word), &format!("--format {word}"))?;
     }
+    if words.iter().any(|w| matches!(w, Word::Flag('A', _))) {
+        c.stored = flags::without(&words, 'A');
+    }
     c.builds = words.iter().any(|w| matches!(w, Word::Flag('h' | 'G', _)));
     for word in words {
         match word {
@@ -180,6 +198,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Command, Wrong> {
             }
             Word::Long("replay", file) => c.replay = Some(file),
             Word::Long("capture-info", file) => c.capture_info = Some(file),
+            Word::Long("anonymous", _) => c.only(Mode::Boot)?,
             Word::Long("version", _) => c.only(Mode::About)?,
             Word::Long("check", _) => c.only(Mode::Check)?,
             Word::Long("completions", shell) => {
@@ -233,6 +252,8 @@ impl Command {
                 Ok(pid) => self.targets.push(Wanted::Pid(pid)),
                 Err(_) => return Err(Wrong::Value(format!("invalid pid: {value}"))),
             },
+            'a' => self.claims = true,
+            'A' => self.only(Mode::Store)?,
             'o' => self.output = Some(value.into()),
             'd' => self.set("tree", Some("8"), "-d")?,
             'e' => self.compile_only = true,
@@ -323,6 +344,11 @@ impl Command {
     /// Whether a terminal shows what happens.
     pub(crate) fn is_live(&self) -> bool {
         self.live && self.mode == Mode::Trace && !self.compile_only
+    }
+
+    /// `--live`
+    pub(crate) fn has_live(&self) -> bool {
+        self.live
     }
 
     /// Whether a session starts commands.
@@ -492,6 +518,7 @@ impl Named {
     pub(crate) fn read(&self) -> Result<Source, String> {
         match self {
             Named::Text(field, text) => Ok(Source::Specifier(*field, text.clone())),
+            Named::Stored(name, text) => Ok(Source::Script(name.clone(), text.clone())),
             Named::File(path) => {
                 let mut bytes = Vec::new();
                 let read = File::open(file_of(path))
@@ -600,7 +627,7 @@ mod tests {
         assert!(e("--format json= -n BEGIN").contains("the name of the file is missing"));
         assert!(e("--to x.json -o x.json -n BEGIN").contains("x.json: a file can be written once"));
         assert!(e("--to x.json -o ./x.json -n BEGIN").contains("x.json: a file can be written once"));
-        assert!(e("-A").contains("-A is not supported yet"));
+        assert!(e("-32").contains("-32 is not supported yet") && e("-Al").contains("only one of"));
         assert!(e("-Gh").contains("only one of"));
         assert_eq!(e("--completions csh"), "--completions csh: there are completions for bash, zsh, fish");
         assert!(e("--check --version").contains("only one of"));

@@ -64,7 +64,7 @@ fn written(command: &Command, scripts: &[&Named], output: &Path) -> Result<(), V
     let is_stdout = output == Path::new("-");
     let of_script = scripts.iter().find_map(|s| match s {
         Named::File(path) => default_output(path, "h"),
-        Named::Text(..) => None,
+        Named::Text(..) | Named::Stored(..) => None,
     });
     let file = if is_stdout { of_script.unwrap_or_else(|| "stdout.h".into()) } else { output.into() };
     let definitions = ProviderDefinitions::read(&sources, &macros, &command.options)

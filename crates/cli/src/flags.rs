@@ -67,8 +67,8 @@ use Takes::{Command, Directory, File, Nothing, Probes, Process, Setting, Text, V
 /// Every option, in the order of the usage text.
 #[rustfmt::skip]
 pub(crate) const TABLE: &[Flag] = &[
-    flag('a', "", Nothing, "", "", "claim anonymous tracing (not supported yet)"),
-    flag('A', "", Nothing, "", "", "write an anonymous enabling (not supported yet)"),
+    flag('a', "", Nothing, "", "claim what boot traced", "print what was traced since the boot (-A) and trace on; with -e print it, end the session and exit"),
+    flag('A', "", Nothing, "", "trace from next boot on", "store the programs and options, which trace from the next boot on until -a claims it; without programs remove what is stored"),
     flag('b', "bufsize", Value, "bufsize", "size of each CPU's buffer", "set the size of the principal buffer of each CPU"),
     flag('c', "cmd", Command, "", "trace until cmd ends", "run cmd and trace until it exits; $target is its process id"),
     flag('C', "", Nothing, "cpp", "preprocess script files", "run the C preprocessor on script files"),
@@ -104,7 +104,7 @@ pub(crate) const TABLE: &[Flag] = &[
 ];
 
 /// Options that are known and not supported yet.
-pub(crate) const NOT_YET: &str = "aA3";
+pub(crate) const NOT_YET: &str = "3";
 
 /// What build systems pass to `dtrace -h` and `-G` besides, and what means nothing there.
 const FOR_BUILDS: [&str; 6] = ["-32", "-fPIC", "-fpic", "-k", "--no-pyparsing", "--types"];
@@ -241,6 +241,12 @@ pub(crate) const LONG: &[Long] = &[
                (unix:PATH, -x events=unix:PATH), in any format, also to files",
     },
     Long {
+        name: "anonymous",
+        arg: "",
+        takes: Nothing,
+        help: "trace what -A has stored, and keep it until -a claims it: what the boot executes",
+    },
+    Long {
         name: "version",
         arg: "",
         takes: Nothing,
@@ -317,6 +323,30 @@ pub(crate) fn parse(words: &[String]) -> Result<Vec<Word>, String> {
     Ok(out)
 }
 
+/// Words that say the same, without an option.
+pub(crate) fn without(words: &[Word], letter: char) -> Vec<String> {
+    let (mut out, mut operands) = (Vec::new(), Vec::new());
+    for word in words {
+        match word {
+            Word::Flag(l, _) if *l == letter => {}
+            Word::Flag(l, value) => {
+                out.push(format!("-{l}"));
+                let takes = TABLE.iter().any(|f| f.letter == *l && !f.arg.is_empty());
+                out.extend(takes.then(|| value.clone()));
+            }
+            Word::Operand(text) => operands.push(text.clone()),
+            Word::Long(name, value) => {
+                let takes = LONG.iter().any(|l| l.name == *name && !l.arg.is_empty());
+                out.push(if takes { format!("--{name}={value}") } else { format!("--{name}") });
+            }
+            Word::Help => out.push("--help".into()),
+        }
+    }
+    out.push("--".into());
+    out.extend(operands);
+    out
+}
+
 /// The usage text: after a wrong word, with no words at all, and for `--help`. It fits a screen of
 /// 24 lines; the manual page says the rest.
 pub(crate) fn usage() -> String {
@@ -328,7 +358,7 @@ pub(crate) fn usage() -> String {
         text.push_str(format!("{left:<39} {right}").trim_end());
         text.push('\n');
     }
-    text.push_str("Not supported yet: -a -A -32. More: --check, --version, man dtrace\n");
+    text.push_str("Not supported yet: -32. More: --check, --version, man dtrace\n");
     text
 }
 
@@ -375,6 +405,17 @@ mod tests {
                 Word::Operand("-n".into()),
             ]
         );
+    }
+
+    #[test]
+    fn words_without_an_option_say_the_same() {
+        let all = parse(&words("-Aqn BEGIN one -b4m --format=json --live -x strsize=8 -- -n")).unwrap();
+        let left = without(&all, 'A');
+        assert_eq!(left, words("-q -n BEGIN -b 4m --format=json --live -x strsize=8 -- one -n"));
+        let (again, is_left) = (parse(&left).unwrap(), |w: &Word| *w != Word::Flag('A', String::new()));
+        let (operands, flags): (Vec<_>, Vec<_>) =
+            all.into_iter().filter(is_left).partition(|w| matches!(w, Word::Operand(_)));
+        assert_eq!(again, [flags, operands].concat());
     }
 
     #[test]

@@ -84,7 +84,7 @@ extern "C" fn snapshot(_: libc::c_int) {
 }
 
 /// Makes the descriptor readable. It is async-signal-safe.
-fn wake() {
+pub(crate) fn wake() {
     let one = 1u64;
     // SAFETY: write is async-signal-safe; eight bytes of a valid word. An error changes nothing:
     // the count is what counts. errno is put back, because the interrupted code may be about to

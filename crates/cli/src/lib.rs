@@ -17,6 +17,7 @@
 //!  postmortem  the records in a core file (--postmortem)
 //!  stored     the events of another session (--events)
 //!  secure     a command with more privileges than who started it
+//!  prepare    reading and compiling programs, targets, the output
 //!  run        list, compile only, or trace
 //!  interrupt  SIGINT and SIGTERM as a readable descriptor
 //!  arch       copying and comparing memory, where the C library is musl
@@ -27,6 +28,7 @@
 //!  panic      what is printed at a fault of the command itself
 //!  manual     the manual page, from the tables
 //!  completions  the completions of shells, from the tables, and what they ask while a user types (--complete)
+//!  anonymous  what is traced from the boot on (-A, -a)
 //!  about      this program and this system (--version, --check)
 //!  status     the exit statuses
 //! ```
@@ -34,20 +36,27 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! arch/x86_64 bin/dtrace flags interrupt memory notify panic secure status
+//! anonymous/place arch/x86_64 bin/dtrace flags interrupt memory notify panic secure status
+//! anonymous/log anonymous/state
+//! anonymous/initramfs anonymous/spool
 //! about arch completions formats manual
 //! command
 //! drawing output
 //! definitions exports live progress
+//! anonymous/words
+//! anonymous/boot
 //! results
-//! flight
-//! captures postmortem stored
+//! flight prepare
+//! anonymous/store captures postmortem stored
+//! anonymous/claim
+//! anonymous
 //! lib+run
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod about;
+mod anonymous;
 mod arch;
 mod captures;
 mod command;
@@ -66,6 +75,7 @@ mod notify;
 mod output;
 mod panic;
 mod postmortem;
+mod prepare;
 mod progress;
 mod results;
 mod run;

@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use dtrace::diagnostics::control;
 use dtrace::events::NoticeKind;
@@ -45,9 +46,31 @@ extern "C" fn look_at_stdout() {
 #[unsafe(link_section = ".init_array")]
 static LOOK_AT_STDOUT: extern "C" fn() = look_at_stdout;
 
+/// Messages that are kept beside: `None`, none are.
+static KEPT: Mutex<Option<String>> = Mutex::new(None);
+/// The most bytes of them.
+const MOST_KEPT: usize = 64 << 10;
+
+/// Keeps the messages from now on, beside printing them.
+pub(crate) fn keep_messages() {
+    *KEPT.lock().unwrap_or_else(PoisonError::into_inner) = Some(String::new());
+}
+
+/// The messages that were kept. More are not.
+pub(crate) fn kept_messages() -> String {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
+}
+
 /// Prints what is no result. What it quotes of others cannot control a terminal.
 pub(crate) fn to_stderr(text: impl Display) {
-    let _ = write!(std::io::stderr(), "{}", control::lines(&text.to_string()));
+    let text = text.to_string();
+    let shown = control::lines(&text);
+    let _ = write!(std::io::stderr(), "{shown}");
+    if let Some(kept) = &mut *KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+        && kept.len() + shown.len() <= MOST_KEPT
+    {
+        kept.push_str(&shown);
+    }
 }
 
 /// The messages that are printed.

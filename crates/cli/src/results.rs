@@ -9,6 +9,8 @@ use dtrace::formats::{self, Format, Kind};
 use dtrace::options::{Options, OutputFormat};
 use dtrace::{Needs, Printer, Program, Sink};
 
+use crate::anonymous::boot;
+use crate::anonymous::spool::Spool;
 use crate::command::Command;
 use crate::drawing::Drawing;
 use crate::exports::{self, Exports};
@@ -24,6 +26,8 @@ enum Printed {
     Other(Box<dyn Sink>, Box<dyn Sink>),
     /// `--live`
     Live(Box<LiveResults>),
+    /// What was stored (`-A`) is traced: the events are kept for a claim.
+    Kept(Box<Spool>),
     /// `--capture`: the firings are written to a file.
     Captured(Box<Capturing>),
 }
@@ -146,6 +150,30 @@ impl Results {
         })
     }
 
+    /// Keeps the events for a claim. An error is a message.
+    pub(crate) fn kept(command: &Command) -> Result<Results, String> {
+        let printed = Printed::Kept(Box::new(boot::spool(command)?));
+        Ok(Results { printed, drawing: None, exports: Exports::none() })
+    }
+
+    /// What keeps the events for a claim.
+    pub(crate) fn spool_mut(&mut self) -> Option<&mut Spool> {
+        match &mut self.printed {
+            Printed::Kept(spool) => Some(spool),
+            _ => None,
+        }
+    }
+
+    /// For a claim: it prints as a session does.
+    pub(crate) fn of_claim(command: &Command, out: Output) -> Result<Results, String> {
+        let options = &command.options;
+        let (drawing, exports) = (Drawing::of(command)?, Exports::of(command, options)?);
+        match command.formats.printed {
+            Some(format) => Results::in_format(format, out, drawing, exports, options),
+            None => Ok(Results::new(options.oformat, out, drawing, exports)),
+        }
+    }
+
     /// What writes the captures.
     pub(crate) fn recorder(&mut self) -> Option<&mut Capturing> {
         match &mut self.printed {
@@ -218,6 +246,9 @@ impl Results {
     pub(crate) fn finish_files(&mut self) -> Result<(), Vec<String>> {
         let drawn = self.drawing.as_mut().map_or(Ok(()), Drawing::finish);
         let mut wrong = drawn.err().unwrap_or_default();
+        if let Printed::Kept(spool) = &mut self.printed {
+            wrong.extend(spool.finish().err());
+        }
         let mut losses = self.exports.losses();
         if let Printed::Other(sink, _) = &self.printed {
             losses.extend(if self.exports.is_quiet() { Vec::new() } else { sink.losses() });
@@ -262,6 +293,7 @@ impl Sink for Results {
             Printed::Text(_) | Printed::Live(_) if drawn => Ok(()),
             Printed::Text(text) => text.event(event),
             Printed::Live(live) => live.event(event),
+            Printed::Kept(spool) => spool.event(event),
             Printed::Captured(recorder) => recorder.event(event),
         }
     }
@@ -278,6 +310,7 @@ impl Sink for Results {
             Printed::Json(json) => json.batch_end(),
             Printed::Other(sink, text) => text.batch_end().and(sink.batch_end()),
             Printed::Live(live) => live.batch_end(),
+            Printed::Kept(spool) => spool.batch_end(),
             Printed::Captured(recorder) => recorder.batch_end(),
         };
         printed.and(drawn)
@@ -290,6 +323,7 @@ impl Sink for Results {
             Printed::Json(json) => json.flush(),
             Printed::Other(sink, text) => text.flush().and(sink.flush()),
             Printed::Live(live) => live.flush(),
+            Printed::Kept(spool) => spool.flush(),
             Printed::Captured(recorder) => recorder.flush(),
         }
     }
@@ -304,6 +338,7 @@ impl Sink for Results {
                 sink.aborted();
             }
             Printed::Live(live) => live.aborted(),
+            Printed::Kept(spool) => spool.aborted(),
             Printed::Captured(recorder) => recorder.aborted(),
         }
     }

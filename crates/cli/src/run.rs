@@ -7,15 +7,13 @@ use std::time::Duration;
 use dtrace::capture::Messages;
 use dtrace::events::{Event, Sink, SinkError};
 use dtrace::live::{Action, Narrowing};
-use dtrace::options::{Captures, Options, OutputFormat, Policy};
-use dtrace::{
-    Error, Field, Macros, Program, Progress, Provider, Session, Setup, Source, Status, System, TargetOutput,
-    Targets,
-};
+use dtrace::options::{Captures, Options, Policy};
+use dtrace::{Error, Program, Progress, Session, Setup, Source, Status, System};
 
 use crate::about;
+use crate::anonymous::{boot, claim, initramfs, store, words};
 use crate::captures;
-use crate::command::{Command, Mode, Wanted, file_of};
+use crate::command::{Command, Mode, file_of};
 use crate::completions;
 use crate::definitions;
 use crate::drawing;
@@ -25,22 +23,14 @@ use crate::interrupt::{self, Interrupts};
 use crate::live::{Kept, LiveResults, Requests, obstacle};
 use crate::memory;
 use crate::notify;
-use dtrace::diagnostics::{control, raw, system_text};
+use dtrace::diagnostics::{control, system_text};
 
 use crate::output::{Output, Shown, write_new};
+use crate::prepare::{compile, complain, complain_all, macros, output, sources, targets};
 use crate::progress::{self, ProgressLine};
-use crate::results::{self, Results};
+use crate::results::Results;
 use crate::secure;
 use crate::{Engine, status, to_stderr, to_stdout};
-
-fn complain(text: impl std::fmt::Display) {
-    to_stderr(format!("dtrace: {text}\n"));
-}
-
-fn complain_all(messages: Vec<String>) -> u8 {
-    messages.into_iter().for_each(complain);
-    1
-}
 
 /// Descriptors without which not even the kernel's lists of probes can be read.
 const FEWEST_DESCRIPTORS: usize = 8;
@@ -71,6 +61,9 @@ fn limits_suffice() -> Result<(), String> {
 
 /// Executes the command and returns the exit status.
 pub(crate) fn run(command: Command, engine: Engine) -> u8 {
+    if let Err(e) = words::check(&command) {
+        return complain_all(vec![e]);
+    }
     match command.mode {
         Mode::Version => {
             let system = match system(&command) {
@@ -92,7 +85,12 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
         Mode::Check => return check(),
         Mode::Completions => return to_stdout(completions::script(command.shell.unwrap_or_default())),
         Mode::Header | Mode::Object => return definitions::write(&command),
-        Mode::List | Mode::Trace => {}
+        Mode::Boot => {
+            boot::begin();
+            let status = boot::stored().map_or_else(|e| complain_all(vec![e]), |stored| run(stored, engine));
+            return boot::end(status);
+        }
+        Mode::List | Mode::Trace | Mode::Store => {}
     }
     if let Some(from) = &command.flame_from {
         return match drawing::draw(&command, from) {
@@ -133,7 +131,11 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
     if let Some(from) = &command.events {
         return crate::stored::print(&command, from, out).unwrap_or_else(|e| failed_output(&e));
     }
+    if command.claims {
+        return claim::claim(&command, out).unwrap_or_else(|e| failed_output(&e));
+    }
     match command.mode {
+        Mode::Store => store::store(&command, &system),
         Mode::List => list(command, &system, out),
         _ => trace(command, &system, engine, out),
     }
@@ -201,33 +203,6 @@ fn check() -> u8 {
     if report.can_trace() { printed } else { status::FAILURE.code }
 }
 
-/// Reads all programs.
-fn sources(command: &Command) -> Result<Vec<Source>, u8> {
-    command.programs.iter().map(|p| p.read()).collect::<Result<_, _>>().map_err(|e| {
-        complain(e);
-        1
-    })
-}
-
-fn macros(command: &Command, target: u64) -> Macros {
-    Macros { name: "dtrace".into(), args: command.operands.clone(), target }
-}
-
-fn compile(
-    command: &Command,
-    sources: &[Source],
-    macros: &Macros,
-    options: &mut Options,
-    (system, providers): (&System, Vec<Box<dyn Provider>>),
-) -> Result<Program, u8> {
-    let shown_only = command.mode != Mode::Trace || command.compile_only || command.replay.is_some();
-    // A replay performs no snap().
-    let snaps: fn(&Options) -> bool = if command.replay.is_some() { |_| true } else { |_| false };
-    let setup = Setup { providers, needs: results::needs, shown_only, snaps, ..Setup::default() };
-    let program = dtrace::compile_as(system, sources, macros, options, setup);
-    program.map_err(|error| complain_all(error.messages(options.errtags)))
-}
-
 fn list(command: Command, system: &System, out: Output) -> u8 {
     let mut out = io::BufWriter::new(out);
     let mut done = || -> Result<u8, io::Error> {
@@ -263,57 +238,6 @@ fn list(command: Command, system: &System, out: Output) -> u8 {
     match done() {
         Ok(status) => status,
         Err(e) => failed_output(&e),
-    }
-}
-
-/// Creates and stops the processes of -c and -p. With -e, only where probes of the first one are
-/// described. A list may have their probes without naming them (`web*:::`).
-fn targets(command: &Command, sources: &[Source]) -> Result<Targets, u8> {
-    let text = |source: &Source| match source {
-        Source::Specifier(Field::Provider, text) => text.contains("$target"),
-        Source::Script(_, text) | Source::Specifier(_, text) => text.contains("$target:"),
-    };
-    if command.compile_only && !sources.iter().any(text) {
-        return Ok(Targets::default());
-    }
-    let mut options = command.options.clone();
-    if command.mode != Mode::Trace || command.compile_only {
-        options.postmortem = None;
-    }
-    let mut environment = options.environment();
-    secure::restore(&mut environment);
-    // What reads the format from standard output reads nothing else.
-    let text = options.oformat == OutputFormat::Text && command.formats.printed.is_none();
-    environment.output = match command.output {
-        _ if command.is_live() => TargetOutput::Discarded,
-        None if !text => TargetOutput::ToStderr,
-        _ => TargetOutput::Inherited,
-    };
-    let wanted = command.targets.iter().map(|wanted| match wanted {
-        Wanted::Run(text) => dtrace::Wanted::Command(raw::bytes(text)),
-        Wanted::Pid(pid) => dtrace::Wanted::Pid(*pid),
-    });
-    let targets = Targets::make(wanted.collect(), &environment, &options, sources)
-        .map_err(|e| complain_all(vec![e.to_string()]))?;
-    for target in targets.all() {
-        if let Some(note) = target.note() {
-            complain(format!("pid {}: {note}", target.pid()));
-        }
-    }
-    Ok(targets)
-}
-
-/// Opens the output. An error is a message.
-fn output(command: &Command) -> Result<Output, String> {
-    match &command.output {
-        None => {
-            Output::stdout().map_err(|e| format!("failed to open the standard output: {}", system_text(&e)))
-        }
-        Some(path) => {
-            let shown = control::name_text(path);
-            Output::append(path)
-                .map_err(|e| format!("failed to open output file '{shown}': {}", system_text(&e)))
-        }
     }
 }
 
@@ -450,6 +374,7 @@ fn session(
     let verbose = command.verbose;
     out.shown = Shown { quiet, verbose, resize: !options.quietresize };
     let sink = match (&captured, &command.capture) {
+        _ if command.at_boot => Results::kept(command).map(|sink| (sink, None)),
         (Some(captured), Some(path)) => captures::sink(path, captured, Shown { resize: true, ..out.shown }),
         _ => {
             let live = || (shown_text(sources), depth, before);
@@ -635,6 +560,13 @@ fn follow(
         if status == Status::Done {
             break;
         }
+        if let Some(spool) = session.sink_mut().spool_mut() {
+            interrupts.clear();
+            initramfs::turn();
+            if spool.turn() {
+                break;
+            }
+        }
         let Some(live) = session.sink_mut().live_mut() else { continue };
         match live.turn() {
             // The terminal has gone: the results are for the file of -o.
@@ -650,7 +582,12 @@ fn follow(
     if let Some(live) = session.sink_mut().live_mut().filter(|_| asked.is_none()) {
         live.close();
     }
-    if interrupt::count() > 0 {
+    let claim = session.sink_mut().spool_mut();
+    let is_interrupted = claim.is_some_and(|spool| {
+        spool.ending();
+        spool.is_interrupted()
+    });
+    if interrupt::count() > 0 || is_interrupted {
         // The terminal shows the user's ^C on this line.
         session.interrupt()?;
     }

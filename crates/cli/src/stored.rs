@@ -23,7 +23,7 @@ fn complain(text: impl std::fmt::Display) {
 }
 
 /// What is read without waiting.
-struct Ready(File);
+pub(crate) struct Ready(pub(crate) File);
 
 impl Read for Ready {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
@@ -35,7 +35,7 @@ impl Read for Ready {
 }
 
 /// Waits until there is something to be read, for so many milliseconds; less than none: for ever.
-fn wait(all: &[RawFd], milliseconds: libc::c_int) -> io::Result<bool> {
+pub(crate) fn wait(all: &[RawFd], milliseconds: libc::c_int) -> io::Result<bool> {
     let mut all: Vec<libc::pollfd> =
         all.iter().map(|fd| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 }).collect();
     // SAFETY: the array is as long as is said.

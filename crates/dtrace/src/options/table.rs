@@ -85,6 +85,7 @@ pub struct Row {
 /// The least and greatest value of options, where the type alone allows more. A frame count beyond
 /// what the kernel walks is no error, because scripts use a thousand for all.
 const LIMITS: &[(&str, u64, u64)] = &[
+    ("anonsize", 4 << 10, 64 << 30),
     ("every", 1, u64::MAX),
     ("maxframes", 1, u64::MAX),
     ("nspec", 0, plane::speculation::COUNT_MAX as u64),
@@ -274,6 +275,13 @@ options! {
         pub aggtop: u64,
         #[option(Dynamic, "", "scale bars to the tallest")]
         pub aggzoom: bool,
+        #[option(
+            Run,
+            "64m",
+            "most space for what was traced since the boot and is not claimed (-A)",
+            Command("dtrace -A stores what the boot traces")
+        )]
+        pub anonsize: Bytes,
         #[option(Compile, "", "least stability a program may have, as in Evolving/Evolving/Common")]
         pub amin: Option<Attributes>,
         #[option(Compile, "", "operands need not be referenced")]
@@ -413,6 +421,13 @@ options! {
         pub graphite: Option<String>,
         #[option(Compile, "", "a directory of preprocessor headers (-I)")]
         pub incdir: Vec<String>,
+        #[option(
+            Run,
+            "",
+            "trace in the initramfs already (-A)",
+            Command("dtrace -A installs what traces there")
+        )]
+        pub initramfs: bool,
         #[option(Run, "", "frames of ustack() for functions that the compiler has put inline")]
         pub inlines: bool,
         #[option(Run, "50", "frames of jstack(), at most 127")]
@@ -642,7 +657,7 @@ pub const ABSENT: &[Absent] = &[
     absent("disasm", "-S prints the intermediate form, bpftool prog dump the programs in the kernel"),
     absent("dofstashpath", "DOF is not supported yet"),
     absent("dtypes", "-lv prints the types of arguments"),
-    absent("grabanon", "anonymous tracing is not supported yet"),
+    absent("grabanon", "dtrace -a claims what was traced at the boot"),
     absent("iregs", "a clause has as many registers as it needs"),
     absent("kdefs", "symbols of the kernel must always be known"),
     absent("knodefs", "symbols of the kernel must be known when a program is compiled"),

@@ -1,0 +1,248 @@
+//! The file of what is recorded: in memory at first, on the disk as soon as there is one.
+//!
+//! A file `log` is being written, and locked by who writes it; `events` is what a session has left.
+//! A claim takes either, so a machine that went down leaves what was on its disk.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::place::{self, Places};
+
+/// Bytes that are copied at a time.
+const PIECE: usize = 256 << 10;
+
+/// The name while it is written.
+const LOG: &str = "log";
+/// The name of what is complete.
+const EVENTS: &str = "events";
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: File,
+    path: PathBuf,
+    /// Bytes that it has.
+    length: u64,
+    /// Bytes of it that were claimed.
+    taken: u64,
+    is_on_disk: bool,
+}
+
+/// Locks a file. False: another process has it.
+fn lock(file: &File) -> bool {
+    // SAFETY: a plain system call on an open descriptor.
+    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
+/// Whether a directory is in memory: what is there does not outlive the machine.
+fn is_in_memory(dir: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(name) = std::ffi::CString::new(dir.as_os_str().as_bytes()) else { return true };
+    // SAFETY: all-zero is a valid statfs; the call fills it; the name lives across the call.
+    let kind = unsafe {
+        let mut is: libc::statfs = std::mem::zeroed();
+        if libc::statfs(name.as_ptr(), &raw mut is) != 0 {
+            return true;
+        }
+        is.f_type
+    };
+    matches!(kind, libc::TMPFS_MAGIC | RAMFS_MAGIC)
+}
+
+/// The first root of a machine.
+const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
+
+/// A new file for this user alone, which is locked. What was there is what an earlier boot has left
+/// when the machine went down: it is kept.
+fn create(dir: &Path) -> io::Result<(File, PathBuf)> {
+    place::private_dir(dir)?;
+    let path = dir.join(LOG);
+    if let Some(old) = place::open(&path)? {
+        if !lock(&old) {
+            return Err(io::Error::new(ErrorKind::AddrInUse, "another process records there"));
+        }
+        std::fs::rename(&path, dir.join(EVENTS))?;
+    }
+    let mut new = File::options();
+    new.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let file = new.open(&path)?;
+    if !lock(&file) {
+        return Err(io::Error::new(ErrorKind::AddrInUse, "another process records there"));
+    }
+    Ok((file, path))
+}
+
+impl Log {
+    /// An empty one, in memory.
+    pub(crate) fn new(places: &Places) -> io::Result<Log> {
+        let (file, path) = create(&places.run())?;
+        Ok(Log { file, path, length: 0, taken: 0, is_on_disk: false })
+    }
+
+    /// Bytes that it has, and that nobody has claimed.
+    pub(crate) fn length(&self) -> u64 {
+        self.length - self.taken
+    }
+
+    /// Whether it outlives the machine.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.is_on_disk
+    }
+
+    /// Adds bytes, all of them or none.
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, self.length)?;
+        self.length += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// What is to be claimed next.
+    pub(crate) fn next(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.length()).unwrap_or(usize::MAX).min(bytes.len());
+        self.file.read_at(bytes.get_mut(..most).unwrap_or_default(), self.taken)
+    }
+
+    /// So much of it was claimed. What is claimed needs no space once nothing else is there.
+    pub(crate) fn take(&mut self, bytes: usize) -> io::Result<()> {
+        self.taken += bytes as u64;
+        if self.taken >= self.length {
+            (self.taken, self.length) = (0, 0);
+            self.file.set_len(0)?;
+        }
+        Ok(())
+    }
+
+    /// Moves it to the disk, if there is one. What was there is visible no more if a file system
+    /// was mounted above it, and is moved again.
+    pub(crate) fn to_disk(&mut self, places: &Places) -> io::Result<()> {
+        let is = |m: std::fs::Metadata| (m.dev(), m.ino());
+        if self.is_on_disk && self.path.symlink_metadata().map(is).ok() == self.file.metadata().map(is).ok() {
+            return Ok(());
+        }
+        self.is_on_disk = false;
+        let dir = places.disk();
+        place::private_dir(&dir)?;
+        if places.is_real && is_in_memory(&dir) {
+            return Err(io::Error::new(ErrorKind::Unsupported, "there is no disk"));
+        }
+        let (file, path) = create(&dir)?;
+        let mut piece = vec![0; PIECE];
+        let mut at = 0;
+        let copied = loop {
+            match self.file.read_at(&mut piece, at) {
+                Ok(0) => break Ok(()),
+                Ok(n) => {
+                    if let Err(e) = file.write_all_at(piece.get(..n).unwrap_or_default(), at) {
+                        break Err(e);
+                    }
+                    at += n as u64;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => break Err(e),
+            }
+        };
+        if let Err(e) = copied {
+            let _ = std::fs::remove_file(&path);
+            return Err(e);
+        }
+        let _ = std::fs::remove_file(&self.path);
+        (self.file, self.path, self.is_on_disk) = (file, path, true);
+        Ok(())
+    }
+
+    /// Writes to the disk what the system keeps in memory.
+    pub(crate) fn sync(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// The session is over, and nobody has claimed it.
+    pub(crate) fn keep(&self) -> io::Result<()> {
+        self.file.sync_all()?;
+        std::fs::rename(&self.path, self.path.with_file_name(EVENTS))
+    }
+
+    /// It was claimed, or there is nothing in it.
+    pub(crate) fn remove(&self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// What a session has left, which nobody else has claimed, with its name. Of this boot first.
+pub(crate) fn left(places: &Places) -> io::Result<Option<(File, PathBuf)>> {
+    for (dir, name) in [(places.run(), EVENTS), (places.disk(), EVENTS), (places.disk(), LOG)] {
+        let path = dir.join(name);
+        let Some(file) = place::open(&path)? else { continue };
+        // Its last claim removes the name.
+        if lock(&file) && file.metadata().is_ok_and(|is| is.nlink() > 0) {
+            return Ok(Some((file, path)));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn text(file: &mut File) -> String {
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn what_is_recorded_moves_to_the_disk_and_is_claimed_once() {
+        let dir = testing::dir::Dir::new("anonymous-log");
+        let places = Places::under(&dir);
+        let mut log = Log::new(&places).unwrap();
+        log.add(b"first ").unwrap();
+        // It is being written.
+        assert!(left(&places).unwrap().is_none() && Log::new(&places).is_err());
+        log.to_disk(&places).unwrap();
+        log.add(b"second").unwrap();
+        log.to_disk(&places).unwrap();
+        assert!(left(&places).unwrap().is_none());
+        assert!(!places.run().join(LOG).exists());
+        log.keep().unwrap();
+        drop(log);
+        let (mut file, path) = left(&places).unwrap().unwrap();
+        assert_eq!((text(&mut file), path), ("first second".into(), places.disk().join("events")));
+        assert!(left(&places).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_a_machine_that_went_down_has_left_is_kept() {
+        let dir = testing::dir::Dir::new("anonymous-log-left");
+        let places = Places::under(&dir);
+        for n in ["1", "2"] {
+            let mut log = Log::new(&places).unwrap();
+            log.add(n.as_bytes()).unwrap();
+            log.to_disk(&places).unwrap();
+        }
+        let (mut file, path) = left(&places).unwrap().unwrap();
+        assert_eq!(text(&mut file), "1");
+        std::fs::remove_file(path).unwrap();
+        let (mut file, _) = left(&places).unwrap().unwrap();
+        assert_eq!(text(&mut file), "2");
+    }
+
+    #[test]
+    fn what_was_claimed_needs_no_space() {
+        let dir = testing::dir::Dir::new("anonymous-log-taken");
+        let mut log = Log::new(&Places::under(&dir)).unwrap();
+        log.add(b"12345").unwrap();
+        let mut bytes = [0; 3];
+        assert_eq!((log.next(&mut bytes).unwrap(), &bytes), (3, b"123"));
+        log.take(3).unwrap();
+        assert_eq!((log.length(), log.next(&mut bytes).unwrap(), &bytes[..2]), (2, 2, &b"45"[..]));
+        log.take(2).unwrap();
+        assert_eq!((log.length(), log.file.metadata().unwrap().len()), (0, 0));
+        log.add(b"6").unwrap();
+        assert_eq!((log.next(&mut bytes).unwrap(), bytes[0]), (1, b'6'));
+    }
+}

@@ -1,0 +1,456 @@
+//! The sink of a session that nobody watches yet: its events are kept until somebody claims them.
+//!
+//! ```text
+//!  session ── events ──> log ── thread ──> the socket of dtrace -a
+//! ```
+//!
+//! There is one claim: who connects first has it, and the socket is gone. It gets the log and then
+//! what comes, in the same order. A byte from it ends the session ([`STOP`], [`INTERRUPT`]), and so
+//! does its end: nobody else can claim.
+//!
+//! **The size is bounded** (`anonsize`). Records for which there is no space are counted, and what is
+//! counted is said as drops of their CPUs: when there is space again, or at the end. An eighth is
+//! for the end of the session, so that END and the aggregations are there.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use dtrace::Sink;
+use dtrace::events::socket::{Place, listen};
+use dtrace::events::{Drop as Drops, DropKind, Encoder, Event, Notice, NoticeKind, SinkError};
+
+use super::log::Log;
+use super::place::{self, Places};
+use crate::interrupt;
+
+/// A claim ends the session, as `exit()` does.
+pub(crate) const STOP: u8 = b'e';
+/// A claim was interrupted, and the session is.
+pub(crate) const INTERRUPT: u8 = b'i';
+
+/// Bytes that are kept before they are added to the log between results.
+const CHUNK: usize = 64 << 10;
+/// How often the disk is looked for.
+const TURN: Duration = Duration::from_secs(1);
+/// How often what is on the disk is made to last.
+const SYNC: Duration = Duration::from_secs(5);
+
+/// A session of this process has begun.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Whether a session of this process has begun.
+pub(crate) fn has_begun() -> bool {
+    BEGUN.load(Ordering::Relaxed)
+}
+
+/// See the [module](self).
+pub(crate) struct Spool {
+    places: Places,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    encoder: Encoder<Vec<u8>>,
+    /// Bytes of the log: before the end, and at the end.
+    limits: [u64; 2],
+    /// Parts follow, of a record, of an aggregation, of an interval.
+    open: [bool; 3],
+    /// The result that is being delivered is left out.
+    skips: bool,
+    /// Records that the encoder has, by CPU.
+    pending: BTreeMap<u32, u64>,
+    /// What was not kept and is not said.
+    lost: BTreeMap<(DropKind, u32), u64>,
+    lost_intervals: u64,
+    is_ending: bool,
+    next_turn: Instant,
+    next_sync: Instant,
+}
+
+/// What the session and the thread share.
+struct Shared {
+    state: Mutex<State>,
+    /// The claim, or its end.
+    changed: Condvar,
+    /// A byte here is read by the thread, which then looks at the state.
+    wake: UnixStream,
+}
+
+struct State {
+    log: Log,
+    place: Place,
+    claimed: bool,
+    wanted: Wanted,
+    /// Nothing comes any more.
+    ended: bool,
+    /// Nobody may claim it any more.
+    closed: bool,
+}
+
+/// What the claim wants of the session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Nothing,
+    Stop,
+    Interrupt,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self) {
+        // If it is full, the thread is awake.
+        let _ = (&self.wake).write(&[0]);
+    }
+
+    /// The claim wants something: the session looks at it.
+    fn want(&self, wanted: Wanted) {
+        let mut state = self.lock();
+        if state.wanted == Wanted::Nothing {
+            state.wanted = wanted;
+        }
+        drop(state);
+        interrupt::wake();
+    }
+
+    /// Waits for the first who connects. `None`: it is closed.
+    fn accept(&self, listener: &UnixListener, mut woken: &UnixStream) -> Option<UnixStream> {
+        loop {
+            let ready = wait([(listener.as_raw_fd(), libc::POLLIN), (woken.as_raw_fd(), libc::POLLIN)])?;
+            if ready[1] != 0 {
+                let _ = woken.read(&mut [0; 64]);
+            }
+            let mut state = self.lock();
+            if state.closed {
+                return None;
+            }
+            if ready[0] == 0 {
+                continue;
+            }
+            let Ok((stream, _)) = listener.accept() else { continue };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            state.claimed = true;
+            state.place.remove();
+            return Some(stream);
+        }
+    }
+
+    /// Gives the claim what there is, and what comes.
+    fn serve(&self, mut stream: &UnixStream, mut woken: &UnixStream) {
+        let (mut chunk, mut said) = (vec![0; CHUNK], [0; 16]);
+        loop {
+            let state = self.lock();
+            let (is_empty, ended) = (state.log.length() == 0, state.ended);
+            drop(state);
+            if is_empty && ended {
+                return;
+            }
+            let events = libc::POLLIN | if is_empty { 0 } else { libc::POLLOUT };
+            let Some(ready) = wait([(stream.as_raw_fd(), events), (woken.as_raw_fd(), libc::POLLIN)]) else {
+                return;
+            };
+            if ready[1] != 0 {
+                let _ = woken.read(&mut [0; 64]);
+            }
+            if ready[0] & !libc::POLLOUT != 0 {
+                match stream.read(&mut said) {
+                    Ok(0) => return,
+                    Ok(n) => {
+                        let is_stop = said.get(..n).unwrap_or_default().contains(&STOP);
+                        self.want(if is_stop { Wanted::Stop } else { Wanted::Interrupt });
+                    }
+                    Err(e) if is_again(&e) => {}
+                    Err(_) => return,
+                }
+            }
+            if ready[0] & libc::POLLOUT == 0 {
+                continue;
+            }
+            // The session may add to it meanwhile.
+            let Ok(n) = self.lock().log.next(&mut chunk) else { return };
+            match stream.write(chunk.get(..n).unwrap_or_default()) {
+                Ok(n) if self.lock().log.take(n).is_ok() => {}
+                Err(e) if is_again(&e) => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+fn is_again(e: &io::Error) -> bool {
+    matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// Waits until something is ready. `None`: that fails.
+fn wait<const N: usize>(all: [(RawFd, libc::c_short); N]) -> Option<[libc::c_short; N]> {
+    let mut all = all.map(|(fd, events)| libc::pollfd { fd, events, revents: 0 });
+    loop {
+        // SAFETY: the array is as long as is said.
+        if unsafe { libc::poll(all.as_mut_ptr(), N as libc::nfds_t, -1) } >= 0 {
+            return Some(all.map(|fd| fd.revents));
+        }
+        if io::Error::last_os_error().kind() != ErrorKind::Interrupted {
+            return None;
+        }
+    }
+}
+
+impl Spool {
+    /// Prepares the log and the socket; at most so many bytes.
+    pub(crate) fn new(places: &Places, limit: u64) -> io::Result<Spool> {
+        let log = Log::new(places)?;
+        let made = listen(&places.socket()).and_then(|(listener, place)| {
+            let pair = listener.set_nonblocking(true).and_then(|()| UnixStream::pair());
+            let (wake, woken) = pair.inspect_err(|_| place.remove())?;
+            wake.set_nonblocking(true).and_then(|()| woken.set_nonblocking(true))?;
+            Ok((listener, place, wake, woken))
+        });
+        let (listener, place, wake, woken) = made.inspect_err(|_| log.remove())?;
+        let state =
+            State { log, place, claimed: false, wanted: Wanted::Nothing, ended: false, closed: false };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), wake });
+        let served = shared.clone();
+        let body = move || {
+            let claim = served.accept(&listener, &woken);
+            drop(listener);
+            if let Some(stream) = claim {
+                served.changed.notify_all();
+                served.serve(&stream, &woken);
+                // If the claim has gone, nobody has what comes.
+                served.want(Wanted::Stop);
+            }
+        };
+        let thread = std::thread::Builder::new().name("claim".into()).spawn(body)?;
+        Ok(Spool {
+            places: places.clone(),
+            shared,
+            thread: Some(thread),
+            encoder: Encoder::new(Vec::new()),
+            limits: [limit - limit / 8, limit],
+            open: [false; 3],
+            skips: false,
+            pending: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            lost_intervals: 0,
+            is_ending: false,
+            next_turn: Instant::now(),
+            next_sync: Instant::now() + SYNC,
+        })
+    }
+
+    /// Looks for the disk, and at what the claim wants. True: the session is to end.
+    pub(crate) fn turn(&mut self) -> bool {
+        let now = Instant::now();
+        let mut state = self.shared.lock();
+        if !state.claimed && now >= self.next_turn {
+            self.next_turn = now + TURN;
+            // It is tried again, and what is in memory is there until the machine goes down.
+            let _ = state.log.to_disk(&self.places);
+        }
+        let lasting =
+            (state.log.is_on_disk() && !state.claimed && now >= self.next_sync).then(|| state.log.sync());
+        let wanted = state.wanted;
+        drop(state);
+        if let Some(Ok(file)) = lasting {
+            self.next_sync = now + SYNC;
+            // A disk that is slow would stop the session. The thread ends with the call.
+            let sync = move || file.sync_data();
+            let _ = std::thread::Builder::new().name("sync".into()).spawn(sync);
+        }
+        wanted != Wanted::Nothing
+    }
+
+    /// Whether the claim was interrupted.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.shared.lock().wanted == Wanted::Interrupt
+    }
+
+    /// From now on the space for the end may be used.
+    pub(crate) fn ending(&mut self) {
+        self.is_ending = true;
+    }
+
+    fn is_full(&self) -> bool {
+        let [before, at_end] = self.limits;
+        let limit = if self.is_ending { at_end } else { before };
+        self.shared.lock().log.length() + self.encoder.get_ref().len() as u64 >= limit
+    }
+
+    /// Encodes an event behind the others.
+    fn encode(&mut self, event: &Event<'_>) {
+        let before = self.encoder.get_ref().len();
+        let encoded = self.encoder.event(event);
+        // A vector takes everything.
+        let _ = self.encoder.batch_end();
+        if encoded.is_err() {
+            // It is too long for a frame.
+            self.encoder.get_mut().truncate(before);
+            self.count(event);
+        } else if let Some((_, cpu)) = counted(event) {
+            *self.pending.entry(cpu).or_default() += 1;
+        }
+    }
+
+    /// Counts an event that is not kept.
+    fn count(&mut self, event: &Event<'_>) {
+        match (event, counted(event)) {
+            (Event::Drop(drop), _) => *self.lost.entry((drop.kind, drop.cpu)).or_default() += drop.count,
+            (Event::Interval(all), _) => self.lost_intervals += u64::from(all.part.last),
+            (_, Some(key)) => *self.lost.entry(key).or_default() += 1,
+            _ => {}
+        }
+    }
+
+    /// Says what was lost.
+    fn say(&mut self) {
+        for ((kind, cpu), count) in std::mem::take(&mut self.lost) {
+            self.encode(&Event::Drop(Drops::new(kind, cpu, count)));
+        }
+        let lost = std::mem::take(&mut self.lost_intervals);
+        if lost > 0 {
+            let text = format!("{lost} intervals of aggregations were not kept: raise anonsize");
+            self.encode(&Event::Notice(Notice { kind: NoticeKind::Failure, text: text.into(), time: None }));
+        }
+    }
+
+    /// Adds what is encoded to the log.
+    fn send(&mut self) {
+        let bytes = std::mem::take(self.encoder.get_mut());
+        let pending = std::mem::take(&mut self.pending);
+        if bytes.is_empty() {
+            return;
+        }
+        if self.shared.lock().log.add(&bytes).is_err() {
+            for (cpu, count) in pending {
+                *self.lost.entry((DropKind::Principal, cpu)).or_default() += count;
+            }
+        }
+        self.shared.wake();
+    }
+
+    /// The session has ended: who has claimed it gets the rest, else it is kept for a later claim.
+    /// What can only be in memory is kept here until it is claimed or the system goes down.
+    pub(crate) fn finish(&mut self) -> Result<(), String> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        let mut state = self.shared.lock();
+        state.ended = true;
+        let kept = loop {
+            if state.claimed {
+                break None;
+            }
+            if state.log.to_disk(&self.places).is_ok() || interrupt::count() > 0 {
+                state.closed = true;
+                state.place.remove();
+                break Some(state.log.keep());
+            }
+            let waited = self.shared.changed.wait_timeout(state, TURN);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        drop(state);
+        self.shared.wake();
+        let _ = thread.join();
+        match kept {
+            Some(kept) => kept.map_err(|e| format!("failed to keep what was recorded: {e}")),
+            None => {
+                self.shared.lock().log.remove();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What an event counts as, if it is not kept.
+fn counted(event: &Event<'_>) -> Option<(DropKind, u32)> {
+    match event {
+        Event::Record(record) if record.part.first => Some((DropKind::Principal, record.firing.cpu)),
+        Event::Fault(fault) => Some((DropKind::Principal, fault.cpu)),
+        _ => None,
+    }
+}
+
+impl Sink for Spool {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), SinkError> {
+        if matches!(event, Event::Start(_)) {
+            BEGUN.store(true, Ordering::Relaxed);
+        }
+        let may_skip = matches!(
+            event,
+            Event::Record(_)
+                | Event::Aggregation(_)
+                | Event::Interval(_)
+                | Event::Effect(_)
+                | Event::Fault(_)
+                | Event::Drop(_)
+        );
+        // What comes in parts is kept as a whole or not at all.
+        if self.open == [false; 3] && may_skip {
+            let is_full = self.is_full();
+            let was = std::mem::replace(&mut self.skips, is_full);
+            if was && !self.skips {
+                self.say();
+            }
+        }
+        match event {
+            Event::Record(record) => self.open[0] = !record.part.last,
+            Event::Aggregation(rows) => self.open[1] = !rows.part.last,
+            Event::Interval(rows) => self.open[2] = !rows.part.last,
+            Event::End { .. } => {
+                self.open = [false; 3];
+                self.say();
+            }
+            _ => {}
+        }
+        match self.skips && may_skip {
+            true => self.count(event),
+            false => self.encode(event),
+        }
+        if self.open == [false; 3] && self.encoder.get_ref().len() >= CHUNK {
+            self.send();
+        }
+        Ok(())
+    }
+
+    fn batch_end(&mut self) -> io::Result<()> {
+        if self.open == [false; 3] {
+            self.send();
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.batch_end()
+    }
+}
+
+impl Drop for Spool {
+    /// A session that did not begin leaves nothing; one that was aborted leaves what there is.
+    fn drop(&mut self) {
+        self.send();
+        if has_begun() {
+            let _ = self.finish();
+            return;
+        }
+        let Some(thread) = self.thread.take() else { return };
+        let mut state = self.shared.lock();
+        (state.ended, state.closed) = (true, true);
+        state.place.remove();
+        state.log.remove();
+        drop(state);
+        self.shared.wake();
+        let _ = thread.join();
+    }
+}
+
+/// Keeps the messages of a session that did not begin, for a claim.
+pub(crate) fn keep_error(places: &Places, messages: &str) -> io::Result<()> {
+    place::private_dir(&places.run())?;
+    place::replace(&places.error(), 0o600, |file| file.write_all(messages.as_bytes()))
+}
