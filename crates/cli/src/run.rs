@@ -11,6 +11,7 @@ use dtrace::options::{Captures, Options, Policy};
 use dtrace::{Error, Program, Progress, Session, Setup, Source, Status, System};
 
 use crate::about;
+use crate::anonymous::spool::Spool;
 use crate::anonymous::{boot, claim, initramfs, store, words};
 use crate::captures;
 use crate::command::{Command, Mode, file_of};
@@ -87,8 +88,9 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
         Mode::Header | Mode::Object => return definitions::write(&command),
         Mode::Boot => {
             boot::begin();
-            let status = boot::stored().map_or_else(|e| complain_all(vec![e]), |stored| run(stored, engine));
-            return boot::end(status);
+            let stored = boot::stored(&command.options);
+            let status = stored.map_or_else(|e| complain_all(vec![e]), |stored| run(stored, engine));
+            return boot::end(&command.options, status);
         }
         Mode::List | Mode::Trace | Mode::Store => {}
     }
@@ -582,15 +584,16 @@ fn follow(
     if let Some(live) = session.sink_mut().live_mut().filter(|_| asked.is_none()) {
         live.close();
     }
-    let claim = session.sink_mut().spool_mut();
-    let is_interrupted = claim.is_some_and(|spool| {
-        spool.ending();
-        spool.is_interrupted()
-    });
-    if interrupt::count() > 0 || is_interrupted {
+    let keeps = session.sink_mut().spool_mut().map(|spool| spool.is_interrupted());
+    if interrupt::count() > 0 || keeps == Some(true) {
         // The terminal shows the user's ^C on this line.
         session.interrupt()?;
     }
+    if keeps.is_some() {
+        // What the kernel still has is not of the end, for which there is space.
+        session.work(None, Duration::ZERO)?;
+    }
+    session.sink_mut().spool_mut().into_iter().for_each(Spool::ending);
     if asked.is_none() {
         interrupt::handle();
     }

@@ -1,6 +1,7 @@
 //! `dtrace --anonymous`: the command that was stored.
 
 use dtrace::diagnostics::control;
+use dtrace::options::Options;
 
 use super::place::Places;
 use super::spool::{self, Spool};
@@ -10,8 +11,8 @@ use crate::command::{self, Command, Mode, Named, Wrong};
 use crate::output;
 
 /// The command that was stored. An error is a message.
-pub(crate) fn stored() -> Result<Command, String> {
-    let places = Places::here();
+pub(crate) fn stored(options: &Options) -> Result<Command, String> {
+    let places = Places::of(options);
     let shown = control::name_text(&places.enabling().to_string_lossy()).into_owned();
     let state = State::read(&places)?;
     let state = state.ok_or_else(|| format!("{shown} is not there: store an enabling with dtrace -A"))?;
@@ -32,6 +33,7 @@ pub(crate) fn stored() -> Result<Command, String> {
         }
     }
     command.at_boot = true;
+    command.options.anonroot = options.anonroot.clone();
     // Whatever is made of the events.
     command.options.processids = true;
     Ok(command)
@@ -39,7 +41,7 @@ pub(crate) fn stored() -> Result<Command, String> {
 
 /// Where the events go.
 pub(crate) fn spool(command: &Command) -> Result<Spool, String> {
-    let made = Spool::new(&Places::here(), command.options.anonsize.0);
+    let made = Spool::new(&Places::of(&command.options), command.options.anonsize.0);
     made.map_err(|e| format!("failed to keep what is traced: {e}"))
 }
 
@@ -49,11 +51,11 @@ pub(crate) fn begin() {
 }
 
 /// It has ended with a status. If nothing was traced, a claim says why.
-pub(crate) fn end(status: u8) -> u8 {
+pub(crate) fn end(options: &Options, status: u8) -> u8 {
     let messages = output::kept_messages();
     if status != 0 && !spool::has_begun() {
         // There may be no place for it: the messages were printed, too.
-        let _ = spool::keep_error(&Places::here(), &messages);
+        let _ = spool::keep_error(&Places::of(options), &messages);
     }
     status
 }

@@ -108,7 +108,7 @@ fn is_quiet(all: &[Setting<'_>]) -> bool {
 
 /// Claims; the exit status.
 pub(crate) fn claim(command: &Command, out: Output) -> io::Result<u8> {
-    let places = Places::here();
+    let places = Places::of(&command.options);
     let claimed = match Claimed::find(&places) {
         Ok(Some(claimed)) => claimed,
         Ok(None) => return Ok(nothing(&places)),

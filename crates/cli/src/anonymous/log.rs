@@ -8,6 +8,8 @@ use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::place::{self, Places};
 
@@ -16,13 +18,20 @@ const PIECE: usize = 256 << 10;
 
 /// The name while it is written.
 const LOG: &str = "log";
+/// The name while it is claimed from who writes it: nobody else may.
+const CLAIMED: &str = "claimed";
 /// The name of what is complete.
 const EVENTS: &str = "events";
+
+/// How long a file is waited for that nobody serves and that is locked, and how often it is tried:
+/// the last processes of one that was killed end behind it.
+const LIMIT: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Log {
-    file: File,
+    file: Arc<File>,
     path: PathBuf,
     /// Bytes that it has.
     length: u64,
@@ -60,9 +69,15 @@ const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
 fn create(dir: &Path) -> io::Result<(File, PathBuf)> {
     place::private_dir(dir)?;
     let path = dir.join(LOG);
+    if let Some(claimed) = place::open(&dir.join(CLAIMED))? {
+        if !lock(&claimed) {
+            return Err(in_use());
+        }
+        std::fs::remove_file(dir.join(CLAIMED))?;
+    }
     if let Some(old) = place::open(&path)? {
         if !lock(&old) {
-            return Err(io::Error::new(ErrorKind::AddrInUse, "another process records there"));
+            return Err(in_use());
         }
         std::fs::rename(&path, dir.join(EVENTS))?;
     }
@@ -70,16 +85,29 @@ fn create(dir: &Path) -> io::Result<(File, PathBuf)> {
     new.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     let file = new.open(&path)?;
     if !lock(&file) {
-        return Err(io::Error::new(ErrorKind::AddrInUse, "another process records there"));
+        return Err(in_use());
     }
     Ok((file, path))
+}
+
+fn in_use() -> io::Error {
+    io::Error::new(ErrorKind::AddrInUse, "another process traces what is stored")
+}
+
+/// Whether a process records, claimed or not.
+pub(crate) fn is_recording(places: &Places) -> bool {
+    let all = [places.run(), places.disk()].map(|dir| [dir.join(LOG), dir.join(CLAIMED)]);
+    all.iter().flatten().any(|path| matches!(place::open(path), Ok(Some(file)) if !lock(&file)))
 }
 
 impl Log {
     /// An empty one, in memory.
     pub(crate) fn new(places: &Places) -> io::Result<Log> {
+        if is_recording(places) {
+            return Err(in_use());
+        }
         let (file, path) = create(&places.run())?;
-        Ok(Log { file, path, length: 0, taken: 0, is_on_disk: false })
+        Ok(Log { file: Arc::new(file), path, length: 0, taken: 0, is_on_disk: false })
     }
 
     /// Bytes that it has, and that nobody has claimed.
@@ -90,6 +118,14 @@ impl Log {
     /// Whether it outlives the machine.
     pub(crate) fn is_on_disk(&self) -> bool {
         self.is_on_disk
+    }
+
+    /// It is claimed from who writes it.
+    pub(crate) fn claim(&mut self) -> io::Result<()> {
+        let path = self.path.with_file_name(CLAIMED);
+        std::fs::rename(&self.path, &path)?;
+        self.path = path;
+        Ok(())
     }
 
     /// Adds bytes, all of them or none.
@@ -149,13 +185,13 @@ impl Log {
             return Err(e);
         }
         let _ = std::fs::remove_file(&self.path);
-        (self.file, self.path, self.is_on_disk) = (file, path, true);
+        (self.file, self.path, self.is_on_disk) = (Arc::new(file), path, true);
         Ok(())
     }
 
-    /// Writes to the disk what the system keeps in memory.
-    pub(crate) fn sync(&self) -> io::Result<File> {
-        self.file.try_clone()
+    /// Its file.
+    pub(crate) fn file(&self) -> Arc<File> {
+        self.file.clone()
     }
 
     /// The session is over, and nobody has claimed it.
@@ -172,11 +208,21 @@ impl Log {
 
 /// What a session has left, which nobody else has claimed, with its name. Of this boot first.
 pub(crate) fn left(places: &Places) -> io::Result<Option<(File, PathBuf)>> {
+    left_within(places, LIMIT)
+}
+
+fn left_within(places: &Places, limit: Duration) -> io::Result<Option<(File, PathBuf)>> {
     for (dir, name) in [(places.run(), EVENTS), (places.disk(), EVENTS), (places.disk(), LOG)] {
         let path = dir.join(name);
         let Some(file) = place::open(&path)? else { continue };
+        let end = Instant::now() + limit;
+        let mut is_locked = lock(&file);
+        while !is_locked && Instant::now() < end {
+            std::thread::sleep(PAUSE);
+            is_locked = lock(&file);
+        }
         // Its last claim removes the name.
-        if lock(&file) && file.metadata().is_ok_and(|is| is.nlink() > 0) {
+        if is_locked && file.metadata().is_ok_and(|is| is.nlink() > 0) {
             return Ok(Some((file, path)));
         }
     }
@@ -202,17 +248,18 @@ mod tests {
         let mut log = Log::new(&places).unwrap();
         log.add(b"first ").unwrap();
         // It is being written.
-        assert!(left(&places).unwrap().is_none() && Log::new(&places).is_err());
+        assert!(left_within(&places, PAUSE).unwrap().is_none() && Log::new(&places).is_err());
+        assert!(is_recording(&places));
         log.to_disk(&places).unwrap();
         log.add(b"second").unwrap();
         log.to_disk(&places).unwrap();
-        assert!(left(&places).unwrap().is_none());
+        assert!(left_within(&places, PAUSE).unwrap().is_none());
         assert!(!places.run().join(LOG).exists());
         log.keep().unwrap();
         drop(log);
-        let (mut file, path) = left(&places).unwrap().unwrap();
+        let (mut file, path) = left_within(&places, PAUSE).unwrap().unwrap();
         assert_eq!((text(&mut file), path), ("first second".into(), places.disk().join("events")));
-        assert!(left(&places).unwrap().is_none());
+        assert!(left_within(&places, PAUSE).unwrap().is_none());
     }
 
     #[test]
@@ -224,11 +271,26 @@ mod tests {
             log.add(n.as_bytes()).unwrap();
             log.to_disk(&places).unwrap();
         }
-        let (mut file, path) = left(&places).unwrap().unwrap();
+        let (mut file, path) = left_within(&places, PAUSE).unwrap().unwrap();
         assert_eq!(text(&mut file), "1");
         std::fs::remove_file(path).unwrap();
-        let (mut file, _) = left(&places).unwrap().unwrap();
+        let (mut file, _) = left_within(&places, PAUSE).unwrap().unwrap();
         assert_eq!(text(&mut file), "2");
+    }
+
+    #[test]
+    fn what_is_claimed_while_it_is_written_is_for_nobody_else() {
+        let dir = testing::dir::Dir::new("anonymous-log-claimed");
+        let places = Places::under(&dir);
+        let mut log = Log::new(&places).unwrap();
+        log.to_disk(&places).unwrap();
+        log.claim().unwrap();
+        assert!(left(&places).unwrap().is_none() && Log::new(&places).is_err());
+        // It was killed.
+        drop(log);
+        assert!(left(&places).unwrap().is_none());
+        Log::new(&places).unwrap().to_disk(&places).unwrap();
+        assert!(!places.disk().join(CLAIMED).exists());
     }
 
     #[test]

@@ -3,16 +3,15 @@
 //! They say what is traced with all privileges, and have what was traced. So they are of the user
 //! who runs the command, in directories that nobody else can write, and no links.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, File, Metadata};
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use dtrace::diagnostics::{control, system_text};
-
-/// A directory under which all of it is, for tests. It is no word of the command line: who has
-/// more privileges than who started it has no environment.
-const PREFIX: &str = "DTRACE_ANONYMOUS_ROOT";
+use dtrace::diagnostics::{control, raw, system_text};
+use dtrace::options::Options;
 
 /// Bits of the mode by which others can write.
 const WRITABLE: u32 = 0o022;
@@ -29,15 +28,14 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Those of this machine.
-    pub(crate) fn here() -> Places {
-        match std::env::var_os(PREFIX).filter(|prefix| !prefix.is_empty()) {
-            Some(prefix) => Places { root: prefix.into(), is_real: false },
+    /// Those of this machine, or of a system whose root is a directory (`anonroot`).
+    pub(crate) fn of(options: &Options) -> Places {
+        match &options.anonroot {
+            Some(root) => Places::under(&PathBuf::from(OsString::from_vec(raw::bytes(root)))),
             None => Places { root: "/".into(), is_real: true },
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn under(root: &Path) -> Places {
         Places { root: root.to_owned(), is_real: false }
     }

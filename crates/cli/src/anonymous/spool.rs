@@ -25,7 +25,7 @@ use dtrace::Sink;
 use dtrace::events::socket::{Place, listen};
 use dtrace::events::{Drop as Drops, DropKind, Encoder, Event, Notice, NoticeKind, SinkError};
 
-use super::log::Log;
+use super::log::{self, Log};
 use super::place::{self, Places};
 use crate::interrupt;
 
@@ -139,6 +139,8 @@ impl Shared {
             }
             state.claimed = true;
             state.place.remove();
+            // What cannot be renamed is removed at the end.
+            let _ = state.log.claim();
             return Some(stream);
         }
     }
@@ -256,10 +258,10 @@ impl Spool {
             let _ = state.log.to_disk(&self.places);
         }
         let lasting =
-            (state.log.is_on_disk() && !state.claimed && now >= self.next_sync).then(|| state.log.sync());
+            (state.log.is_on_disk() && !state.claimed && now >= self.next_sync).then(|| state.log.file());
         let wanted = state.wanted;
         drop(state);
-        if let Some(Ok(file)) = lasting {
+        if let Some(file) = lasting {
             self.next_sync = now + SYNC;
             // A disk that is slow would stop the session. The thread ends with the call.
             let sync = move || file.sync_data();
@@ -451,6 +453,9 @@ impl Drop for Spool {
 
 /// Keeps the messages of a session that did not begin, for a claim.
 pub(crate) fn keep_error(places: &Places, messages: &str) -> io::Result<()> {
+    if log::is_recording(places) {
+        return Ok(());
+    }
     place::private_dir(&places.run())?;
     place::replace(&places.error(), 0o600, |file| file.write_all(messages.as_bytes()))
 }

@@ -18,7 +18,7 @@ const TEXT: &str = include_str!("dtrace-anonymous.service");
 
 /// Checks and stores the programs of a command, or removes what is stored; the exit status.
 pub(crate) fn store(command: &Command, system: &System) -> u8 {
-    let places = Places::here();
+    let places = Places::of(&command.options);
     let done = match command.programs.is_empty() {
         true => remove(&places),
         false => match checked(command, system) {

@@ -9,8 +9,14 @@ use crate::exports::SERVERS;
 pub(crate) fn check(c: &Command) -> Result<(), String> {
     let wrong = |text: &str| Err(text.into());
     let defaults = Options::default();
+    if c.at_boot {
+        return Ok(());
+    }
     if c.mode != Mode::Store && (c.options.initramfs || c.options.anonsize.0 != defaults.anonsize.0) {
         return wrong("the options anonsize and initramfs are of anonymous tracing: add -A");
+    }
+    if !c.claims && c.options.anonroot.is_some() && !matches!(c.mode, Mode::Store | Mode::Boot) {
+        return wrong("the option anonroot is of anonymous tracing: add -A or -a");
     }
     match c.mode {
         Mode::Store if c.claims => {

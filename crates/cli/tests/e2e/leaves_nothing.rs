@@ -13,7 +13,7 @@ tests! {
 }
 
 /// Ids of all programs, maps and links in the kernel.
-fn ids() -> [Vec<u32>; 3] {
+pub(crate) fn ids() -> [Vec<u32>; 3] {
     use bpf_sys::{ObjectKind, ids};
     [ObjectKind::Prog, ObjectKind::Map, ObjectKind::Link].map(|k| ids(k).unwrap())
 }
@@ -35,7 +35,7 @@ fn others() -> String {
 /// Waits until all objects that are new since `before` are gone, except those of other tools. Fails
 /// if an object stays.
 #[track_caller]
-fn nothing_new(before: &[Vec<u32>; 3]) {
+pub(crate) fn nothing_new(before: &[Vec<u32>; 3]) {
     let new = |now: &[Vec<u32>; 3], seen: &[Vec<u32>; 3]| -> Vec<Vec<u32>> {
         let fresh = |(n, b): (&Vec<u32>, &Vec<u32>)| n.iter().filter(|i| !b.contains(i)).copied().collect();
         now.iter().zip(seen).map(fresh).collect()

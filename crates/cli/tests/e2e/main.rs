@@ -16,6 +16,7 @@ mod trace;
 
 mod actions;
 mod aggregations;
+mod anonymous;
 mod args;
 mod basics;
 mod blocks;
@@ -284,6 +285,7 @@ const GROUPS: &[&[Test]] = &[
     flames::TESTS,
     exports::TESTS,
     events::TESTS,
+    anonymous::TESTS,
     live::TESTS,
     heat::TESTS,
     metrics::TESTS,

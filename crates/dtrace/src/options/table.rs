@@ -275,6 +275,15 @@ options! {
         pub aggtop: u64,
         #[option(Dynamic, "", "scale bars to the tallest")]
         pub aggzoom: bool,
+        #[option(Compile, "", "least stability a program may have, as in Evolving/Evolving/Common")]
+        pub amin: Option<Attributes>,
+        #[option(
+            Run,
+            "",
+            "directory below which -A, -a and --anonymous have their files: the root of another system",
+            Command("dtrace -A stores what the boot traces")
+        )]
+        pub anonroot: Option<String>,
         #[option(
             Run,
             "64m",
@@ -282,8 +291,6 @@ options! {
             Command("dtrace -A stores what the boot traces")
         )]
         pub anonsize: Bytes,
-        #[option(Compile, "", "least stability a program may have, as in Evolving/Evolving/Common")]
-        pub amin: Option<Attributes>,
         #[option(Compile, "", "operands need not be referenced")]
         pub argref: bool,
         #[option(
