@@ -1,5 +1,5 @@
-//! What a command does before it traces or stores: it reads its programs, compiles them, prepares the
-//! targets and opens the output.
+//! What a command does before it traces or stores: it reads its programs, compiles them, prepares
+//! the targets and opens the output.
 
 use dtrace::diagnostics::{control, raw, system_text};
 use dtrace::options::{Options, OutputFormat};

@@ -11,7 +11,6 @@ use dtrace::options::{Captures, Options, Policy};
 use dtrace::{Error, Program, Progress, Session, Setup, Source, Status, System};
 
 use crate::about;
-use crate::anonymous::spool::Spool;
 use crate::anonymous::{boot, claim, initramfs, store, words};
 use crate::captures;
 use crate::command::{Command, Mode, file_of};
@@ -584,16 +583,11 @@ fn follow(
     if let Some(live) = session.sink_mut().live_mut().filter(|_| asked.is_none()) {
         live.close();
     }
-    let keeps = session.sink_mut().spool_mut().map(|spool| spool.is_interrupted());
-    if interrupt::count() > 0 || keeps == Some(true) {
+    let claim = session.sink_mut().spool_mut();
+    if interrupt::count() > 0 || claim.is_some_and(|spool| spool.is_interrupted()) {
         // The terminal shows the user's ^C on this line.
         session.interrupt()?;
     }
-    if keeps.is_some() {
-        // What the kernel still has is not of the end, for which there is space.
-        session.work(None, Duration::ZERO)?;
-    }
-    session.sink_mut().spool_mut().into_iter().for_each(Spool::ending);
     if asked.is_none() {
         interrupt::handle();
     }

@@ -153,7 +153,7 @@ impl Log {
 
     /// Moves it to the disk, if there is one. What was there is visible no more if a file system
     /// was mounted above it, and is moved again.
-    pub(crate) fn to_disk(&mut self, places: &Places) -> io::Result<()> {
+    pub(crate) fn move_to_disk(&mut self, places: &Places) -> io::Result<()> {
         let is = |m: std::fs::Metadata| (m.dev(), m.ino());
         if self.is_on_disk && self.path.symlink_metadata().map(is).ok() == self.file.metadata().map(is).ok() {
             return Ok(());
@@ -250,9 +250,9 @@ mod tests {
         // It is being written.
         assert!(left_within(&places, PAUSE).unwrap().is_none() && Log::new(&places).is_err());
         assert!(is_recording(&places));
-        log.to_disk(&places).unwrap();
+        log.move_to_disk(&places).unwrap();
         log.add(b"second").unwrap();
-        log.to_disk(&places).unwrap();
+        log.move_to_disk(&places).unwrap();
         assert!(left_within(&places, PAUSE).unwrap().is_none());
         assert!(!places.run().join(LOG).exists());
         log.keep().unwrap();
@@ -269,7 +269,7 @@ mod tests {
         for n in ["1", "2"] {
             let mut log = Log::new(&places).unwrap();
             log.add(n.as_bytes()).unwrap();
-            log.to_disk(&places).unwrap();
+            log.move_to_disk(&places).unwrap();
         }
         let (mut file, path) = left_within(&places, PAUSE).unwrap().unwrap();
         assert_eq!(text(&mut file), "1");
@@ -283,13 +283,13 @@ mod tests {
         let dir = testing::dir::Dir::new("anonymous-log-claimed");
         let places = Places::under(&dir);
         let mut log = Log::new(&places).unwrap();
-        log.to_disk(&places).unwrap();
+        log.move_to_disk(&places).unwrap();
         log.claim().unwrap();
         assert!(left(&places).unwrap().is_none() && Log::new(&places).is_err());
         // It was killed.
         drop(log);
         assert!(left(&places).unwrap().is_none());
-        Log::new(&places).unwrap().to_disk(&places).unwrap();
+        Log::new(&places).unwrap().move_to_disk(&places).unwrap();
         assert!(!places.disk().join(CLAIMED).exists());
     }
 

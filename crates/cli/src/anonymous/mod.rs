@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The stored enabling has no compiled program: types, symbols and system calls are those of the
-//! kernel that boots. What was recorded are events, which need nothing of the machine that they were
-//! recorded on, so names of processes that are gone are in them.
+//! kernel that boots. What was recorded are events, which need nothing of the machine that they
+//! were recorded on, so names of processes that are gone are in them.
 
 pub(crate) mod boot;
 pub(crate) mod claim;

@@ -8,9 +8,9 @@
 //! what comes, in the same order. A byte from it ends the session ([`STOP`], [`INTERRUPT`]), and so
 //! does its end: nobody else can claim.
 //!
-//! **The size is bounded** (`anonsize`). Records for which there is no space are counted, and what is
-//! counted is said as drops of their CPUs: when there is space again, or at the end. An eighth is
-//! for the end of the session, so that END and the aggregations are there.
+//! **The size is bounded** (`anonsize`). Records for which there is no space are counted, and what
+//! is counted is said as drops of their CPUs: when there is space again, or at the end. An eighth is
+//! for what END records and for the aggregations of the end.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use dtrace::Sink;
 use dtrace::events::socket::{Place, listen};
-use dtrace::events::{Drop as Drops, DropKind, Encoder, Event, Notice, NoticeKind, SinkError};
+use dtrace::events::{Drop as Drops, DropKind, Encoder, Event, Notice, NoticeKind, Probe, SinkError};
 
 use super::log::{self, Log};
 use super::place::{self, Places};
@@ -255,7 +255,7 @@ impl Spool {
         if !state.claimed && now >= self.next_turn {
             self.next_turn = now + TURN;
             // It is tried again, and what is in memory is there until the machine goes down.
-            let _ = state.log.to_disk(&self.places);
+            let _ = state.log.move_to_disk(&self.places);
         }
         let lasting =
             (state.log.is_on_disk() && !state.claimed && now >= self.next_sync).then(|| state.log.file());
@@ -273,11 +273,6 @@ impl Spool {
     /// Whether the claim was interrupted.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.shared.lock().wanted == Wanted::Interrupt
-    }
-
-    /// From now on the space for the end may be used.
-    pub(crate) fn ending(&mut self) {
-        self.is_ending = true;
     }
 
     fn is_full(&self) -> bool {
@@ -348,7 +343,7 @@ impl Spool {
             if state.claimed {
                 break None;
             }
-            if state.log.to_disk(&self.places).is_ok() || interrupt::count() > 0 {
+            if state.log.move_to_disk(&self.places).is_ok() || interrupt::count() > 0 {
                 state.closed = true;
                 state.place.remove();
                 break Some(state.log.keep());
@@ -367,6 +362,11 @@ impl Spool {
             }
         }
     }
+}
+
+/// Whether a probe fires after all others.
+fn is_end(probe: &Probe) -> bool {
+    (&*probe.provider, &*probe.name) == ("dtrace", "END")
 }
 
 /// What an event counts as, if it is not kept.
@@ -392,6 +392,11 @@ impl Sink for Spool {
                 | Event::Fault(_)
                 | Event::Drop(_)
         );
+        self.is_ending |= match event {
+            Event::Record(record) => is_end(&record.firing.probe),
+            Event::Stop => true,
+            _ => false,
+        };
         // What comes in parts is kept as a whole or not at all.
         if self.open == [false; 3] && may_skip {
             let is_full = self.is_full();
