@@ -51,6 +51,7 @@ const PIECES: &[Piece] = &[
         &[],
         &["dist --test --lintian", "wheel --test"],
     ),
+    piece("boot", "machines that boot and are traced from their first process on", &[], &["boot"]),
     piece("bench", "all benchmarks, with the peers that are there", &[], &["bench"]),
     piece("docs", "every command of the documents", &[], &["docs --check"]),
 ];

@@ -7,6 +7,7 @@
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod api;
 mod apt;
+mod boot;
 mod compilers;
 mod coverage;
 mod dist;
@@ -118,7 +119,7 @@ cargo xtask TASK
                 build for release and install the binary, the D libraries, the toolkit and the manual pages;
                 the library for C
                 (/usr/local); nothing else is changed
-@DIST@@WHEEL@@LONG@  kernels       download and unpack the kernels and QEMU, and replace those of which there is a newer release
+@DIST@@WHEEL@@LONG@@BOOT@  kernels       download and unpack the kernels and QEMU, and replace those of which there is a newer release
 ";
 
 fn help() -> String {
@@ -127,6 +128,7 @@ fn help() -> String {
         .replace("@DIST@", dist::HELP)
         .replace("@WHEEL@", wheel::HELP)
         .replace("@LONG@", long::HELP)
+        .replace("@BOOT@", boot::HELP)
 }
 
 fn main() -> ExitCode {
@@ -145,6 +147,7 @@ fn task() -> Result<u8, String> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rest = args.get(1..).unwrap_or_default();
     match args.first().map(String::as_str) {
+        Some("boot") => boot::command(rest),
         Some("vm") => vm::command(rest),
         Some("test") => test::command(rest),
         // In a guest.

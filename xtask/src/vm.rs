@@ -226,7 +226,7 @@ fn start(guest: &Guest, work: &Work) -> Result<Child, String> {
 
 /// An emulated `rep movsb` copies byte by byte: a kernel that believes it to be quick takes a tenth
 /// more time for everything.
-const CPU: &str = "max,erms=off,fsrm=off";
+pub(crate) const CPU: &str = "max,erms=off,fsrm=off";
 
 /// Passes on what the guest prints until it has ended, or has exceeded a limit: that one.
 fn wait(
@@ -264,7 +264,7 @@ fn copy_new(log: &mut fs::File, from: u64, out: &mut dyn Write) -> Result<u64, S
 }
 
 /// The first entry of `dir` whose name begins with `prefix`.
-fn first(dir: &Path, prefix: &str) -> Result<PathBuf, String> {
+pub(crate) fn first(dir: &Path, prefix: &str) -> Result<PathBuf, String> {
     let entries = fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     entries
         .flatten()

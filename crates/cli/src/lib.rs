@@ -37,12 +37,12 @@
 //!
 //! ```layers
 //! anonymous/place arch/x86_64 bin/dtrace flags interrupt memory notify panic secure status
-//! anonymous/log anonymous/state
+//! anonymous/boots anonymous/log anonymous/state
 //! anonymous/initramfs anonymous/spool
 //! about arch completions formats manual
 //! command
 //! drawing output
-//! definitions exports live progress
+//! anonymous/start definitions exports live progress
 //! anonymous/words
 //! anonymous/boot
 //! results
@@ -132,6 +132,7 @@ pub fn command(words: &[String], engine: Engine) -> u8 {
     match words.split_first() {
         Some((first, _)) if first == "--manual-page" => return to_stdout(manual::page()),
         Some((first, [address])) if first == scrape::WORD => return scrape::run(address),
+        Some((first, [])) if first == anonymous::initramfs::WORD => return anonymous::start::launch(),
         Some((first, rest)) if first == "--complete" => return to_stdout(completions::candidates(rest)),
         _ => {}
     }

@@ -29,7 +29,7 @@ const RESERVE: usize = 1 << 20;
 /// Bytes that remain for its end, at least.
 const LEAST_FOR_END: usize = 4 << 20;
 
-/// Where nothing limits the address space when a session begins.
+/// Where nothing limits the address space, or the memory, when a session begins.
 const FOR_END: usize = 64 << 20;
 
 /// How often a refused request is made again.
@@ -97,12 +97,22 @@ fn give_back(taken: *mut u8, bytes: usize) {
 
 /// Keeps a reserve from now on. A session begins.
 pub(crate) fn keep() {
-    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the kernel fills the struct.
-    unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
-    let quarter = usize::try_from(limit.rlim_cur / 4).unwrap_or(usize::MAX);
+    let limits = [libc::RLIMIT_AS, libc::RLIMIT_DATA].map(|which| {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: the kernel fills the struct.
+        unsafe { libc::getrlimit(which, &raw mut limit) };
+        limit.rlim_cur
+    });
+    let quarter = usize::try_from(limits[0].min(limits[1]) / 4).unwrap_or(usize::MAX);
     FOR_THE_END.keep(quarter.clamp(LEAST_FOR_END, FOR_END));
     KEPT.keep(RESERVE);
+}
+
+/// Limits the memory that this process writes from now on.
+pub(crate) fn limit(bytes: u64) {
+    let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+    // SAFETY: the kernel reads the struct.
+    unsafe { libc::setrlimit(libc::RLIMIT_DATA, &raw const limit) };
 }
 
 /// The session is to end: the reserve is given back.

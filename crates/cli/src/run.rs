@@ -11,7 +11,7 @@ use dtrace::options::{Captures, Options, Policy};
 use dtrace::{Error, Program, Progress, Session, Setup, Source, Status, System};
 
 use crate::about;
-use crate::anonymous::{boot, claim, initramfs, store, words};
+use crate::anonymous::{boot, claim, start, store, words};
 use crate::captures;
 use crate::command::{Command, Mode, file_of};
 use crate::completions;
@@ -87,9 +87,10 @@ pub(crate) fn run(command: Command, engine: Engine) -> u8 {
         Mode::Header | Mode::Object => return definitions::write(&command),
         Mode::Boot => {
             boot::begin();
-            let stored = boot::stored(&command.options);
+            let options = &command.options;
+            let stored = start::begin(options).and_then(|()| boot::stored(options));
             let status = stored.map_or_else(|e| complain_all(vec![e]), |stored| run(stored, engine));
-            return boot::end(&command.options, status);
+            return boot::end(options, status);
         }
         Mode::List | Mode::Trace | Mode::Store => {}
     }
@@ -563,7 +564,6 @@ fn follow(
         }
         if let Some(spool) = session.sink_mut().spool_mut() {
             interrupts.clear();
-            initramfs::turn();
             if spool.turn() {
                 break;
             }

@@ -10,6 +10,9 @@ use super::words;
 use crate::command::{self, Command, Mode, Named, Wrong};
 use crate::output;
 
+/// Bytes of the buffers of all CPUs together, where the enabling does not say how many one has.
+const BUFFERS: u64 = 32 << 20;
+
 /// The command that was stored. An error is a message.
 pub(crate) fn stored(options: &Options) -> Result<Command, String> {
     let places = Places::of(options);
@@ -33,6 +36,11 @@ pub(crate) fn stored(options: &Options) -> Result<Command, String> {
         }
     }
     command.at_boot = true;
+    let size = &mut command.options.bufsize;
+    if *size == Options::default().bufsize {
+        let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+        size.0 = size.0.min(BUFFERS / cpus);
+    }
     command.options.anonroot = options.anonroot.clone();
     // Whatever is made of the events.
     command.options.processids = true;

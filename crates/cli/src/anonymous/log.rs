@@ -56,13 +56,15 @@ fn is_in_memory(dir: &Path) -> bool {
         if libc::statfs(name.as_ptr(), &raw mut is) != 0 {
             return true;
         }
-        is.f_type
+        // Its type is another one in each C library.
+        is.f_type as u64 & 0xffff_ffff
     };
-    matches!(kind, libc::TMPFS_MAGIC | RAMFS_MAGIC)
+    matches!(kind, TMPFS_MAGIC | RAMFS_MAGIC)
 }
 
+const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// The first root of a machine.
-const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
+const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
 /// A new file for this user alone, which is locked. What was there is what an earlier boot has left
 /// when the machine went down: it is kept.

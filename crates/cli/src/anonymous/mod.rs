@@ -3,6 +3,8 @@
 //! ```text
 //!  dtrace -A …           store     /etc/dtrace/anonymous.d/enabling: the words and the texts of the programs
 //!                                  dtrace-anonymous.service, and with -x initramfs the hook
+//!  initramfs             start     begins it, and leads it to the root
+//!                        boots     unless it is disabled
 //!  boot                  boot      dtrace --anonymous compiles on the kernel that runs, and traces
 //!                        spool     its events: /run/dtrace/anonymous/log, then /var/lib/dtrace/anonymous/log
 //!  dtrace -a             claim     gets them at /run/dtrace/anonymous/socket, and what comes; ends the session
@@ -14,11 +16,13 @@
 //! were recorded on, so names of processes that are gone are in them.
 
 pub(crate) mod boot;
+pub(crate) mod boots;
 pub(crate) mod claim;
 pub(crate) mod initramfs;
 pub(crate) mod log;
 pub(crate) mod place;
 pub(crate) mod spool;
+pub(crate) mod start;
 pub(crate) mod state;
 pub(crate) mod store;
 pub(crate) mod words;

@@ -18,6 +18,8 @@ const WRITABLE: u32 = 0o022;
 
 /// The name of the unit.
 pub(crate) const UNIT: &str = "dtrace-anonymous.service";
+/// The name of the unit by which a boot that came up is known.
+pub(crate) const REACHED: &str = "dtrace-anonymous-reached.service";
 
 /// Where the files are.
 #[derive(Clone, Debug)]
@@ -54,6 +56,17 @@ impl Places {
     pub(crate) fn unit(&self) -> [PathBuf; 2] {
         let dir = self.root.join("etc/systemd/system");
         [dir.join(UNIT), dir.join("sysinit.target.wants").join(UNIT)]
+    }
+
+    /// The unit that comes when the system is up, and its link.
+    pub(crate) fn reached(&self) -> [PathBuf; 2] {
+        let dir = self.root.join("etc/systemd/system");
+        [dir.join(REACHED), dir.join("multi-user.target.wants").join(REACHED)]
+    }
+
+    /// What makes initial file systems.
+    pub(crate) fn initramfs_tools(&self) -> PathBuf {
+        self.root.join("etc/initramfs-tools")
     }
 
     /// The directory of the running session.

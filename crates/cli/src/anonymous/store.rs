@@ -6,8 +6,9 @@ use std::path::Path;
 use dtrace::diagnostics::{control, raw};
 use dtrace::{Source, System};
 
+use super::boots;
 use super::initramfs;
-use super::place::{self, Places, UNIT};
+use super::place::{self, Places, REACHED, UNIT};
 use super::state::State;
 use crate::command::{Command, Named};
 use crate::prepare::{compile, complain, complain_all, macros, sources};
@@ -85,6 +86,7 @@ fn remove(places: &Places) -> Result<Vec<String>, String> {
     if remove_file(&enabling)? {
         said.push(format!("cleaned up old anonymous enabling in {}", shown(&enabling)));
     }
+    boots::forget(places);
     // What somebody else has put there stays.
     let _ = std::fs::remove_dir(places.stored());
     let [unit, link] = places.unit();
@@ -92,6 +94,9 @@ fn remove(places: &Places) -> Result<Vec<String>, String> {
     if remove_file(&unit)? || had_link {
         said.push(format!("cleaned up the unit {}", shown(&unit)));
     }
+    let [unit, link] = places.reached();
+    remove_file(&link)?;
+    remove_file(&unit)?;
     said.extend(initramfs::remove(places)?);
     if said.is_empty() {
         said.push(format!("no anonymous enabling in {}", shown(&enabling)));
@@ -101,37 +106,49 @@ fn remove(places: &Places) -> Result<Vec<String>, String> {
 
 /// Stores an enabling and installs what traces it at the boot.
 fn install(places: &Places, state: &State, in_initramfs: bool) -> Result<Vec<String>, String> {
+    if in_initramfs {
+        initramfs::check(places)?;
+    }
     let mut said = Vec::new();
     let enabling = places.enabling();
     let is_old = enabling.symlink_metadata().is_ok();
     let failed = |e: io::Error| format!("failed to store the anonymous enabling: {e}");
     state.write(places).map_err(failed)?;
+    boots::forget(places);
     if is_old {
         said.push(format!("cleaned up old anonymous enabling in {}", shown(&enabling)));
     }
     said.push(format!("saved anonymous enabling in {}", shown(&enabling)));
     let [unit, link] = places.unit();
-    install_unit(&unit, &link).map_err(|e| format!("failed to install {UNIT}: {e}"))?;
+    command_text()
+        .and_then(|text| install_unit(&text, &unit, &link))
+        .map_err(|e| format!("failed to install {UNIT}: {e}"))?;
+    let [reached, link] = places.reached();
+    install_unit(boots::UNIT, &reached, &link).map_err(|e| format!("failed to install {REACHED}: {e}"))?;
     said.push(format!("added the unit {}", shown(&unit)));
     said.extend(if in_initramfs { initramfs::install(places, state)? } else { initramfs::remove(places)? });
     said.push("reboot to enable changes".into());
     Ok(said)
 }
 
-fn install_unit(unit: &Path, link: &Path) -> io::Result<()> {
+/// The text of the unit that executes this command.
+fn command_text() -> io::Result<String> {
     let me = std::env::current_exe()?;
     let me = raw::text(std::os::unix::ffi::OsStringExt::into_vec(me.into_os_string()));
     if me.contains(['\n', '"', '\\', '%', '$']) {
         return Err(io::Error::other(format!("{}: a unit cannot name this file", control::name_text(&me))));
     }
-    let text = TEXT.replace("@COMMAND@", &format!("\"{me}\""));
+    Ok(TEXT.replace("@COMMAND@", &format!("\"{me}\"")))
+}
+
+fn install_unit(text: &str, unit: &Path, link: &Path) -> io::Result<()> {
     for dir in [unit, link].iter().filter_map(|path| path.parent()) {
         std::fs::create_dir_all(dir)?;
     }
-    place::replace(unit, 0o644, |file| file.write_all(&raw::bytes(&text)))?;
+    place::replace(unit, 0o644, |file| file.write_all(&raw::bytes(text)))?;
     match std::fs::remove_file(link) {
         Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    std::os::unix::fs::symlink(Path::new("..").join(UNIT), link)
+    std::os::unix::fs::symlink(Path::new("..").join(unit.file_name().unwrap_or_default()), link)
 }

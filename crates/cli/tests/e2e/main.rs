@@ -20,6 +20,7 @@ mod anonymous;
 mod args;
 mod basics;
 mod blocks;
+mod boot;
 mod buffers;
 mod builtins;
 mod captures;
@@ -178,6 +179,7 @@ fn main() -> ExitCode {
 /// In this order. The test for objects that remain runs last.
 const GROUPS: &[&[Test]] = &[
     basics::TESTS,
+    boot::TESTS,
     builtins::TESTS,
     command::TESTS,
     completions::TESTS,
