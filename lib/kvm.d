@@ -1,5 +1,6 @@
 /*
  * Virtual machines: their processors, in the thread that runs one.
+ * ARCH(x86-64): reasons of exits and registers of a machine are those of this machine's processors.
  */
 
 inline uint_t KVM_ISA_VMX = 1;

@@ -210,9 +210,9 @@ extern "C" fn leave_and_end(signal: libc::c_int) {
 /// From now on a signal that ends the process leaves the terminal as it was.
 pub(crate) fn leave_terminal() {
     for signal in DEADLY {
-        // SAFETY: an all-zero sigaction is valid; the handler is async-signal-safe and lives for ever.
-        // One that is handled or ignored stays so, but for the stack's overflow, whose message the
-        // screen would cover.
+        // SAFETY: an all-zero sigaction is valid; the handler is async-signal-safe and lives for
+        // ever. One that is handled or ignored stays so, but for the stack's overflow, whose
+        // message the screen would cover.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             let mut old: libc::sigaction = std::mem::zeroed();

@@ -186,6 +186,7 @@ fn declared(name: &str) -> String {
         libraries.iter().flat_map(|l| blocks(l)).find(|b| b.0 == name).unwrap_or_else(|| panic!("{name}"));
     let documented = structs(&libraries);
     let in_nfs = structs(&libraries_of(&of_nfs));
+    let in_iscsi = structs(&libraries_of(&|file| file == "iscsi.d"));
     let mut rows: Vec<(String, Vec<String>)> = Vec::new();
     for declaration in body.split("\tprobe ").skip(1) {
         let probe = declaration.split('(').next().unwrap();
@@ -198,8 +199,12 @@ fn declared(name: &str) -> String {
             link.map_or_else(
                 || format!("`args[{n}]`: `{ty}`"),
                 |t| {
-                    let page =
-                        if in_nfs.iter().any(|(name, _)| name == t) { "nfs-types.md" } else { "types.md" };
+                    let is_in = |all: &[(String, Vec<String>)]| all.iter().any(|(name, _)| name == t);
+                    let page = match () {
+                        () if is_in(&in_nfs) => "nfs-types.md",
+                        () if is_in(&in_iscsi) => "iscsi.md",
+                        () => "types.md",
+                    };
                     format!("`args[{n}]`: [`{ty}`]({page}#{})", t.to_lowercase())
                 },
             )

@@ -226,8 +226,8 @@ impl Write for Queue {
 }
 
 impl Delivery {
-    /// A message, once if something is lost, once if something is refused, and each time that nothing
-    /// is taken for a while.
+    /// A message, once if something is lost, once if something is refused, and each time that
+    /// nothing is taken for a while.
     pub fn said(&self) -> Option<String> {
         let mut state = self.0.lock();
         let State { lost, refused, failing, said: [said_lost, said_refused, said_failing], .. } = &mut *state;

@@ -121,13 +121,33 @@ pub(super) fn test(kernel: &str, program: &Path, work: &Path) -> Result<(), Stri
         return Err(wrong("a third boot after two that failed does not say so", &console));
     }
     match printed(&console, "claim") {
-        // It says that the end is missing.
-        Some((lines, "1"))
-            if lines.first() == Some(&"begin")
-                && lines.iter().filter(|line| line.starts_with("known-")).count() == 2 * KNOWN
-                && lines.last().is_some_and(|line| line.contains("the machine was killed")) => {}
+        Some((lines, "1")) if is_cut(&lines) => {}
         other => return Err(wrong(&format!("what a killed machine has left: {other:?}"), &console)),
     }
     println!("debian: two boots that fail disable the third, and what they recorded is claimed");
     Ok(())
+}
+
+/// Whether these lines are what a machine has left that was killed: all that it recorded long
+/// before, the beginning of what it recorded in its last seconds, and that the end is missing.
+fn is_cut(lines: &[&str]) -> bool {
+    let Some((last, lines)) = lines.split_last() else { return false };
+    let known = [vec!["begin"], vec!["known-before"; KNOWN], vec!["known-after"; KNOWN]].concat();
+    last.contains("the machine was killed") && lines.len() > KNOWN && known.starts_with(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_machine_left_is_a_beginning_that_says_so() {
+        let killed =
+            "dtrace: what was recorded ends before its session does: dtrace or the machine was killed";
+        let first = [vec!["begin"], vec!["known-before"; KNOWN]].concat();
+        assert!(is_cut(&[&first[..], &["known-after"; 3], &[killed]].concat()));
+        assert!(is_cut(&[&first[..], &[killed]].concat()));
+        assert!(!is_cut(&first) && !is_cut(&[&first[..KNOWN], &[killed]].concat()) && !is_cut(&[]));
+        assert!(!is_cut(&[&first[..], &["known-after", "known-before", killed]].concat()));
+    }
 }

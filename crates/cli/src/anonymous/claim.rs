@@ -10,9 +10,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
+use dtrace::Sink;
+use dtrace::diagnostics::system_text;
 use dtrace::events::{Event, Reader, Setting, SettingValue, SinkError};
 use dtrace::options::Options;
-use dtrace::{Sink, diagnostics};
 
 use super::place::{self, Places};
 use super::{log, spool};
@@ -231,6 +232,6 @@ fn nothing(places: &Places) -> u8 {
 }
 
 fn refused(e: &io::Error) -> u8 {
-    let why = diagnostics::system_text(e);
+    let why = system_text(e);
     complain_all(vec![format!("could not enable tracing: {why}")])
 }

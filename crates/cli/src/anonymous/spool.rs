@@ -9,8 +9,8 @@
 //! does its end: nobody else can claim.
 //!
 //! **The size is bounded** (`anonsize`). Records for which there is no space are counted, and what
-//! is counted is said as drops of their CPUs: when there is space again, or at the end. An eighth is
-//! for what END records and for the aggregations of the end.
+//! is counted is said as drops of their CPUs: when there is space again, or at the end. An eighth
+//! is for what END records and for the aggregations of the end.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
