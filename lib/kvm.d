@@ -123,12 +123,12 @@ inline uint64_t _vm_control[int R] = R == 18 && _vm_has[18] ? _vcpu->arch.cr0 : 
     R == 20 && _vm_has[20] ? _vcpu->arch.cr4 : _vm_fault;
 
 inline uint64_t vmregs[int N] =
-    N == VMX_GUEST_CR0 ? (defined(struct vcpu_svm) ? ((struct vcpu_svm *)_vcpu)->vmcb->save.cr0 : _vm_control[18]) :
-    N == VMX_GUEST_CR3 ? (defined(struct vcpu_svm) ? ((struct vcpu_svm *)_vcpu)->vmcb->save.cr3 : _vm_control[19]) :
-    N == VMX_GUEST_CR4 ? (defined(struct vcpu_svm) ? ((struct vcpu_svm *)_vcpu)->vmcb->save.cr4 : _vm_control[20]) :
+    N == VMX_GUEST_CR0 ? (defined(struct vcpu_svm, vmcb) ? ((struct vcpu_svm *)_vcpu)->vmcb->save.cr0 : _vm_control[18]) :
+    N == VMX_GUEST_CR3 ? (defined(struct vcpu_svm, vmcb) ? ((struct vcpu_svm *)_vcpu)->vmcb->save.cr3 : _vm_control[19]) :
+    N == VMX_GUEST_CR4 ? (defined(struct vcpu_svm, vmcb) ? ((struct vcpu_svm *)_vcpu)->vmcb->save.cr4 : _vm_control[20]) :
     N == R_RFL || N == VMX_GUEST_RFLAGS ?
-        (defined(struct vcpu_svm) ? ((struct vcpu_svm *)_vcpu)->vmcb->save.rflags :
-        _vm_has[21] ? ((struct vcpu_vmx *)_vcpu)->rflags : _vm_fault) :
+        (defined(struct vcpu_svm, vmcb) ? ((struct vcpu_svm *)_vcpu)->vmcb->save.rflags :
+        defined(struct vcpu_vmx, rflags) ? (_vm_has[21] ? ((struct vcpu_vmx *)_vcpu)->rflags : _vm_fault) : _vm_fault) :
     _vm_at[_vm_general[N]];
 
 /* The name of the machine in the command line of its process, which is QEMU's. */

@@ -43,6 +43,7 @@ impl Drop for Work {
 
 /// `cargo xtask boot …`
 pub(crate) fn command(args: &[String]) -> Result<u8, String> {
+    crate::sys::note_interrupts();
     let (mut kernel, mut program, mut wanted) = ("6.12".to_owned(), None, Vec::new());
     let mut words = args.iter();
     while let Some(word) = words.next() {

@@ -72,10 +72,17 @@ pub(crate) fn command(args: &[String]) -> Result<u8, String> {
         return Ok(0);
     }
     let chosen = chosen(args)?;
-    let results: Vec<_> = chosen.into_iter().map(|piece| (piece.name, Instant::now(), run(piece))).collect();
-    for (name, begun, result) in &results {
+    crate::sys::note_interrupts();
+    let timed = |piece: &Piece| {
+        let begun = Instant::now();
+        let result = run(piece);
+        (piece.name, begun.elapsed(), result)
+    };
+    let going = |_: &&Piece| !crate::sys::interrupted();
+    let results: Vec<_> = chosen.into_iter().take_while(going).map(timed).collect();
+    for (name, took, result) in &results {
         let said = result.as_ref().err().map_or("passed", String::as_str);
-        println!("long: {name}: {said}, ended {} s ago", begun.elapsed().as_secs());
+        println!("long: {name}: {said} in {} s", took.as_secs());
     }
     Ok(u8::from(results.iter().any(|(.., result)| result.is_err())))
 }
@@ -96,15 +103,16 @@ fn run(piece: &Piece) -> Result<(), String> {
         // A group of its own: all of it ends with it.
         command.args(line.split(' ')).envs(piece.environment.iter().copied()).process_group(0);
         let mut child = command.spawn().map_err(|e| format!("cannot run: {e}"))?;
-        let status = ended(&mut child, end)?;
+        let status = ended(&mut child, end, crate::sys::interrupted)?;
         // First as ^C does: it ends what it has started.
         for signal in [libc::SIGINT, libc::SIGKILL] {
             if child.try_wait().is_ok_and(|ended| ended.is_none()) {
                 crate::sys::kill(-(child.id() as i32), signal);
-                ended(&mut child, Instant::now() + ENDING)?;
+                ended(&mut child, Instant::now() + ENDING, || false)?;
             }
         }
         match status {
+            None if crate::sys::interrupted() => return Err(format!("interrupted: {line}")),
             None => return Err(format!("not done within {} s: {line}", LIMIT.as_secs())),
             Some(status) if status.success() => {}
             Some(_) => return Err(format!("failed: {line}")),
@@ -113,11 +121,11 @@ fn run(piece: &Piece) -> Result<(), String> {
     Ok(())
 }
 
-/// How a process has ended, if it has until a time.
-fn ended(child: &mut Child, end: Instant) -> Result<Option<ExitStatus>, String> {
+/// How a process has ended, if it has until a time, and until nobody waits any more.
+fn ended(child: &mut Child, end: Instant, is_over: impl Fn() -> bool) -> Result<Option<ExitStatus>, String> {
     loop {
         let status = child.try_wait().map_err(|e| format!("lost: {e}"))?;
-        if status.is_some() || Instant::now() >= end {
+        if status.is_some() || Instant::now() >= end || is_over() {
             return Ok(status);
         }
         std::thread::sleep(LOOK);

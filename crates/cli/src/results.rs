@@ -165,9 +165,12 @@ impl Results {
     }
 
     /// For a claim: it prints as a session does.
-    pub(crate) fn of_claim(command: &Command, out: Output) -> Result<Results, String> {
+    pub(crate) fn of_claim(
+        command: &Command,
+        out: Output,
+        (drawing, exports): (Option<Drawing>, Exports),
+    ) -> Result<Results, String> {
         let options = &command.options;
-        let (drawing, exports) = (Drawing::of(command)?, Exports::of(command, options)?);
         match command.formats.printed {
             Some(format) => Results::in_format(format, out, drawing, exports, options),
             None => Ok(Results::new(options.oformat, out, drawing, exports)),

@@ -44,7 +44,9 @@ pub const LIBRARY_WORDS: &[LibraryWord] = &[
     word("cwd", "string", "working directory of the process"),
     word("execargs", "string", "command line of the process"),
     word("fds[fd]", "fileinfo_t", "the open file of a descriptor of the process"),
+    word("guestname", "string", "name of the virtual machine, from the command line of its QEMU"),
     word("hp_avenrun[n]", "uint64_t", "load average of 1, 5 or 15 minutes, times 65536"),
+    word("kvm_exit_name[isa, reason]", "string", "name of the reason of an exit of kvm:::exit"),
     word("lgrp", "lgrp_id_t", "NUMA node of the CPU"),
     word(
         "podname",
@@ -55,6 +57,7 @@ pub const LIBRARY_WORDS: &[LibraryWord] = &[
     word("pset", "psetid_t", "processor set of the CPU"),
     word("root", "string", "root directory of the process"),
     word("tcp_state_string[state]", "string", "name of a state of a TCP connection"),
+    word("vmregs[register]", "uint64_t", "a register of the virtual machine whose processor the thread runs"),
     word("zonename", "string", "name of the container; global outside of containers"),
 ];
 

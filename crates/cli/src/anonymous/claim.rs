@@ -12,12 +12,14 @@ use std::path::PathBuf;
 
 use dtrace::Sink;
 use dtrace::diagnostics::system_text;
-use dtrace::events::{Event, Reader, Setting, SettingValue, SinkError};
+use dtrace::events::{Event, ReadError, Reader, Setting, SettingValue, SinkError};
 use dtrace::options::Options;
 
 use super::place::{self, Places};
 use super::{log, spool};
 use crate::command::Command;
+use crate::drawing::Drawing;
+use crate::exports::Exports;
 use crate::interrupt::{self, Interrupts};
 use crate::output::Output;
 use crate::output::Shown;
@@ -110,6 +112,13 @@ fn is_quiet(all: &[Setting<'_>]) -> bool {
 /// Claims; the exit status.
 pub(crate) fn claim(command: &Command, out: Output) -> io::Result<u8> {
     let places = Places::of(&command.options);
+    // What cannot be written is said before there is anything to be lost.
+    let files =
+        Drawing::of(command).and_then(|drawing| Ok((drawing, Exports::of(command, &command.options)?)));
+    let mut files = match files {
+        Ok(files) => Some(files),
+        Err(why) => return Ok(complain_all(vec![why])),
+    };
     let claimed = match Claimed::find(&places) {
         Ok(Some(claimed)) => claimed,
         Ok(None) => return Ok(nothing(&places)),
@@ -131,7 +140,7 @@ pub(crate) fn claim(command: &Command, out: Output) -> io::Result<u8> {
         let mut event = match reader.next_event() {
             Ok(Some(event)) => event,
             Ok(None) => break None,
-            Err(dtrace::events::ReadError::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => {
+            Err(ReadError::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => {
                 if interrupt::count() > 0 && !std::mem::replace(&mut asked, true) {
                     claimed.ask(spool::INTERRUPT);
                 }
@@ -163,9 +172,11 @@ pub(crate) fn claim(command: &Command, out: Output) -> io::Result<u8> {
                 _ => None,
             };
             early.push(event.into_owned());
-            if let (Some(quiet), Some(mut out)) = (quiet, out.take_if(|_| quiet.is_some())) {
+            if let Some(quiet) = quiet
+                && let (Some(mut out), Some(files)) = (out.take(), files.take())
+            {
                 out.shown = Shown { quiet, verbose: command.verbose, resize: true };
-                let mut made = match Results::of_claim(command, out) {
+                let mut made = match Results::of_claim(command, out, files) {
                     Ok(made) => made,
                     Err(why) => return Ok(complain_all(vec![why])),
                 };
@@ -184,7 +195,11 @@ pub(crate) fn claim(command: &Command, out: Output) -> io::Result<u8> {
         failed = sink.finish_files().err().unwrap_or_default();
     }
     failed.iter().for_each(complain);
-    if let (Claimed::File(_, path), false) = (&claimed, asked && status.is_none()) {
+    // The machine was killed while it was written.
+    let wrong = wrong.filter(|e| !matches!(e, ReadError::Truncated));
+    // What was not delivered is there for another claim.
+    let is_done = wrong.is_none() && failed.is_empty() && !(asked && status.is_none());
+    if let (Claimed::File(_, path), true) = (&claimed, is_done) {
         std::fs::remove_file(path)?;
     }
     match wrong {

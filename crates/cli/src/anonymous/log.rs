@@ -37,6 +37,8 @@ pub(crate) struct Log {
     length: u64,
     /// Bytes of it that were claimed.
     taken: u64,
+    /// Of these, so many take no space any more.
+    freed: u64,
     is_on_disk: bool,
 }
 
@@ -109,7 +111,7 @@ impl Log {
             return Err(in_use());
         }
         let (file, path) = create(&places.run())?;
-        Ok(Log { file: Arc::new(file), path, length: 0, taken: 0, is_on_disk: false })
+        Ok(Log { file: Arc::new(file), path, length: 0, taken: 0, freed: 0, is_on_disk: false })
     }
 
     /// Bytes that it has, and that nobody has claimed.
@@ -147,10 +149,35 @@ impl Log {
     pub(crate) fn take(&mut self, bytes: usize) -> io::Result<()> {
         self.taken += bytes as u64;
         if self.taken >= self.length {
-            (self.taken, self.length) = (0, 0);
+            (self.taken, self.length, self.freed) = (0, 0, 0);
             self.file.set_len(0)?;
+        } else if self.taken - self.freed >= PIECE as u64 {
+            let (from, length) = (self.freed as libc::off_t, (self.taken - self.freed) as libc::off_t);
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            // SAFETY: a plain system call on a file that is open.
+            if unsafe { libc::fallocate(self.file.as_raw_fd(), mode, from, length) } == 0 {
+                self.freed = self.taken;
+            }
         }
         Ok(())
+    }
+
+    /// Bytes that it takes of its file system.
+    pub(crate) fn space(&self) -> u64 {
+        self.length - self.freed
+    }
+
+    /// A part of the memory that all of the system has for such files, while it is in memory.
+    pub(crate) fn most_in_memory(&self) -> Option<u64> {
+        if self.is_on_disk {
+            return None;
+        }
+        // SAFETY: an all-zero struct is valid; the kernel fills it.
+        let is = unsafe {
+            let mut is: libc::statvfs = std::mem::zeroed();
+            (libc::fstatvfs(self.file.as_raw_fd(), &raw mut is) == 0).then_some(is)
+        }?;
+        Some((is.f_blocks as u64).saturating_mul(is.f_frsize as u64) / 4)
     }
 
     /// Moves it to the disk, if there is one. What was there is visible no more if a file system
@@ -214,7 +241,8 @@ pub(crate) fn left(places: &Places) -> io::Result<Option<(File, PathBuf)>> {
 }
 
 fn left_within(places: &Places, limit: Duration) -> io::Result<Option<(File, PathBuf)>> {
-    for (dir, name) in [(places.run(), EVENTS), (places.disk(), EVENTS), (places.disk(), LOG)] {
+    let [run, disk] = [places.run(), places.disk()];
+    for (dir, name) in [(&run, EVENTS), (&run, LOG), (&disk, EVENTS), (&disk, LOG)] {
         let path = dir.join(name);
         let Some(file) = place::open(&path)? else { continue };
         let end = Instant::now() + limit;

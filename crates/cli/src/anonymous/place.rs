@@ -115,6 +115,19 @@ fn check_owner(path: &Path, is: &Metadata) -> io::Result<()> {
     }
 }
 
+/// An error if somebody else could put another program in the place of one. In a directory that is
+/// for all, as `/tmp` is, nobody can.
+pub(crate) fn check_program(path: &Path) -> io::Result<()> {
+    for path in path.ancestors() {
+        let is = path.symlink_metadata().map_err(|e| named(path, &e))?;
+        let is_for_all = is.is_dir() && is.mode() & libc::S_ISVTX != 0 && is.uid() == 0;
+        if !is_for_all {
+            check_owner(path, &is)?;
+        }
+    }
+    Ok(())
+}
+
 /// An error unless a directory and the one that has it are of this user alone.
 pub(crate) fn check_dir(dir: &Path) -> io::Result<()> {
     for dir in dir.ancestors().take(2) {

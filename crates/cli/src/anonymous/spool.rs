@@ -23,7 +23,9 @@ use std::time::{Duration, Instant};
 
 use dtrace::Sink;
 use dtrace::events::socket::{Place, listen};
-use dtrace::events::{Drop as Drops, DropKind, Encoder, Event, Notice, NoticeKind, Probe, SinkError};
+use dtrace::events::{
+    Drop as Drops, DropKind, Encoder, Event, Notice, NoticeKind, Occasion, Probe, SinkError,
+};
 
 use super::log::{self, Log};
 use super::place::{self, Places};
@@ -66,9 +68,11 @@ pub(crate) struct Spool {
     /// What was not kept and is not said.
     lost: BTreeMap<(DropKind, u32), u64>,
     lost_intervals: u64,
+    lost_aggregations: u64,
     is_ending: bool,
     next_turn: Instant,
     next_sync: Instant,
+    syncing: Option<JoinHandle<()>>,
 }
 
 /// What the session and the thread share.
@@ -242,9 +246,11 @@ impl Spool {
             pending: BTreeMap::new(),
             lost: BTreeMap::new(),
             lost_intervals: 0,
+            lost_aggregations: 0,
             is_ending: false,
             next_turn: Instant::now(),
             next_sync: Instant::now() + SYNC,
+            syncing: None,
         })
     }
 
@@ -264,8 +270,10 @@ impl Spool {
         if let Some(file) = lasting {
             self.next_sync = now + SYNC;
             // A disk that is slow would stop the session. The thread ends with the call.
-            let sync = move || file.sync_data();
-            let _ = std::thread::Builder::new().name("sync".into()).spawn(sync);
+            let sync = move || drop(file.sync_data());
+            if self.syncing.as_ref().is_none_or(JoinHandle::is_finished) {
+                self.syncing = std::thread::Builder::new().name("sync".into()).spawn(sync).ok();
+            }
         }
         wanted != Wanted::Nothing
     }
@@ -278,7 +286,10 @@ impl Spool {
     fn is_full(&self) -> bool {
         let [before, at_end] = self.limits;
         let limit = if self.is_ending { at_end } else { before };
-        self.shared.lock().log.length() + self.encoder.get_ref().len() as u64 >= limit
+        let state = self.shared.lock();
+        // What fills the memory of /run stops the boot.
+        let limit = state.log.most_in_memory().map_or(limit, |most| limit.min(most));
+        state.log.space() + self.encoder.get_ref().len() as u64 >= limit
     }
 
     /// Encodes an event behind the others.
@@ -301,6 +312,10 @@ impl Spool {
         match (event, counted(event)) {
             (Event::Drop(drop), _) => *self.lost.entry((drop.kind, drop.cpu)).or_default() += drop.count,
             (Event::Interval(all), _) => self.lost_intervals += u64::from(all.part.last),
+            // Those of a record are a part of it.
+            (Event::Aggregation(all), _) if all.occasion == Occasion::End => {
+                self.lost_aggregations += u64::from(all.part.last);
+            }
             (_, Some(key)) => *self.lost.entry(key).or_default() += 1,
             _ => {}
         }
@@ -311,9 +326,15 @@ impl Spool {
         for ((kind, cpu), count) in std::mem::take(&mut self.lost) {
             self.encode(&Event::Drop(Drops::new(kind, cpu, count)));
         }
-        let lost = std::mem::take(&mut self.lost_intervals);
-        if lost > 0 {
-            let text = format!("{lost} intervals of aggregations were not kept: raise anonsize");
+        let intervals = std::mem::take(&mut self.lost_intervals);
+        let aggregations = std::mem::take(&mut self.lost_aggregations);
+        for (lost, what) in
+            [(intervals, "intervals of aggregations"), (aggregations, "aggregations of the end")]
+        {
+            if lost == 0 {
+                continue;
+            }
+            let text = format!("{lost} {what} were not kept: raise anonsize");
             self.encode(&Event::Notice(Notice { kind: NoticeKind::Failure, text: text.into(), time: None }));
         }
     }

@@ -135,7 +135,8 @@ pub(crate) fn begin(options: &Options) -> Result<(), String> {
             Ok(false) => return Err(boots::refusal(&places).unwrap_or_default()),
             // The root comes up so.
             Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => None,
-            Err(_) => return Ok(()),
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(uncounted(&e)),
         }
     };
     let thread = std::thread::Builder::new().name("boot".into());
@@ -146,27 +147,41 @@ pub(crate) fn begin(options: &Options) -> Result<(), String> {
 /// Goes to the root when there is one, and counts the boot when that can be written.
 fn follow(root: Option<Root>, places: &Places) {
     if let Some(root) = root {
+        let of_initramfs = fs::read(places.enabling());
         while !root.enter() {
             root.wait();
         }
         take_off_the_mark();
+        // An initramfs that was made before the last -A, as that of another kernel.
+        if of_initramfs.ok() != fs::read(places.enabling()).ok() {
+            end(
+                places,
+                "the root has another enabling than the initramfs, or none: update-initramfs -u -k all",
+            );
+        }
     }
     loop {
         match boots::count(places) {
-            Ok(false) => {
-                tell(&format!(
-                    "this boot is traced no longer: {}",
-                    boots::refusal(places).unwrap_or_default()
-                ));
-                // What it has is of a boot that was not to be traced.
-                let _ = fs::remove_dir_all(places.run());
-                std::process::exit(0);
-            }
+            Ok(false) => end(places, &boots::refusal(places).unwrap_or_default()),
             Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => std::thread::sleep(TURN),
+            Ok(true) => return,
             // Without a state nothing is counted.
-            Ok(true) | Err(_) => return,
+            Err(e) if e.kind() == ErrorKind::NotFound => return,
+            Err(e) => end(places, &uncounted(&e)),
         }
     }
+}
+
+/// Without the count, a boot that fails by what is traced would fail for ever.
+fn uncounted(e: &io::Error) -> String {
+    format!("it cannot be counted: {}", system_text(e))
+}
+
+/// Ends the process. What it has is of a boot that was not to be traced.
+fn end(places: &Places, why: &str) -> ! {
+    tell(&format!("this boot is traced no longer: {why}"));
+    let _ = fs::remove_dir_all(places.run());
+    std::process::exit(0);
 }
 
 /// The way from an initramfs to the root.

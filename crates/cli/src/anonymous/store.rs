@@ -10,6 +10,7 @@ use super::boots;
 use super::initramfs;
 use super::place::{self, Places, REACHED, UNIT};
 use super::state::State;
+use super::words;
 use crate::command::{Command, Named};
 use crate::prepare::{compile, complain, complain_all, macros, sources};
 use crate::secure;
@@ -42,6 +43,8 @@ fn checked(command: &Command, system: &System) -> Result<State, u8> {
     let mut options = command.options.clone();
     let program = compile(command, &sources, &macros(command, 0), &mut options, (system, Vec::new()))?;
     let refused = |text: &str| Err(complain_all(vec![text.into()]));
+    // The programs may have set some.
+    words::check_options(&options).map_err(|why| complain_all(vec![why]))?;
     if program.is_destructive() && !options.destructive {
         return refused("could not enable tracing: Destructive actions not allowed");
     }
@@ -109,6 +112,12 @@ fn install(places: &Places, state: &State, in_initramfs: bool) -> Result<Vec<Str
     if in_initramfs {
         initramfs::check(places)?;
     }
+    if places.is_real {
+        let me = std::env::current_exe().map_err(|e| format!("this program's file: {e}"))?;
+        place::check_program(&me).map_err(|e| {
+            format!("root executes this program at each boot: {}", dtrace::diagnostics::system_text(&e))
+        })?;
+    }
     let mut said = Vec::new();
     let enabling = places.enabling();
     let is_old = enabling.symlink_metadata().is_ok();
@@ -126,7 +135,15 @@ fn install(places: &Places, state: &State, in_initramfs: bool) -> Result<Vec<Str
     let [reached, link] = places.reached();
     install_unit(boots::UNIT, &reached, &link).map_err(|e| format!("failed to install {REACHED}: {e}"))?;
     said.push(format!("added the unit {}", shown(&unit)));
-    said.extend(if in_initramfs { initramfs::install(places, state)? } else { initramfs::remove(places)? });
+    let more = if in_initramfs { initramfs::install(places, state) } else { initramfs::remove(places) };
+    match more {
+        Ok(more) => said.extend(more),
+        // The rest is stored, and the next boot is traced.
+        Err(why) => {
+            said.into_iter().for_each(complain);
+            return Err(why);
+        }
+    }
     said.push("reboot to enable changes".into());
     Ok(said)
 }

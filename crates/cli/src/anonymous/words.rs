@@ -44,21 +44,33 @@ fn reads_or_writes(c: &Command) -> bool {
 /// An error for what a boot cannot do.
 pub(crate) fn check_stored(c: &Command) -> Result<(), String> {
     let wrong = |text: &str| Err(text.into());
-    let options = &c.options;
     if !c.targets.is_empty() {
         return wrong("-A traces from the boot on, when there is no process yet: leave out -c and -p");
     }
     if c.compile_only {
         return wrong("-A compiles before it stores: leave out -e");
     }
-    let prints = c.output.is_some() || c.writes_files() || c.has_live() || c.formats.printed.is_some();
-    if prints || options.oformat != OutputFormat::Text {
-        return wrong(
-            "-A stores what dtrace -a prints: leave out -o, --live and formats, and give them to dtrace -a",
-        );
+    if c.output.is_some() || c.writes_files() || c.has_live() || c.formats.printed.is_some() {
+        return wrong(PRINTS);
     }
-    if reads_or_writes(c) || options.postmortem.is_some() {
-        return wrong("-A stores programs: leave out the options that read or write a file of a session");
+    if reads_or_writes(c) {
+        return wrong(FILES);
+    }
+    check_options(&c.options)
+}
+
+const PRINTS: &str =
+    "-A stores what dtrace -a prints: leave out -o, --live and formats, and give them to dtrace -a";
+const FILES: &str = "-A stores programs: leave out the options that read or write a file of a session";
+
+/// An error for an option that a boot cannot obey, wherever it was set.
+pub(crate) fn check_options(options: &Options) -> Result<(), String> {
+    let wrong = |text: &str| Err(text.into());
+    if options.oformat != OutputFormat::Text {
+        return wrong(PRINTS);
+    }
+    if options.postmortem.is_some() {
+        return wrong(FILES);
     }
     if let Some(server) = SERVERS.iter().find(|server| (server.place)(options).is_some()) {
         return Err(format!("-x {}: there is no server at the boot: give it to dtrace -a", server.name));

@@ -221,7 +221,7 @@ fn what_only_the_command_obeys_is_refused_where_a_session_is_made() {
     }
     assert_eq!(
         refused.join(" "),
-        "bpflog capture errtags events from graphite listen oformat otlp otlpprofiles slices snapmax snaprate to tree verbose"
+        "anonroot anonsize bpflog capture errtags events from graphite initramfs listen oformat otlp otlpprofiles slices snapmax snaprate to tree verbose"
     );
     // Who makes a session in Rust may make a timeline, too, and serves nothing by a field.
     let slices = Options { slices: vec!["a(1)..b(1)".into()], ..Options::default() };

@@ -62,7 +62,7 @@ fn listen_within(path: &Path, limit: Duration) -> io::Result<(UnixListener, Plac
         if is_left(path) && matches!(lock, Lock::Busy) {
             lock = Lock::of(path, limit);
         }
-        if is_left(path) {
+        if is_left_for_long(path) {
             if matches!(lock, Lock::Busy) {
                 let text =
                     "a socket that nobody serves is there, and another process has its directory locked";
@@ -81,6 +81,17 @@ fn listen_within(path: &Path, limit: Duration) -> io::Result<(UnixListener, Plac
     let listener = listener?;
     let place = Place::of(path)?;
     Ok((listener, place))
+}
+
+/// True of a socket to which nobody listens now and a moment later: who makes one without the lock,
+/// because nothing was there, does not listen yet.
+fn is_left_for_long(path: &Path) -> bool {
+    let is = |path| Place::of(path).map(|place| place.is).ok();
+    let first = is(path);
+    is_left(path) && {
+        std::thread::sleep(4 * PAUSE);
+        is_left(path) && is(path) == first
+    }
 }
 
 /// True of a socket to which nobody listens. A listener that has no room for one more is there.
