@@ -74,8 +74,8 @@ struct State {
     failing: Option<Instant>,
     /// The thread has nothing to send.
     idle: bool,
-    /// What is since the start is sent again.
-    repeats: bool,
+    /// What is since the start is sent again; how much was lost before that.
+    repeated: Option<usize>,
     /// Since when nothing more comes.
     closed: Option<Instant>,
     done: bool,
@@ -168,6 +168,9 @@ impl Shared {
                         break;
                     }
                     Ok(Answer::Refused(why)) => (why, true),
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                        ("the server does not read".into(), false)
+                    }
                     Err(e) => (system_text(&e), false),
                 };
                 let mut state = self.lock();
@@ -262,7 +265,7 @@ impl Delivery {
             let waited = self.0.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.repeats = true;
+        state.repeated = Some(state.lost);
         true
     }
 
@@ -285,13 +288,16 @@ impl Delivery {
         let left: usize = state.queue.iter().map(|bytes| self.0.server.units(bytes)).sum();
         let lost = state.lost + left + state.sending;
         let unit = self.0.server.unit();
+        let again = match state.repeated {
+            None => "",
+            Some(before) if lost > before => ", and so was what is since the start, sent again at the end",
+            Some(_) => ", and what is since the start was taken at the end",
+        };
         let lost = match (lost, &state.error) {
             (0, _) => None,
             (n, Some(why)) => Some(format!("{n} {unit} were lost: {why}")),
             (n, None) => Some(format!("{n} {unit} were lost")),
         };
-        let again =
-            if state.repeats { ", and what is since the start was sent again at the end" } else { "" };
         let lost = lost.map(|text| text + again);
         let refused = match state.refused {
             0 => None,
@@ -469,10 +475,21 @@ mod tests {
         answered(&listener, b"again", b"HTTP/1.1 200 x\r\n\r\n");
         assert_eq!(
             delivery.finish().unwrap_err().to_string(),
-            "1 requests were lost: the server answers 400, and what is since the start was sent again at the end"
+            "1 requests were lost: the server answers 400, and what is since the start was taken at the end"
         );
-        let (_out, delivery) = start(Server::Otlp(format!("http://{address}"))).unwrap();
+        let (mut out, delivery) = start(Server::Otlp(format!("http://{address}"))).unwrap();
         assert!(!delivery.may_repeat(Instant::now() + LIMIT), "nothing is lost");
+        // A server that refuses that too.
+        for n in 1..=2 {
+            out.write_all(b"refused").unwrap();
+            answered(&listener, b"refused", b"HTTP/1.1 400 x\r\n\r\n");
+            testing::eventually("it is lost", testing::HANG_LIMIT, || delivery.0.lock().lost == n);
+            assert!(n == 2 || delivery.may_repeat(Instant::now() + LIMIT));
+        }
+        assert_eq!(
+            delivery.finish().unwrap_err().to_string(),
+            "2 requests were lost: the server answers 400, and so was what is since the start, sent again at the end"
+        );
     }
 
     #[test]

@@ -177,6 +177,10 @@ pub(crate) struct Model {
     pub(crate) families: Vec<Family>,
     /// The families of aggregations by name.
     numbers: BTreeMap<String, usize>,
+    /// What the families of aggregations are called, by their names. Those without rows have one
+    /// too, since intervals name them in the program's order: what a family is called does not
+    /// depend on which of them has rows first.
+    names: BTreeMap<String, String>,
     series: usize,
     bytes: usize,
     text: usize,
@@ -213,6 +217,7 @@ impl Model {
             labels,
             families: vec![lost, left_out],
             numbers: BTreeMap::new(),
+            names: BTreeMap::new(),
             series: 0,
             bytes: 0,
             text: 0,
@@ -366,21 +371,18 @@ impl Model {
 
     /// The family of an aggregation that is new.
     fn family(&mut self, all: &Interval<'_>) -> Option<usize> {
+        let function = all.column.function;
+        let name = self.name(&all.column.name, function)?;
         // An aggregation without rows may get other names of keys by a program that comes later.
         if self.families.len() >= MOST_FAMILIES || all.rows.is_empty() {
             return None;
         }
-        let function = all.column.function;
         let kind = match function {
             AggFunc::Count => Kind::Counter,
             AggFunc::Sum if all.unsigned => Kind::Counter,
             _ if is_histogram(function) => Kind::Histogram,
             _ => Kind::Gauge,
         };
-        let name = names::identifier(&all.column.name);
-        // Formats put it behind the names of counters.
-        let name = name.strip_suffix("_total").unwrap_or(&name);
-        let name = self.unlike_others(if name.is_empty() { function.name() } else { name });
         let keys = if all.keys.is_empty() { String::new() } else { format!("[{}]", all.keys.join(", ")) };
         let title = format!("{}{keys} = {}()", all.column.title(), function.name());
         let title = control::name(title.as_bytes()).chars().take(1000).collect();
@@ -388,6 +390,22 @@ impl Model {
         self.families.push(Family::new(name, title, function, kind, labels));
         self.numbers.insert(all.column.name.clone().into_owned(), self.families.len() - 1);
         Some(self.families.len() - 1)
+    }
+
+    /// What the family of an aggregation is called; `None` beyond the limit of families.
+    fn name(&mut self, aggregation: &str, function: AggFunc) -> Option<String> {
+        if let Some(name) = self.names.get(aggregation) {
+            return Some(name.clone());
+        }
+        if self.names.len() >= MOST_FAMILIES {
+            return None;
+        }
+        let name = names::identifier(aggregation);
+        // Formats put it behind the names of counters.
+        let name = name.strip_suffix("_total").unwrap_or(&name);
+        let name = self.unlike_others(if name.is_empty() { function.name() } else { name });
+        self.names.insert(aggregation.to_string(), name.clone());
+        Some(name)
     }
 
     /// A name whose samples are not those of another family, whatever suffixes formats add.
@@ -401,10 +419,10 @@ impl Model {
         };
         let mut name = base.to_string();
         let mut more = 2;
-        while self
-            .families
+        while [LOST, LEFT_OUT]
             .iter()
-            .map(|family| &*family.name)
+            .filter_map(|at| Some(&*self.families.get(*at)?.name))
+            .chain(self.names.values().map(String::as_str))
             .chain(own.clone())
             .any(|other| is_like(other, &name))
         {

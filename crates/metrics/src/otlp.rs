@@ -128,8 +128,11 @@ impl<W: Write + Send> Otlp<W> {
                 out.packed_fixed(6, counts.iter().zip(before).map(|(count, before)| count - before));
                 out.packed_fixed(7, bounds.iter().map(|(_, end)| (*end as f64).to_bits()));
             }
-            // Its integers have a sign.
-            _ => out.fixed(6, family.number(&series.total).min(i128::from(i64::MAX)) as i64 as u64),
+            // Its integers have a sign: a sum beyond them is a floating-point number.
+            _ => match i64::try_from(family.number(&series.total)) {
+                Ok(n) => out.fixed(6, n as u64),
+                Err(_) => out.fixed(4, (family.number(&series.total) as f64).to_bits()),
+            },
         }
         out.encode(labels);
         out

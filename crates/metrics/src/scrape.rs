@@ -61,7 +61,8 @@ struct State {
     /// That it has ended, until another one serves, and why none can.
     ended: Option<String>,
     failed: Option<String>,
-    /// What is to be said. It is said once that it was started again, and once that it cannot be.
+    /// What is to be said: the port that was chosen; once that it was started again, and once that
+    /// it cannot be.
     messages: Vec<String>,
     told: [bool; 2],
     closed: bool,
@@ -208,16 +209,22 @@ impl Running {
 impl Server {
     /// Listens at an address of the option, and serves this state.
     pub fn start(address: &str, first: Vec<u8>) -> io::Result<Server> {
+        let mut messages = Vec::new();
         let (listener, path) = match address.strip_prefix("unix:") {
             Some(path) => {
                 listen(Path::new(path)).map(|(listener, place)| (OwnedFd::from(listener), Some(place)))?
             }
             None => {
                 let address: SocketAddr = address.parse().map_err(io::Error::other)?;
-                (OwnedFd::from(TcpListener::bind(address)?), None)
+                let listener = TcpListener::bind(address)?;
+                // The kernel has chosen the port.
+                if address.port() == 0 {
+                    messages.push(format!("metrics are served at {}", listener.local_addr()?));
+                }
+                (OwnedFd::from(listener), None)
             }
         };
-        let state = State { latest: Arc::new(first), ..State::default() };
+        let state = State { latest: Arc::new(first), messages, ..State::default() };
         let (address, changed) = (address.to_owned(), Condvar::new());
         // From here on what fails removes the socket.
         let server = Server(Arc::new(Shared { address, listener, path, state: state.into(), changed }));

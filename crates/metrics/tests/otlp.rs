@@ -54,6 +54,20 @@ fn a_request_has_what_has_grown_since_the_one_before() {
 }
 
 #[test]
+fn a_sum_beyond_integers_with_a_sign_is_a_floating_point_number() {
+    let point = |sum: u64| {
+        let out = Shared::default();
+        let mut fed = start(Otlp::new(out.clone()));
+        fed.named(0, AggFunc::Sum, &[(b"cat", vec![sum])]);
+        fed.sink.flush().unwrap();
+        at(&out.bytes(), &[1, 2, 2, 7, 1])[0].to_vec()
+    };
+    assert_eq!(field(&point(i64::MAX as u64), 6), i64::MAX as u64);
+    assert_eq!(f64::from_bits(field(&point(u64::MAX), 4)), 18_446_744_073_709_551_615.0);
+    assert!(fields(&point(u64::MAX)).iter().all(|(n, ..)| *n != 6));
+}
+
+#[test]
 fn a_distribution_has_bounds_that_are_the_greatest_integers_of_buckets() {
     let out = Shared::default();
     let mut fed = start(Otlp::new(out.clone()));

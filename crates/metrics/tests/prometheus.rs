@@ -1,5 +1,7 @@
 //! The text of Prometheus.
 
+use std::collections::BTreeSet;
+
 use metrics::Prometheus;
 
 use super::*;
@@ -137,6 +139,28 @@ fn names_of_families_never_share_a_sample() {
     assert_eq!(names, all);
     assert!(text(&fed).contains("dtrace_exporter_lost_2_total{execname=\"\"} 1\n"));
     assert!(text(&fed).contains("dtrace_exporter_time_seconds_2_total{execname=\"\"} 1\n"));
+}
+
+#[test]
+fn a_family_is_called_the_same_whichever_has_rows_first() {
+    let names = |first: &str| {
+        let mut fed = start(Prometheus::text());
+        let mut feed = |name: &'static str, rows: &[(&[u8], Vec<u64>)]| {
+            fed.name = name;
+            fed.named(0, AggFunc::Count, rows);
+        };
+        for name in ["x_total", "x"] {
+            let rows = [(&b"cat"[..], vec![1])];
+            feed(name, if name == first { &rows } else { &[] });
+        }
+        for (name, n) in [("x_total", 10), ("x", 20)] {
+            feed(name, &[(b"cat", vec![n])]);
+        }
+        lines(&fed).into_iter().filter(|line| !line.starts_with('#')).collect::<BTreeSet<_>>()
+    };
+    let [one, two] = ["dtrace_x_2_total{execname=\"cat\"}", "dtrace_x_total{execname=\"cat\"}"];
+    assert_eq!(names("x_total"), [format!("{one} 20"), format!("{two} 11")].into());
+    assert_eq!(names("x"), [format!("{one} 21"), format!("{two} 10")].into());
 }
 
 #[test]

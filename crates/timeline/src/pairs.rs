@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use diagnostics::control;
 use events::{Action, Field, Probe, Value};
@@ -18,7 +19,7 @@ use crate::packets::{Happening, Kind, Name, Packets};
 
 /// The most open slices of all pairs.
 const MOST: usize = 1 << 16;
-/// The most bytes of a key.
+/// The most bytes of a key that are kept; the others are a hash.
 const LONGEST: usize = 256;
 
 /// Two probes, and the value of each by which they belong together:
@@ -108,7 +109,15 @@ impl End {
             Value::Int(int) if int.as_signed() < i64::from(i32::MIN) => Some(format!("{:#x}", int.bits)),
             Value::Int(int) => Some(int.value().to_string()),
             Value::Str { text, .. } | Value::Name { text, .. } => {
-                Some(control::name(text.get(..LONGEST).unwrap_or(text)).into_owned())
+                Some(match text.split_at_checked(LONGEST) {
+                    None | Some((_, [])) => control::name(text).into_owned(),
+                    // Those that begin alike are different keys.
+                    Some((first, rest)) => {
+                        let mut hasher = DefaultHasher::new();
+                        rest.hash(&mut hasher);
+                        format!("{}…{:016x}", control::name(first), hasher.finish())
+                    }
+                })
             }
             Value::Symbol(symbol) => Some(format!("{:#x}", symbol.address)),
             _ => None,

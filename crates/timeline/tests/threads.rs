@@ -79,6 +79,24 @@ fn of_too_many_slices_of_pairs_those_end_that_are_open_for_longest() {
     assert_eq!(fed.0.losses(), ["65,000 begins of slices without an end"]);
 }
 
+#[test]
+fn long_keys_that_begin_alike_are_of_different_slices() {
+    let pair = Pair::parse("a:::start(1)..a:::done(1)").unwrap();
+    let mut fed = Fed::of(Timeline::with_pairs(Vec::new(), vec![pair]));
+    let (start, done) = (probe("a:::start", Calls::None), probe("a:::done", Calls::None));
+    let key = |end: &str| traced("query", string(format!("{}{end}", "x".repeat(256)).as_bytes()));
+    // The first ends first, although the second began last.
+    for (time, probe, end) in
+        [(10, &start, "first"), (20, &start, "second"), (30, &done, "first"), (70, &done, "second")]
+    {
+        fed.fire(time, (7, 7), probe, vec![key(end)]);
+    }
+    let mut times: Vec<_> = fed.end().slices().iter().map(|slice| (slice.begin, slice.end)).collect();
+    times.sort_unstable();
+    assert_eq!(times, [(10, 30), (20, 70)]);
+    assert!(fed.0.losses().is_empty());
+}
+
 /// A description: process, thread, name.
 type Named = (Option<u64>, Option<u64>, Option<String>);
 
