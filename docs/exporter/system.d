@@ -18,6 +18,6 @@ io:::done
 /begun[arg0]/
 {
 	@disk_bytes[args[1]->dev_statname] = sum(args[0]->b_bcount);
-	@disk_nanoseconds[args[1]->dev_statname] = quantize(timestamp - begun[arg0]);
+	@disk_latency[args[1]->dev_statname] = quantize(timestamp - begun[arg0]);
 	begun[arg0] = 0;
 }

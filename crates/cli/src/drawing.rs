@@ -1,13 +1,10 @@
 //! The files of `--flame`: flame graphs and other profiles of the stacks in aggregations.
 //!
-//! A file is replaced as a whole. Its new content is written to a file beside it, which then gets
-//! its name, so a reader never sees a part, and a link of that name is replaced and not followed.
-//! That it can be written is tried before tracing starts.
+//! That they can be written is tried before tracing starts.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::io::{self, Read};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dtrace::diagnostics::{control, system_text};
@@ -15,6 +12,7 @@ use dtrace::events::{Event, Occasion, Sink};
 use dtrace::flame::{Baseline, Flame, Format, Loss, Profile, read_folded};
 
 use crate::command::{Command, file_of};
+use crate::replacement::{failed, replace, try_file};
 
 /// How often files are written while `printa()` prints.
 const WRITTEN_EVERY: Duration = Duration::from_secs(1);
@@ -120,10 +118,6 @@ pub(crate) fn draw(command: &Command, from: &str) -> Result<(), String> {
     Ok(())
 }
 
-pub(crate) fn failed(file: &str, error: &io::Error) -> String {
-    format!("failed to write '{}': {}", control::name_text(file), system_text(error))
-}
-
 /// Reads folded stacks.
 fn read(file: &str) -> Result<Profile, String> {
     let shown = control::name_text(file);
@@ -136,80 +130,4 @@ fn read(file: &str) -> Result<Profile, String> {
     }
     let title = Path::new(file).file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
     read_folded(&bytes, &control::name_text(&title)).map_err(|e| format!("failed to read '{shown}': {e}"))
-}
-
-/// How many names are tried for the file beside another: one of a process that was killed remains,
-/// and in a container every process may have its id.
-const NAMES: u32 = 100;
-
-/// Creates a file beside the one that is to be written.
-fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
-    let name = path.file_name().ok_or_else(|| io::Error::from_raw_os_error(libc::EISDIR))?;
-    let mut new = File::options();
-    new.write(true).create_new(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-    let mut n = 0;
-    loop {
-        let mut other = std::ffi::OsString::from(".");
-        other.push(name);
-        other.push(format!(".{}-{n}.tmp", std::process::id()));
-        let beside = path.with_file_name(other);
-        match new.open(&beside) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && n < NAMES => n += 1,
-            done => return done.map(|file| (beside, file)),
-        }
-    }
-}
-
-/// Whether a name leads to a descriptor of this process, as `/dev/stdout` does, or to a device.
-pub(crate) fn is_of_system(path: &Path) -> bool {
-    let target = path.read_link();
-    target.is_ok_and(|target| target.starts_with("/proc") || target.starts_with("/dev"))
-}
-
-/// Tries whether a file can be replaced.
-pub(crate) fn try_file(path: &Path) -> io::Result<()> {
-    Replacement::new(path).map(drop)
-}
-
-/// Replaces a file by bytes.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (replacement, mut file) = Replacement::new(path)?;
-    file.write_all(bytes)?;
-    replacement.finish()
-}
-
-/// The new content of a file, under another name until it is whole. What is not finished is
-/// removed.
-pub(crate) struct Replacement {
-    path: PathBuf,
-    beside: PathBuf,
-    finished: bool,
-}
-
-impl Replacement {
-    /// The file gets the content.
-    pub(crate) fn new(path: &Path) -> io::Result<(Replacement, File)> {
-        // A link is replaced and not followed, since others may have made it; but none of the
-        // system's.
-        let is_file = |m: std::fs::Metadata| m.is_file() || m.is_symlink() && !is_of_system(path);
-        if !path.symlink_metadata().map_or(true, is_file) {
-            return Err(io::Error::other("not a regular file, which could be replaced"));
-        }
-        let (beside, file) = create_beside(path)?;
-        Ok((Replacement { path: path.to_owned(), beside, finished: false }, file))
-    }
-
-    pub(crate) fn finish(mut self) -> io::Result<()> {
-        std::fs::rename(&self.beside, &self.path)?;
-        self.finished = true;
-        Ok(())
-    }
-}
-
-impl Drop for Replacement {
-    fn drop(&mut self) {
-        if !self.finished {
-            let _ = std::fs::remove_file(&self.beside);
-        }
-    }
 }

@@ -24,8 +24,8 @@ use dtrace::metrics::{Lines, Otlp, Prometheus, Protocol};
 use dtrace::options::Options;
 
 use crate::command::{Command, file_of};
-use crate::drawing::{Replacement, failed, is_of_system, replace, try_file};
 use crate::interrupt::Writer;
+use crate::replacement::{Replacement, failed, is_of_system, replace, try_file};
 
 /// How often a file is written before the end.
 const WRITTEN_EVERY: Duration = Duration::from_millis(900);
@@ -45,6 +45,8 @@ struct Export {
     /// The words that ask for it: `--format prometheus`, `-x listen=127.0.0.1:9464`.
     asked: String,
     file: String,
+    /// It is of an option: others read it while the session runs.
+    is_of_option: bool,
     content: Content,
     /// The session has begun, so there is something to be written.
     begun: bool,
@@ -143,18 +145,24 @@ pub(crate) const SERVERS: [ServerOption; 5] = [
     },
 ];
 
+/// Whether something is made of what intervals add: what is printed, a file, or what a server gets.
+pub(crate) fn need_intervals(options: &Options) -> bool {
+    let is_asked = |server: &ServerOption| server.intervals && (server.place)(options).is_some();
+    options.every.is_some() || SERVERS.iter().any(is_asked)
+}
+
 impl Exports {
     /// Prepares the files of a command.
     pub(crate) fn of(command: &Command, options: &Options) -> Result<Exports, String> {
         let make = |(file, format): &(String, &'static Format)| {
             let content = Content::of(file, format, options).map_err(|e| failed(file, &e))?;
-            Ok(Export::new(format!("--format {}", format.name), file, content))
+            Ok(Export::new(format!("--format {}", format.name), file, false, content))
         };
         let mut all: Vec<Export> = command.formats.files.iter().map(make).collect::<Result<_, String>>()?;
         for option in &SERVERS {
             let Some(place) = (option.place)(options) else { continue };
             let content = (option.make)(place, options).map_err(|e| failed(place, &e))?;
-            all.push(Export::new(format!("-x {}={place}", option.name), place, content));
+            all.push(Export::new(format!("-x {}={place}", option.name), place, true, content));
         }
         Ok(Exports { all, quiet: options.quiet })
     }
@@ -232,7 +240,7 @@ impl Exports {
                     match (done, place) {
                         // It is written as a whole the next time.
                         (Err(e), Place::File) => {
-                            trouble = Some(failed(&export.file, &e));
+                            trouble = Some(format!("{}: it is tried again", failed(&export.file, &e)));
                             Ok(())
                         }
                         (done, _) => done,
@@ -267,9 +275,7 @@ impl Exports {
 
     /// What the files lack of what happened, as messages.
     pub(crate) fn losses(&mut self) -> Vec<String> {
-        if self.quiet {
-            return Vec::new();
-        }
+        let quiet = self.quiet;
         let of = |export: &mut Export| {
             let file = control::name_text(&export.file).into_owned();
             let again = match &export.content {
@@ -286,7 +292,9 @@ impl Exports {
             let losses = export.content.sink().losses().into_iter().chain(again).chain(unserved);
             losses.map(move |lost| format!("{file}: {lost}"))
         };
-        self.written().flat_map(of).collect()
+        // What readers and servers did not get is a loss; a file lacks what did not happen.
+        let is_said = |export: &&mut Export| !quiet || export.is_of_option;
+        self.written().filter(is_said).flat_map(of).collect()
     }
 
     /// Writes the files at the end. The errors are messages.
@@ -309,9 +317,9 @@ impl Drop for Exports {
 }
 
 impl Export {
-    fn new(asked: String, file: &str, content: Content) -> Export {
-        let file = file.to_owned();
-        Export { asked, file, content, begun: false, failed: false, unsaid: None, troubled: false }
+    fn new(asked: String, file: &str, is_of_option: bool, content: Content) -> Export {
+        let (file, begun, failed) = (file.to_owned(), false, false);
+        Export { asked, file, is_of_option, content, begun, failed, unsaid: None, troubled: false }
     }
 
     /// Keeps the first error. A file that failed gets nothing more.

@@ -36,7 +36,7 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! anonymous/place arch/x86_64 bin/dtrace flags interrupt memory notify panic secure status
+//! anonymous/place arch/x86_64 bin/dtrace flags interrupt memory notify panic replacement secure status
 //! anonymous/boots anonymous/log anonymous/state
 //! anonymous/initramfs anonymous/spool
 //! about arch completions formats manual
@@ -77,6 +77,7 @@ mod panic;
 mod postmortem;
 mod prepare;
 mod progress;
+mod replacement;
 mod results;
 mod run;
 mod secure;

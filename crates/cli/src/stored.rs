@@ -13,6 +13,7 @@ use dtrace::diagnostics::{control, system_text};
 use dtrace::events::{Event, ReadError, Reader, SinkError};
 
 use crate::command::{Command, file_of};
+use crate::exports;
 use crate::interrupt::{self, Interrupts};
 use crate::output::{Output, Shown};
 use crate::results::Results;
@@ -77,6 +78,7 @@ pub(crate) fn print(command: &Command, from: &str, mut out: Output) -> io::Resul
     };
     let mut reader = Reader::new(BufReader::with_capacity(64 << 10, Ready(file)));
     let mut has_ended = false;
+    let (mut has_rows, mut has_intervals) = (false, false);
     let mut wrong: Option<ReadError> = None;
     while interrupt::count() == 0 {
         let event = match reader.next_event() {
@@ -96,12 +98,19 @@ pub(crate) fn print(command: &Command, from: &str, mut out: Output) -> io::Resul
             }
         };
         has_ended |= matches!(event, Event::End { .. });
+        has_rows |= matches!(event, Event::Aggregation(_));
+        has_intervals |= matches!(event, Event::Interval(_));
         if let Err(SinkError::Output(e) | SinkError::Effect(e)) = sink.event(&event) {
             return Err(e);
         }
     }
     sink.batch_end().and_then(|()| sink.flush())?;
-    let failed = sink.finish_files().err().unwrap_or_default();
+    let mut failed = sink.finish_files().err().unwrap_or_default();
+    if exports::need_intervals(&command.options) && has_rows && !has_intervals {
+        failed.push(format!(
+            "the events of '{name}' have no intervals of aggregations: trace with -x every=1s"
+        ));
+    }
     failed.iter().for_each(complain);
     match wrong {
         Some(e) => refused(&e),

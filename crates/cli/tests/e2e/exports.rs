@@ -14,6 +14,7 @@ tests! {
     a_session_that_does_not_begin_leaves_a_file_as_it_was
     what_is_written_to_a_descriptor_follows_what_is_there
     a_file_is_one_file_whatever_its_names_are
+    a_format_of_intervals_says_that_stored_events_have_none
 }
 
 /// The names of the files in a directory.
@@ -164,5 +165,28 @@ fn a_session_that_does_not_begin_leaves_a_file_as_it_was() -> Verdict {
     dtrace(&["-e", "-q", "--to", &file, "-n", "BEGIN { exit(0); }"]).code(0);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "before");
     assert_eq!(names(&dir), ["x.json"]);
+    Pass
+}
+
+fn a_format_of_intervals_says_that_stored_events_have_none() -> Verdict {
+    let dir = testing::dir::Dir::new("exports-intervals");
+    let file = |name: &str| dir.join(name).into_os_string().into_string().unwrap();
+    let lacks = "have no intervals of aggregations: trace with -x every=1s";
+    for (words, has_intervals) in [(&[][..], false), (&["-xevery=1s"][..], true)] {
+        let format = format!("events={}", file("e"));
+        let mut all = vec!["-q", "--format", &format, "-n", "BEGIN { @n = count(); exit(0); }"];
+        all.extend(words);
+        assert_eq!(dtrace(&all).code(0).err, "");
+        let graphite = format!("graphite={}", file("g"));
+        let o =
+            dtrace(&["-q", "--events", &file("e"), "--format", &graphite]).code(i32::from(!has_intervals));
+        assert_eq!(o.err.contains(lacks), !has_intervals, "{}", o.err);
+        let lines = std::fs::read_to_string(file("g")).unwrap();
+        assert_eq!(
+            lines.lines().filter(|line| line.contains(".n ")).count(),
+            usize::from(has_intervals),
+            "{lines}"
+        );
+    }
     Pass
 }

@@ -336,6 +336,11 @@ fn what_is_no_request_for_metrics_is_refused() -> Verdict {
     assert!(o.err.contains("it takes an address with a port, as in 127.0.0.1:9464"), "{}", o.err);
     let o = dtrace(&["-q", "-xlisten=127.0.0.1:0", "-n", "BEGIN { trace(1); exit(0); }"]).code(1);
     assert!(o.err.contains("-x listen=127.0.0.1:0: metrics are of aggregations"), "{}", o.err);
+    // The kernel chooses a port.
+    let o = dtrace(&["-q", "-xlisten=127.0.0.1:0", "-n", "BEGIN { @ = count(); exit(0); }"]).code(0);
+    let said = "-x listen=127.0.0.1:0: metrics are served at 127.0.0.1:";
+    let port: u16 = o.err.split(said).nth(1).and_then(|rest| rest.trim_end().parse().ok()).unwrap();
+    assert_ne!(port, 0, "{}", o.err);
     Pass
 }
 
