@@ -14,6 +14,7 @@ mod all;
 mod arrivals;
 mod built;
 mod calls;
+mod captures;
 mod compiled;
 mod disabled;
 mod dynamic;

@@ -21,7 +21,7 @@ pub(crate) enum Place {
 
 /// Name, place and code of each section. Sections that require that no probe was enabled before
 /// come first.
-pub(crate) const ALL: [(&str, Place, Section); 24] = [
+pub(crate) const ALL: [(&str, Place, Section); 25] = [
     ("off", Place::Machine, crate::all::off),
     ("all", Place::Machine, crate::all::all),
     ("start", Place::Machine, start),
@@ -34,6 +34,7 @@ pub(crate) const ALL: [(&str, Place, Section); 24] = [
     ("long", Place::Machine, crate::long::long),
     ("flame", Place::Machine, crate::flame::flame),
     ("sinks", Place::Machine, crate::sinks::sinks),
+    ("captures", Place::Machine, crate::captures::captures),
     ("disabled", Place::Machine, crate::disabled::disabled),
     ("arrivals", Place::Machine, crate::arrivals::arrivals),
     ("speculation", Place::Machine, crate::speculation::speculation),
