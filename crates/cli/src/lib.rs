@@ -37,8 +37,10 @@
 //!
 //! ```layers
 //! anonymous/place arch/x86_64 bin/dtrace flags interrupt memory notify panic replacement secure status
-//! anonymous/boots anonymous/log anonymous/state
-//! anonymous/initramfs anonymous/spool
+//! anonymous/boots anonymous/head anonymous/state
+//! anonymous/clock anonymous/initramfs anonymous/recordings
+//! anonymous/log
+//! anonymous/spool
 //! about arch completions formats manual
 //! command
 //! drawing output

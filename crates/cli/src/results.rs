@@ -86,6 +86,21 @@ fn fit_formats(
     Ok(())
 }
 
+/// Makes the sink of a format that is printed.
+type MakeStream = fn(formats::Writer, &Options) -> Box<dyn Sink>;
+
+/// What makes the sink of a format that is printed. An error is a message.
+fn stream(format: &Format, out: &Output) -> Result<MakeStream, String> {
+    let name = format.name;
+    let Kind::Stream(make) = format.kind else {
+        return Err(format!("--format {name}: it is written to a file: --format {name}=FILE"));
+    };
+    if format.binary && dtrace::Output::is_terminal(out) {
+        return Err(format!("--format {name}: it is no text: name a file, as in --format {name}=FILE"));
+    }
+    Ok(make)
+}
+
 /// The sink of a session: what is printed, what is drawn instead, and other files.
 pub(crate) struct Results {
     printed: Printed,
@@ -164,6 +179,11 @@ impl Results {
         }
     }
 
+    /// An error for what a claim cannot print, before it takes anything.
+    pub(crate) fn check_claim(command: &Command, out: &Output) -> Result<(), String> {
+        command.formats.printed.map_or(Ok(()), |format| stream(format, out).map(drop))
+    }
+
     /// For a claim: it prints as a session does.
     pub(crate) fn of_claim(
         command: &Command,
@@ -217,13 +237,7 @@ impl Results {
         exports: Exports,
         options: &Options,
     ) -> Result<Results, String> {
-        let name = format.name;
-        let Kind::Stream(make) = format.kind else {
-            return Err(format!("--format {name}: it is written to a file: --format {name}=FILE"));
-        };
-        if format.binary && dtrace::Output::is_terminal(&out) {
-            return Err(format!("--format {name}: it is no text: name a file, as in --format {name}=FILE"));
-        }
+        let make = stream(format, &out)?;
         let text = Printer::Text.sink(Box::new(Unprinted(out.shown)));
         Ok(Results { printed: Printed::Other(make(Box::new(out), options), text), drawing, exports })
     }

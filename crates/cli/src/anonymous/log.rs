@@ -1,51 +1,37 @@
-//! The file of what is recorded: in memory at first, on the disk as soon as there is one.
-//!
-//! A file `log` is being written, and locked by who writes it; `events` is what a session has left.
-//! A claim takes either, so a machine that went down leaves what was on its disk.
+//! The recording of a session: in memory at first, on the disk as soon as there is one.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+use super::head::{self, Head};
 use super::place::{self, Places};
+use super::recordings::{CLAIMED, create, keep, only_one};
 
 /// Bytes that are copied at a time.
 const PIECE: usize = 256 << 10;
-
-/// The name while it is written.
-const LOG: &str = "log";
-/// The name while it is claimed from who writes it: nobody else may.
-const CLAIMED: &str = "claimed";
-/// The name of what is complete.
-const EVENTS: &str = "events";
-
-/// How long a file is waited for that nobody serves and that is locked, and how often it is tried:
-/// the last processes of one that was killed end behind it.
-const LIMIT: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(10);
+/// Where the events begin.
+const BEGIN: u64 = head::LENGTH as u64;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Log {
+    /// Nobody else records.
+    _only: File,
     file: Arc<File>,
     path: PathBuf,
-    /// Bytes that it has.
+    /// The head that it has.
+    head: Head,
+    /// Bytes that it has behind its head.
     length: u64,
     /// Bytes of it that were claimed.
     taken: u64,
     /// Of these, so many take no space any more.
     freed: u64,
     is_on_disk: bool,
-}
-
-/// Locks a file. False: another process has it.
-fn lock(file: &File) -> bool {
-    // SAFETY: a plain system call on an open descriptor.
-    unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0 }
 }
 
 /// Whether a directory is in memory: what is there does not outlive the machine.
@@ -68,50 +54,13 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// The first root of a machine.
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
-/// A new file for this user alone, which is locked. What was there is what an earlier boot has left
-/// when the machine went down: it is kept.
-fn create(dir: &Path) -> io::Result<(File, PathBuf)> {
-    place::private_dir(dir)?;
-    let path = dir.join(LOG);
-    if let Some(claimed) = place::open(&dir.join(CLAIMED))? {
-        if !lock(&claimed) {
-            return Err(in_use());
-        }
-        std::fs::remove_file(dir.join(CLAIMED))?;
-    }
-    if let Some(old) = place::open(&path)? {
-        if !lock(&old) {
-            return Err(in_use());
-        }
-        std::fs::rename(&path, dir.join(EVENTS))?;
-    }
-    let mut new = File::options();
-    new.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let file = new.open(&path)?;
-    if !lock(&file) {
-        return Err(in_use());
-    }
-    Ok((file, path))
-}
-
-fn in_use() -> io::Error {
-    io::Error::new(ErrorKind::AddrInUse, "another process traces what is stored")
-}
-
-/// Whether a process records, claimed or not.
-pub(crate) fn is_recording(places: &Places) -> bool {
-    let all = [places.run(), places.disk()].map(|dir| [dir.join(LOG), dir.join(CLAIMED)]);
-    all.iter().flatten().any(|path| matches!(place::open(path), Ok(Some(file)) if !lock(&file)))
-}
-
 impl Log {
     /// An empty one, in memory.
     pub(crate) fn new(places: &Places) -> io::Result<Log> {
-        if is_recording(places) {
-            return Err(in_use());
-        }
+        let only = only_one(places)?;
         let (file, path) = create(&places.run())?;
-        Ok(Log { file: Arc::new(file), path, length: 0, taken: 0, freed: 0, is_on_disk: false })
+        let (file, head) = (Arc::new(file), Head::now());
+        Ok(Log { _only: only, file, path, head, length: 0, taken: 0, freed: 0, is_on_disk: false })
     }
 
     /// Bytes that it has, and that nobody has claimed.
@@ -134,7 +83,7 @@ impl Log {
 
     /// Adds bytes, all of them or none.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, self.length)?;
+        self.file.write_all_at(bytes, BEGIN + self.length)?;
         self.length += bytes.len() as u64;
         Ok(())
     }
@@ -142,7 +91,7 @@ impl Log {
     /// What is to be claimed next.
     pub(crate) fn next(&self, bytes: &mut [u8]) -> io::Result<usize> {
         let most = usize::try_from(self.length()).unwrap_or(usize::MAX).min(bytes.len());
-        self.file.read_at(bytes.get_mut(..most).unwrap_or_default(), self.taken)
+        self.file.read_at(bytes.get_mut(..most).unwrap_or_default(), BEGIN + self.taken)
     }
 
     /// So much of it was claimed. What is claimed needs no space once nothing else is there.
@@ -150,9 +99,10 @@ impl Log {
         self.taken += bytes as u64;
         if self.taken >= self.length {
             (self.taken, self.length, self.freed) = (0, 0, 0);
-            self.file.set_len(0)?;
+            self.file.set_len(BEGIN)?;
         } else if self.taken - self.freed >= PIECE as u64 {
-            let (from, length) = (self.freed as libc::off_t, (self.taken - self.freed) as libc::off_t);
+            let (from, length) =
+                ((BEGIN + self.freed) as libc::off_t, (self.taken - self.freed) as libc::off_t);
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             // SAFETY: a plain system call on a file that is open.
             if unsafe { libc::fallocate(self.file.as_raw_fd(), mode, from, length) } == 0 {
@@ -164,7 +114,17 @@ impl Log {
 
     /// Bytes that it takes of its file system.
     pub(crate) fn space(&self) -> u64 {
-        self.length - self.freed
+        BEGIN + self.length - self.freed
+    }
+
+    /// Keeps how the wall clock is, if it was set.
+    pub(crate) fn note_clock(&mut self) -> io::Result<()> {
+        let now = Head::now();
+        if now.is_set_after(self.head) {
+            self.file.write_all_at(&now.bytes(), 0)?;
+            self.head = now;
+        }
+        Ok(())
     }
 
     /// A part of the memory that all of the system has for such files, while it is in memory.
@@ -224,9 +184,10 @@ impl Log {
     }
 
     /// The session is over, and nobody has claimed it.
-    pub(crate) fn keep(&self) -> io::Result<()> {
+    pub(crate) fn keep(&mut self) -> io::Result<()> {
+        self.note_clock()?;
         self.file.sync_all()?;
-        std::fs::rename(&self.path, self.path.with_file_name(EVENTS))
+        keep(&self.path)
     }
 
     /// It was claimed, or there is nothing in it.
@@ -235,40 +196,22 @@ impl Log {
     }
 }
 
-/// What a session has left, which nobody else has claimed, with its name. Of this boot first.
-pub(crate) fn left(places: &Places) -> io::Result<Option<(File, PathBuf)>> {
-    left_within(places, LIMIT)
-}
-
-fn left_within(places: &Places, limit: Duration) -> io::Result<Option<(File, PathBuf)>> {
-    let [run, disk] = [places.run(), places.disk()];
-    for (dir, name) in [(&run, EVENTS), (&run, LOG), (&disk, EVENTS), (&disk, LOG)] {
-        let path = dir.join(name);
-        let Some(file) = place::open(&path)? else { continue };
-        let end = Instant::now() + limit;
-        let mut is_locked = lock(&file);
-        while !is_locked && Instant::now() < end {
-            std::thread::sleep(PAUSE);
-            is_locked = lock(&file);
-        }
-        // Its last claim removes the name.
-        if is_locked && file.metadata().is_ok_and(|is| is.nlink() > 0) {
-            return Ok(Some((file, path)));
-        }
-    }
-    Ok(None)
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::time::Duration;
 
+    use super::super::recordings::{LOG, is_recording, left, left_within};
     use super::*;
 
+    const PAUSE: Duration = Duration::from_millis(10);
+
     fn text(file: &mut File) -> String {
-        let mut text = String::new();
-        file.read_to_string(&mut text).unwrap();
-        text
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).unwrap();
+        let (head, rest) = bytes.split_first_chunk().unwrap();
+        Head::of(head).unwrap();
+        String::from_utf8(rest.to_vec()).unwrap()
     }
 
     #[test]
@@ -301,11 +244,12 @@ mod tests {
             log.add(n.as_bytes()).unwrap();
             log.move_to_disk(&places).unwrap();
         }
-        let (mut file, path) = left_within(&places, PAUSE).unwrap().unwrap();
-        assert_eq!(text(&mut file), "1");
-        std::fs::remove_file(path).unwrap();
-        let (mut file, _) = left_within(&places, PAUSE).unwrap().unwrap();
-        assert_eq!(text(&mut file), "2");
+        // The newest first.
+        for n in ["2", "1"] {
+            let (mut file, path) = left_within(&places, PAUSE).unwrap().unwrap();
+            assert_eq!(text(&mut file), n);
+            std::fs::remove_file(path).unwrap();
+        }
     }
 
     #[test]
@@ -333,7 +277,7 @@ mod tests {
         log.take(3).unwrap();
         assert_eq!((log.length(), log.next(&mut bytes).unwrap(), &bytes[..2]), (2, 2, &b"45"[..]));
         log.take(2).unwrap();
-        assert_eq!((log.length(), log.file.metadata().unwrap().len()), (0, 0));
+        assert_eq!((log.length(), log.file.metadata().unwrap().len()), (0, BEGIN));
         log.add(b"6").unwrap();
         assert_eq!((log.next(&mut bytes).unwrap(), bytes[0]), (1, b'6'));
     }

@@ -9,6 +9,7 @@
 //!                        spool     its events: /run/dtrace/anonymous/log, then /var/lib/dtrace/anonymous/log
 //!  dtrace -a             claim     gets them at /run/dtrace/anonymous/socket, and what comes; ends the session
 //!  shutdown              spool     what nobody claimed: /var/lib/dtrace/anonymous/events, for a later -a
+//!                        recordings  the files of both directories; head, which version made one, and the wall clock
 //! ```
 //!
 //! The stored enabling has no compiled program: types, symbols and system calls are those of the
@@ -18,9 +19,12 @@
 pub(crate) mod boot;
 pub(crate) mod boots;
 pub(crate) mod claim;
+pub(crate) mod clock;
+pub(crate) mod head;
 pub(crate) mod initramfs;
 pub(crate) mod log;
 pub(crate) mod place;
+pub(crate) mod recordings;
 pub(crate) mod spool;
 pub(crate) mod start;
 pub(crate) mod state;

@@ -4,7 +4,8 @@
 //!  session ── events ──> log ── thread ──> the socket of dtrace -a
 //! ```
 //!
-//! There is one claim: who connects first has it, and the socket is gone. It gets the log and then
+//! Who connects is told what records ([`Head`]), and says whether it claims that ([`CLAIM`]); if it
+//! does not, another one may. There is one claim: the socket is gone then. It gets the log and then
 //! what comes, in the same order. A byte from it ends the session ([`STOP`], [`INTERRUPT`]), and so
 //! does its end: nobody else can claim.
 //!
@@ -27,14 +28,21 @@ use dtrace::events::{
     Drop as Drops, DropKind, Encoder, Event, Notice, NoticeKind, Occasion, Probe, SinkError,
 };
 
-use super::log::{self, Log};
+use super::head::Head;
+use super::log::Log;
 use super::place::{self, Places};
+use super::recordings;
 use crate::interrupt;
 
+/// Who has connected can read what is recorded, and claims it.
+pub(crate) const CLAIM: u8 = b'c';
 /// A claim ends the session, as `exit()` does.
 pub(crate) const STOP: u8 = b'e';
 /// A claim was interrupted, and the session is.
 pub(crate) const INTERRUPT: u8 = b'i';
+
+/// How long who has connected may take to claim.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Bytes that are kept before they are added to the log between results.
 const CHUNK: usize = 64 << 10;
@@ -123,23 +131,25 @@ impl Shared {
         interrupt::wake();
     }
 
-    /// Waits for the first who connects. `None`: it is closed.
-    fn accept(&self, listener: &UnixListener, mut woken: &UnixStream) -> Option<UnixStream> {
+    /// Waits for the first who claims. `None`: it is closed.
+    fn accept(&self, listener: &UnixListener, woken: &UnixStream) -> Option<UnixStream> {
         loop {
-            let ready = wait([(listener.as_raw_fd(), libc::POLLIN), (woken.as_raw_fd(), libc::POLLIN)])?;
-            if ready[1] != 0 {
-                let _ = woken.read(&mut [0; 64]);
-            }
-            let mut state = self.lock();
-            if state.closed {
+            let ready =
+                wait([(listener.as_raw_fd(), libc::POLLIN), (woken.as_raw_fd(), libc::POLLIN)], None)?;
+            if self.is_closed(woken, ready[1]) {
                 return None;
             }
             if ready[0] == 0 {
                 continue;
             }
-            let Ok((stream, _)) = listener.accept() else { continue };
-            if stream.set_nonblocking(true).is_err() {
+            let Ok((mut stream, _)) = listener.accept() else { continue };
+            let greeted = stream.set_nonblocking(true).and_then(|()| stream.write_all(&Head::now().bytes()));
+            if greeted.is_err() || !self.is_claimed_by(&stream, woken)? {
                 continue;
+            }
+            let mut state = self.lock();
+            if state.closed {
+                return None;
             }
             state.claimed = true;
             state.place.remove();
@@ -149,20 +159,46 @@ impl Shared {
         }
     }
 
+    /// Whether who has connected claims. `None`: it is closed.
+    fn is_claimed_by(&self, mut stream: &UnixStream, woken: &UnixStream) -> Option<bool> {
+        let end = Instant::now() + ANSWER;
+        let mut answer = [0];
+        loop {
+            let waited = [(stream.as_raw_fd(), libc::POLLIN), (woken.as_raw_fd(), libc::POLLIN)];
+            let ready = wait(waited, Some(end))?;
+            if self.is_closed(woken, ready[1]) {
+                return None;
+            }
+            match stream.read(&mut answer) {
+                Ok(1) => return Some(answer == [CLAIM]),
+                Err(e) if is_again(&e) && Instant::now() < end => {}
+                _ => return Some(false),
+            }
+        }
+    }
+
+    /// Whether nobody may claim any more; looked at when the thread was woken.
+    fn is_closed(&self, mut woken: &UnixStream, ready: libc::c_short) -> bool {
+        if ready != 0 {
+            let _ = woken.read(&mut [0; 64]);
+        }
+        self.lock().closed
+    }
+
     /// Gives the claim what there is, and what comes.
     fn serve(&self, mut stream: &UnixStream, mut woken: &UnixStream) {
         let (mut chunk, mut said) = (vec![0; CHUNK], [0; 16]);
         loop {
             let state = self.lock();
-            let (is_empty, ended) = (state.log.length() == 0, state.ended);
+            let (is_empty, is_over) = (state.log.length() == 0, state.ended);
+            let is_over = is_over && is_empty || state.closed;
             drop(state);
-            if is_empty && ended {
+            if is_over {
                 return;
             }
             let events = libc::POLLIN | if is_empty { 0 } else { libc::POLLOUT };
-            let Some(ready) = wait([(stream.as_raw_fd(), events), (woken.as_raw_fd(), libc::POLLIN)]) else {
-                return;
-            };
+            let waited = [(stream.as_raw_fd(), events), (woken.as_raw_fd(), libc::POLLIN)];
+            let Some(ready) = wait(waited, None) else { return };
             if ready[1] != 0 {
                 let _ = woken.read(&mut [0; 64]);
             }
@@ -195,12 +231,17 @@ fn is_again(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// Waits until something is ready. `None`: that fails.
-fn wait<const N: usize>(all: [(RawFd, libc::c_short); N]) -> Option<[libc::c_short; N]> {
+/// Waits until something is ready, or until a time. `None`: that fails.
+fn wait<const N: usize>(
+    all: [(RawFd, libc::c_short); N],
+    end: Option<Instant>,
+) -> Option<[libc::c_short; N]> {
     let mut all = all.map(|(fd, events)| libc::pollfd { fd, events, revents: 0 });
     loop {
+        let left = |end: Instant| end.saturating_duration_since(Instant::now()).as_millis() + 1;
+        let left = end.map_or(-1, |end| left(end).min(60_000) as libc::c_int);
         // SAFETY: the array is as long as is said.
-        if unsafe { libc::poll(all.as_mut_ptr(), N as libc::nfds_t, -1) } >= 0 {
+        if unsafe { libc::poll(all.as_mut_ptr(), N as libc::nfds_t, left) } >= 0 {
             return Some(all.map(|fd| fd.revents));
         }
         if io::Error::last_os_error().kind() != ErrorKind::Interrupted {
@@ -262,6 +303,8 @@ impl Spool {
             self.next_turn = now + TURN;
             // It is tried again, and what is in memory is there until the machine goes down.
             let _ = state.log.move_to_disk(&self.places);
+            // An old note is better than none.
+            let _ = state.log.note_clock();
         }
         let lasting =
             (state.log.is_on_disk() && !state.claimed && now >= self.next_sync).then(|| state.log.file());
@@ -479,7 +522,7 @@ impl Drop for Spool {
 
 /// Keeps the messages of a session that did not begin, for a claim.
 pub(crate) fn keep_error(places: &Places, messages: &str) -> io::Result<()> {
-    if log::is_recording(places) {
+    if recordings::is_recording(places) {
         return Ok(());
     }
     place::private_dir(&places.run())?;

@@ -33,6 +33,7 @@ use dtrace::options::Options;
 
 use super::boots;
 use super::place::Places;
+use super::recordings;
 use crate::{memory, to_stderr};
 
 /// The name of the process in an initramfs.
@@ -180,7 +181,7 @@ fn uncounted(e: &io::Error) -> String {
 /// Ends the process. What it has is of a boot that was not to be traced.
 fn end(places: &Places, why: &str) -> ! {
     tell(&format!("this boot is traced no longer: {why}"));
-    let _ = fs::remove_dir_all(places.run());
+    recordings::forget(places);
     std::process::exit(0);
 }
 

@@ -1,7 +1,8 @@
 //! Anonymous tracing: `-A`, what the boot executes, and `-a`, below a directory of the test's own.
 
+use std::io::{Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
@@ -17,6 +18,9 @@ tests! {
     a_claim_that_only_prints_ends_the_session_and_there_is_only_one
     what_nobody_claimed_before_the_shutdown_is_there_after_the_next_boot
     a_claim_prints_in_other_formats_with_other_options
+    what_another_version_has_recorded_is_not_taken
+    what_cannot_be_printed_is_not_taken
+    times_since_1970_are_by_the_clock_as_it_was_last
     whoever_is_killed_the_other_ends_and_nothing_is_left_in_the_kernel
     what_has_no_space_is_counted
     what_ended_by_itself_can_be_claimed
@@ -214,7 +218,7 @@ fn what_nobody_claimed_before_the_shutdown_is_there_after_the_next_boot() -> Ver
     let o = machine.run(&["-a"]).code(0);
     assert!(o.out.contains("first 3") && o.err.is_empty(), "{o:?}");
     machine.nothing_to_claim();
-    // Of what two boots leave, the later is kept.
+    // What each boot leaves is kept.
     for (name, calls) in [("third", 1), ("fourth", 2)] {
         store(name);
         let traces = machine.boot();
@@ -222,7 +226,9 @@ fn what_nobody_claimed_before_the_shutdown_is_there_after_the_next_boot() -> Ver
         signal(&traces, libc::SIGTERM);
         finish(traces).code(0);
     }
-    assert!(machine.run(&["-ae"]).code(0).out.contains("fourth 2"));
+    for text in ["fourth 2", "third 1"] {
+        assert!(machine.run(&["-ae"]).code(0).out.contains(text), "{text}");
+    }
     machine.nothing_to_claim();
     Pass
 }
@@ -253,6 +259,104 @@ fn a_claim_prints_in_other_formats_with_other_options() -> Verdict {
     let file = machine.path("out.json");
     assert!(session(&["--to", file.to_str().unwrap()]).contains("call 1"));
     assert_eq!(testing::json::lines(&std::fs::read_to_string(&file).unwrap()).len(), json.len());
+    Pass
+}
+
+const EVENTS: &str = "var/lib/dtrace/anonymous/events";
+
+/// The beginning of a recording, without its wall clock.
+fn head(version: &str, events: u32) -> String {
+    format!("dtrace anonymous recording 1 {version} {events} ")
+}
+
+fn what_another_version_has_recorded_is_not_taken() -> Verdict {
+    let machine = Machine::new("version");
+    machine.store(&["-qn", "BEGIN { trace(\"begin\"); }"]);
+    let traces = machine.boot();
+    signal(&traces, libc::SIGTERM);
+    finish(traces).code(0);
+    let bytes = std::fs::read(machine.path(EVENTS)).unwrap();
+    let own = head(env!("CARGO_PKG_VERSION"), dtrace_events());
+    assert!(bytes.starts_with(own.as_bytes()), "{}", String::from_utf8_lossy(&bytes[..128]));
+    let mut other = head("9.8", 99).into_bytes();
+    other.extend([b' '; 128]);
+    other.truncate(127);
+    other.push(b'\n');
+    let refused = |says: &str| {
+        let o = machine.run(&["-ae"]).code(1);
+        let known = o.err.contains("dtrace 9.8 has recorded it, in a format that this one");
+        assert!(known && o.err.contains(says) && o.out.is_empty(), "{}", o.err);
+    };
+    std::fs::write(machine.path(EVENTS), [&other, &bytes[128..]].concat()).unwrap();
+    refused("var/lib/dtrace/anonymous/events: ");
+    refused("claim it with that one, or remove the file");
+    std::fs::write(machine.path(EVENTS), &bytes).unwrap();
+    // A session that runs goes on: nobody has claimed it.
+    let listener = UnixListener::bind(machine.path("run/dtrace/anonymous/socket")).unwrap();
+    let said = std::thread::scope(|scope| {
+        let session = scope.spawn(|| {
+            let (mut claim, _) = listener.accept().unwrap();
+            claim.write_all(&other).unwrap();
+            let mut said = Vec::new();
+            claim.read_to_end(&mut said).map(|_| said)
+        });
+        refused(&format!("it goes on; claim it with /proc/{}/exe -a", std::process::id()));
+        session.join().unwrap().unwrap()
+    });
+    assert_eq!(said, b"");
+    drop(listener);
+    assert_eq!(machine.run(&["-ae"]).code(0).out.trim(), "begin");
+    machine.nothing_to_claim();
+    Pass
+}
+
+/// The version of the events.
+fn dtrace_events() -> u32 {
+    dtrace::events::VERSION
+}
+
+fn what_cannot_be_printed_is_not_taken() -> Verdict {
+    let machine = Machine::new("unprinted");
+    machine.store(&["-qn", "BEGIN { trace(\"begin\"); }"]);
+    let traces = machine.boot();
+    let o = machine.run(&["-ae", "--format", "heat"]).code(1);
+    assert!(o.err.contains("it is written to a file") && o.out.is_empty(), "{}", o.err);
+    // Who connects and says nothing claims nothing, and others are served after it.
+    let silent = UnixStream::connect(machine.path("run/dtrace/anonymous/socket")).unwrap();
+    (&silent).read_exact(&mut [0; 128]).unwrap();
+    drop(silent);
+    let silent = UnixStream::connect(machine.path("run/dtrace/anonymous/socket")).unwrap();
+    assert_eq!(machine.run(&["-ae"]).code(0).out.trim(), "begin");
+    drop(silent);
+    finish(traces).code(0);
+    machine.nothing_to_claim();
+    Pass
+}
+
+fn times_since_1970_are_by_the_clock_as_it_was_last() -> Verdict {
+    let machine = Machine::new("clock");
+    let program = "BEGIN { printf(\"%Y|%d|%d|%d\\n\", walltimestamp, walltimestamp, timestamp, walltimestamp + 0); exit(0); }";
+    machine.store(&["-qn", program]);
+    finish(machine.boot()).code(0);
+    // As if the machine had been 20 years behind, and its clock was set before it went down.
+    let mut bytes = std::fs::read(machine.path(EVENTS)).unwrap();
+    let text = String::from_utf8(bytes[..128].to_vec()).unwrap();
+    let offset: i64 = text.split_whitespace().next_back().unwrap().parse().unwrap();
+    let later = offset + 20 * 365 * 86400 * 1_000_000_000;
+    let mut known = head(env!("CARGO_PKG_VERSION"), dtrace_events()) + &later.to_string();
+    known = format!("{known:<127}\n");
+    bytes[..128].copy_from_slice(known.as_bytes());
+    std::fs::write(machine.path(EVENTS), bytes).unwrap();
+    let o = machine.run(&["-a"]).code(0);
+    let words: Vec<&str> = o.out.trim().split('|').collect();
+    let [year, wall, time, computed] = words[..] else { panic!("{o:?}") };
+    let [wall, time, computed] = [wall, time, computed].map(|n| n.parse::<i64>().unwrap());
+    assert!((wall - time).abs_diff(later) < 1_000_000, "{o:?}");
+    // What is computed of it is as it was recorded.
+    assert!((computed - time).abs_diff(offset) < 1_000_000, "{o:?}");
+    let seconds = wall / 1_000_000_000;
+    let date = Command::new("date").args([format!("-d@{seconds}"), "+%Y %b %e %T".into()]).output().unwrap();
+    assert_eq!(year, String::from_utf8(date.stdout).unwrap().trim());
     Pass
 }
 
@@ -459,14 +563,14 @@ fn what_others_could_have_written_is_not_traced_or_printed() -> Verdict {
     mode("run/dtrace/anonymous", 0o700);
     signal(&traces, libc::SIGTERM);
     finish(traces).code(0);
-    let events = "var/lib/dtrace/anonymous/events";
+    let events = EVENTS;
     mode(events, 0o602);
     let o = machine.run(&["-a"]).code(1);
     assert!(o.err.contains("others can write it (mode 602)") && o.out.is_empty(), "{}", o.err);
     mode(events, 0o600);
     std::fs::write(machine.path(events), "text that is no stream of events").unwrap();
     let o = machine.run(&["-a"]).code(1);
-    assert!(o.err.contains("failed to read what was recorded: not a stream of events"), "{}", o.err);
+    assert!(o.err.contains("events: it is no recording of dtrace"), "{}", o.err);
     Pass
 }
 
