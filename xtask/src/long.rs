@@ -4,6 +4,7 @@
 //! piece has the whole. It runs until it is done or its time is over, and the next one follows
 //! whatever has come of it.
 
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -24,8 +25,8 @@ struct Piece {
 const LIMIT: Duration = Duration::from_secs(2 * 3600);
 /// How long it may take to end what it has started.
 const ENDING: Duration = Duration::from_secs(60);
-/// How often it is looked whether it has ended.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often it is looked whether the user wants it to end.
+const LOOK: Duration = Duration::from_secs(1);
 
 const ALL: &[(&str, &str)] = &[("DTRACE_MATRIX", "all")];
 
@@ -122,13 +123,21 @@ fn run(piece: &Piece) -> Result<(), String> {
 }
 
 /// How a process has ended, if it has until a time, and until nobody waits any more.
-fn ended(child: &mut Child, end: Instant, is_over: impl Fn() -> bool) -> Result<Option<ExitStatus>, String> {
+pub(crate) fn ended(
+    child: &mut Child,
+    end: Instant,
+    is_over: impl Fn() -> bool,
+) -> Result<Option<ExitStatus>, String> {
+    let ending = crate::sys::end_of(child.id());
+    let fds: Vec<i32> = ending.iter().map(AsRawFd::as_raw_fd).collect();
     loop {
         let status = child.try_wait().map_err(|e| format!("lost: {e}"))?;
-        if status.is_some() || Instant::now() >= end || is_over() {
+        let left = end.saturating_duration_since(Instant::now());
+        if status.is_some() || left.is_zero() || is_over() {
             return Ok(status);
         }
-        std::thread::sleep(LOOK);
+        // An interrupt that comes before it waits is seen after that.
+        crate::sys::wait_for_any(&fds, LOOK.min(left));
     }
 }
 

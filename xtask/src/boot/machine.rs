@@ -60,17 +60,11 @@ pub(super) fn boot(
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().map_err(|e| format!("setpriv: {e}"))?;
     let begun = Instant::now();
-    let ended = loop {
-        if child.try_wait().map_err(|e| e.to_string())?.is_some() {
-            break true;
-        }
-        if begun.elapsed() > LIMIT || crate::sys::interrupted() {
-            let _ = child.kill();
-            let _ = child.wait();
-            break false;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    };
+    let ended = crate::long::ended(&mut child, begun + LIMIT, crate::sys::interrupted)?.is_some();
+    if !ended {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
     let text = String::from_utf8_lossy(&io(console, std::fs::read(console))?).into_owned();
     println!("boot: a machine ran for {:.0} s ({words})", begun.elapsed().as_secs_f64());
     if ended { Ok(text) } else { Err(super::wrong("the machine did not end", &text)) }
