@@ -28,6 +28,7 @@
 //!  panic      what is printed at a fault of the command itself
 //!  manual     the manual page, from the tables
 //!  completions  the completions of shells, from the tables, and what they ask while a user types (--complete)
+//!  replacement  files that are replaced as a whole
 //!  anonymous  what is traced from the boot on (-A, -a)
 //!  about      this program and this system (--version, --check)
 //!  status     the exit statuses
@@ -36,7 +37,8 @@
 //! The layers of its files, lowest first (`cargo xtask tidy` checks them):
 //!
 //! ```layers
-//! anonymous/place arch/x86_64 bin/dtrace flags interrupt memory notify panic replacement secure status
+//! arch/x86_64 bin/dtrace flags interrupt memory notify panic replacement secure status
+//! anonymous/place
 //! anonymous/boots anonymous/head anonymous/state
 //! anonymous/clock anonymous/initramfs anonymous/recordings
 //! anonymous/log
@@ -136,6 +138,7 @@ pub fn command(words: &[String], engine: Engine) -> u8 {
         Some((first, _)) if first == "--manual-page" => return to_stdout(manual::page()),
         Some((first, [address])) if first == scrape::WORD => return scrape::run(address),
         Some((first, [])) if first == anonymous::initramfs::WORD => return anonymous::start::launch(),
+        Some((first, [])) if first == anonymous::store::SAVE => return anonymous::start::save(),
         Some((first, rest)) if first == "--complete" => return to_stdout(completions::candidates(rest)),
         _ => {}
     }

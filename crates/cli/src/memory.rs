@@ -115,6 +115,13 @@ pub(crate) fn limit(bytes: u64) {
     unsafe { libc::setrlimit(libc::RLIMIT_DATA, &raw const limit) };
 }
 
+/// Bytes of memory that this process writes, as the kernel counts them for that limit.
+pub(crate) fn written() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+}
+
 /// The session is to end: the reserve is given back.
 fn end() {
     if KEPT.give_back() {

@@ -47,11 +47,24 @@ pub(crate) struct Replacement {
     content: File,
     /// Its name while it is written, if it has one.
     beside: Option<PathBuf>,
+    /// It is for this user alone, whatever it replaces.
+    is_private: bool,
 }
 
 impl Replacement {
     /// The file gets the content.
     pub(crate) fn new(path: &Path) -> io::Result<(Replacement, File)> {
+        Replacement::with_mode(path, 0o666)
+    }
+
+    /// The same, for this user alone until another mode is set.
+    pub(crate) fn private(path: &Path) -> io::Result<(Replacement, File)> {
+        let (mut replacement, file) = Replacement::with_mode(path, 0o600)?;
+        replacement.is_private = true;
+        Ok((replacement, file))
+    }
+
+    fn with_mode(path: &Path, mode: u32) -> io::Result<(Replacement, File)> {
         // A link to a file, or to nothing, is replaced and not followed, since others may have made
         // it; but none of the system's.
         let leads_to_file = || path.metadata().map_or(true, |m| m.is_file());
@@ -59,23 +72,25 @@ impl Replacement {
         if !path.symlink_metadata().map_or(true, is_file) {
             return Err(io::Error::other("not a regular file, which could be replaced"));
         }
-        let (file, beside) = match unnamed(path) {
+        let (file, beside) = match unnamed(path, mode) {
             Some(file) => (file, None),
             None => with_name_beside(path, |beside| {
                 let mut new = OpenOptions::new();
-                new.write(true).create_new(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+                new.write(true).create_new(true).mode(mode).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
                 new.open(beside)
             })
             .map(|(file, beside)| (file, Some(beside)))?,
         };
         let content = file.try_clone();
-        let replacement = |content| Replacement { path: path.to_owned(), content, beside };
+        let replacement = |content| Replacement { path: path.to_owned(), content, beside, is_private: false };
         Ok((replacement(content?), file))
     }
 
     /// The content is whole: it gets the name, and the owner and the mode, of the file.
     pub(crate) fn finish(mut self) -> io::Result<()> {
-        keep_owner(&self.path, &self.content)?;
+        if !self.is_private {
+            keep_owner(&self.path, &self.content)?;
+        }
         let beside = match self.beside.take() {
             Some(beside) => beside,
             // A link replaces nothing.
@@ -98,7 +113,7 @@ impl Drop for Replacement {
 
 /// A file without a name where a path will be, if the file system has such and it can get a name
 /// later, which goes through `/proc`.
-fn unnamed(path: &Path) -> Option<File> {
+fn unnamed(path: &Path, mode: u32) -> Option<File> {
     path.file_name()?;
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file =

@@ -8,10 +8,33 @@ use super::spool::{self, Spool};
 use super::state::State;
 use super::words;
 use crate::command::{self, Command, Mode, Named, Wrong};
-use crate::output;
+use crate::{memory, output};
 
 /// Bytes of the buffers of all CPUs together, where the enabling does not say how many one has.
 const BUFFERS: u64 = 32 << 20;
+
+/// The most memory of the process that traces a boot, besides its file, its buffers and its log. If
+/// that is not enough, the session ends and says so.
+const MEMORY: u64 = 64 << 20;
+/// Of these, for what a session needs beside its programs, and for its end.
+const OF_SESSION: u64 = 24 << 20;
+
+/// An error for programs that a boot has no memory for, when they were compiled.
+pub(crate) fn check_memory() -> Result<(), String> {
+    memory::written().map_or(Ok(()), fits)
+}
+
+fn fits(written: u64) -> Result<(), String> {
+    let most = MEMORY - OF_SESSION;
+    if written <= most {
+        return Ok(());
+    }
+    Err(format!(
+        "the programs take {} MiB of memory, and {} MiB are for them at a boot: enable fewer probes",
+        written >> 20,
+        most >> 20
+    ))
+}
 
 /// The command that was stored. An error is a message.
 pub(crate) fn stored(options: &Options) -> Result<Command, String> {
@@ -47,8 +70,9 @@ pub(crate) fn stored(options: &Options) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Where the events go.
+/// Where the events go. The programs are compiled: from here on memory is limited.
 pub(crate) fn spool(command: &Command) -> Result<Spool, String> {
+    memory::limit(MEMORY);
     let made = Spool::new(&Places::of(&command.options), command.options.anonsize.0);
     made.map_err(|e| format!("failed to keep what is traced: {e}"))
 }
@@ -66,4 +90,17 @@ pub(crate) fn end(options: &Options, status: u8) -> u8 {
         let _ = spool::keep_error(&Places::of(options), &messages);
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_leave_a_session_too_little_memory_are_refused() {
+        fits(40 << 20).unwrap();
+        let why = fits((40 << 20) + 1).unwrap_err();
+        assert!(why.contains("take 40 MiB") && why.contains("enable fewer probes"), "{why}");
+        assert!(memory::written().is_some_and(|bytes| bytes > 1 << 20));
+    }
 }

@@ -26,6 +26,7 @@ use dtrace::options::Options;
 use super::clock::Correction;
 use super::head::{self, Head, Unreadable};
 use super::place::{self, Places};
+use super::start::peer;
 use super::{recordings, spool};
 use crate::command::Command;
 use crate::drawing::Drawing;
@@ -136,18 +137,6 @@ fn of_session(mut stream: &UnixStream) -> Result<Option<Head>, Refusal> {
         // A session that ends now, without a claim, has closed it.
         Err(_) => Ok(None),
     }
-}
-
-/// The process that listens.
-fn peer(stream: &UnixStream) -> Option<libc::pid_t> {
-    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
-    let option = (libc::SOL_SOCKET, libc::SO_PEERCRED);
-    // SAFETY: the kernel fills the struct, which has the size that is said.
-    let done = unsafe {
-        libc::getsockopt(stream.as_raw_fd(), option.0, option.1, (&raw mut who).cast(), &raw mut size)
-    };
-    (done == 0 && who.pid > 0).then_some(who.pid)
 }
 
 /// Waits until something can be read. False: that is the end.

@@ -9,14 +9,13 @@
 //! left of dtrace must not keep a machine from making what it boots with.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use dtrace::diagnostics::{control, raw, system_text};
 
 use super::place::{self, Places};
-use super::state::State;
 
 const HOOK: (&str, &str) = ("hooks/dtrace", include_str!("hook.sh"));
 const SCRIPT: (&str, &str) = ("scripts/init-top/dtrace", include_str!("init-top.sh"));
@@ -43,9 +42,8 @@ pub(crate) fn check(places: &Places) -> Result<(), String> {
     Ok(())
 }
 
-/// Installs the hook, for a stored enabling. What was done, as messages.
-pub(crate) fn install(places: &Places, _state: &State) -> Result<Vec<String>, String> {
-    check(places)?;
+/// Installs the hook, on a machine that was [checked](check). What was done, as messages.
+pub(crate) fn install(places: &Places) -> Result<Vec<String>, String> {
     let me = std::env::current_exe().map_err(|e| format!("this program's file: {}", system_text(&e)))?;
     install_for(&me, places)
 }
@@ -69,10 +67,8 @@ fn install_for(me: &Path, places: &Places) -> Result<Vec<String>, String> {
 pub(crate) fn remove(places: &Places) -> Result<Vec<String>, String> {
     let mut said = Vec::new();
     for file in [HOOK, SCRIPT].map(|(name, _)| places.initramfs_tools().join(name)) {
-        match fs::remove_file(&file) {
-            Ok(()) => said.push(format!("cleaned up the hook {}", file.display())),
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
-            Err(e) => return Err(format!("failed to remove {}: {}", file.display(), system_text(&e))),
+        if place::remove(&file)? {
+            said.push(format!("cleaned up the hook {}", file.display()));
         }
     }
     if !said.is_empty() {

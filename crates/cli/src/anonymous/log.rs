@@ -27,6 +27,9 @@ pub(crate) struct Log {
     head: Head,
     /// Bytes that it has behind its head.
     length: u64,
+    /// Bytes before these, which were claimed.
+    gone: u64,
+    is_claimed: bool,
     /// Bytes of it that were claimed.
     taken: u64,
     /// Of these, so many take no space any more.
@@ -60,7 +63,9 @@ impl Log {
         let only = only_one(places)?;
         let (file, path) = create(&places.run())?;
         let (file, head) = (Arc::new(file), Head::now());
-        Ok(Log { _only: only, file, path, head, length: 0, taken: 0, freed: 0, is_on_disk: false })
+        let (length, gone, taken, freed) = (0, 0, 0, 0);
+        let (is_claimed, is_on_disk) = (false, false);
+        Ok(Log { _only: only, file, path, head, length, gone, is_claimed, taken, freed, is_on_disk })
     }
 
     /// Bytes that it has, and that nobody has claimed.
@@ -75,6 +80,7 @@ impl Log {
 
     /// It is claimed from who writes it.
     pub(crate) fn claim(&mut self) -> io::Result<()> {
+        self.is_claimed = true;
         let path = self.path.with_file_name(CLAIMED);
         std::fs::rename(&self.path, &path)?;
         self.path = path;
@@ -88,6 +94,19 @@ impl Log {
         Ok(())
     }
 
+    /// Bytes that were ever added to it.
+    pub(crate) fn end(&self) -> u64 {
+        self.gone + self.length
+    }
+
+    /// Takes back what was added since its end was there, unless a claim may have it.
+    pub(crate) fn cut(&mut self, end: u64) {
+        let length = end.saturating_sub(self.gone);
+        if !self.is_claimed && length <= self.length && self.file.set_len(BEGIN + length).is_ok() {
+            self.length = length;
+        }
+    }
+
     /// What is to be claimed next.
     pub(crate) fn next(&self, bytes: &mut [u8]) -> io::Result<usize> {
         let most = usize::try_from(self.length()).unwrap_or(usize::MAX).min(bytes.len());
@@ -98,6 +117,7 @@ impl Log {
     pub(crate) fn take(&mut self, bytes: usize) -> io::Result<()> {
         self.taken += bytes as u64;
         if self.taken >= self.length {
+            self.gone += self.length;
             (self.taken, self.length, self.freed) = (0, 0, 0);
             self.file.set_len(BEGIN)?;
         } else if self.taken - self.freed >= PIECE as u64 {

@@ -13,13 +13,10 @@ use std::path::{Path, PathBuf};
 use dtrace::diagnostics::{control, raw, system_text};
 use dtrace::options::Options;
 
+use crate::replacement::Replacement;
+
 /// Bits of the mode by which others can write.
 const WRITABLE: u32 = 0o022;
-
-/// The name of the unit.
-pub(crate) const UNIT: &str = "dtrace-anonymous.service";
-/// The name of the unit by which a boot that came up is known.
-pub(crate) const REACHED: &str = "dtrace-anonymous-reached.service";
 
 /// Where the files are.
 #[derive(Clone, Debug)]
@@ -52,16 +49,10 @@ impl Places {
         self.stored().join("enabling")
     }
 
-    /// The unit, and the link by which the boot starts it.
-    pub(crate) fn unit(&self) -> [PathBuf; 2] {
+    /// A unit, and the link by which a target starts it.
+    pub(crate) fn unit(&self, name: &str, target: &str) -> [PathBuf; 2] {
         let dir = self.root.join("etc/systemd/system");
-        [dir.join(UNIT), dir.join("sysinit.target.wants").join(UNIT)]
-    }
-
-    /// The unit that comes when the system is up, and its link.
-    pub(crate) fn reached(&self) -> [PathBuf; 2] {
-        let dir = self.root.join("etc/systemd/system");
-        [dir.join(REACHED), dir.join("multi-user.target.wants").join(REACHED)]
+        [dir.join(name), dir.join(format!("{target}.wants")).join(name)]
     }
 
     /// What makes initial file systems.
@@ -176,6 +167,15 @@ pub(crate) fn open(path: &Path) -> io::Result<Option<File>> {
     check_owner(path, &is).map(|()| Some(file))
 }
 
+/// Removes a file. False: it was not there. An error is a message.
+pub(crate) fn remove(path: &Path) -> Result<bool, String> {
+    match std::fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+        Err(e) => Err(format!("failed to remove {}", named(path, &e))),
+    }
+}
+
 /// Makes a file for this user alone, which replaces another.
 pub(crate) fn replace(
     path: &Path,
@@ -183,23 +183,13 @@ pub(crate) fn replace(
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
-    // What a process left that was killed.
-    let _ = std::fs::remove_file(&beside);
-    let mut new = File::options();
-    new.write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
-    let done = new.open(&beside).and_then(|mut file| {
+    let done = Replacement::private(path).and_then(|(replacement, mut file)| {
         write(&mut file)?;
         file.set_permissions(std::fs::Permissions::from_mode(mode))?;
         file.sync_all()?;
-        std::fs::rename(&beside, path)
+        replacement.finish()
     });
-    done.map_err(|e| {
-        let _ = std::fs::remove_file(&beside);
-        named(path, &e)
-    })
+    done.map_err(|e| named(path, &e))
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@
 //!
 //! **The size is bounded** (`anonsize`). Records for which there is no space are counted, and what
 //! is counted is said as drops of their CPUs: when there is space again, or at the end. An eighth
-//! is for what END records and for the aggregations of the end.
+//! is for what END records and for the aggregations of the end. A result that comes in parts is
+//! added as they come, so memory has a piece of it, and is taken back if it has no space as a whole.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -48,6 +49,10 @@ const ANSWER: Duration = Duration::from_secs(5);
 const CHUNK: usize = 64 << 10;
 /// How often the disk is looked for.
 const TURN: Duration = Duration::from_secs(1);
+/// The longest pause after what could not be copied to it, as to one that is full.
+const LONGEST_PAUSE: Duration = Duration::from_secs(64);
+/// How long a claim that reads nothing holds up the end of a system.
+const LAST: Duration = Duration::from_secs(15);
 /// How often what is on the disk is made to last.
 const SYNC: Duration = Duration::from_secs(5);
 
@@ -69,6 +74,10 @@ pub(crate) struct Spool {
     limits: [u64; 2],
     /// Parts follow, of a record, of an aggregation, of an interval.
     open: [bool; 3],
+    /// The result that they are of.
+    begun: Option<Begun>,
+    /// A part of the memory that all of the system has for files, while the log is there.
+    most: Option<u64>,
     /// The result that is being delivered is left out.
     skips: bool,
     /// Records that the encoder has, by CPU.
@@ -79,8 +88,19 @@ pub(crate) struct Spool {
     lost_aggregations: u64,
     is_ending: bool,
     next_turn: Instant,
+    next_move: Instant,
+    pause: Duration,
     next_sync: Instant,
     syncing: Option<JoinHandle<()>>,
+}
+
+/// A result that comes in parts.
+#[derive(Clone, Copy)]
+struct Begun {
+    /// Where it begins in the log.
+    at: u64,
+    /// What it counts as.
+    counted: Option<(DropKind, u32)>,
 }
 
 /// What the session and the thread share.
@@ -99,8 +119,10 @@ struct State {
     wanted: Wanted,
     /// Nothing comes any more.
     ended: bool,
-    /// Nobody may claim it any more.
+    /// Nobody may claim it any more, or be given more.
     closed: bool,
+    /// The claim has all, or has gone.
+    served: bool,
 }
 
 /// What the claim wants of the session.
@@ -261,8 +283,9 @@ impl Spool {
             Ok((listener, place, wake, woken))
         });
         let (listener, place, wake, woken) = made.inspect_err(|_| log.remove())?;
-        let state =
-            State { log, place, claimed: false, wanted: Wanted::Nothing, ended: false, closed: false };
+        let most = log.most_in_memory();
+        let wanted = Wanted::Nothing;
+        let state = State { log, place, claimed: false, wanted, ended: false, closed: false, served: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), wake });
         let served = shared.clone();
         let body = move || {
@@ -271,6 +294,8 @@ impl Spool {
             if let Some(stream) = claim {
                 served.changed.notify_all();
                 served.serve(&stream, &woken);
+                served.lock().served = true;
+                served.changed.notify_all();
                 // If the claim has gone, nobody has what comes.
                 served.want(Wanted::Stop);
             }
@@ -283,6 +308,8 @@ impl Spool {
             encoder: Encoder::new(Vec::new()),
             limits: [limit - limit / 8, limit],
             open: [false; 3],
+            begun: None,
+            most,
             skips: false,
             pending: BTreeMap::new(),
             lost: BTreeMap::new(),
@@ -290,6 +317,8 @@ impl Spool {
             lost_aggregations: 0,
             is_ending: false,
             next_turn: Instant::now(),
+            next_move: Instant::now(),
+            pause: Duration::ZERO,
             next_sync: Instant::now() + SYNC,
             syncing: None,
         })
@@ -302,7 +331,13 @@ impl Spool {
         if !state.claimed && now >= self.next_turn {
             self.next_turn = now + TURN;
             // It is tried again, and what is in memory is there until the machine goes down.
-            let _ = state.log.move_to_disk(&self.places);
+            if now >= self.next_move
+                && let Err(e) = state.log.move_to_disk(&self.places)
+            {
+                self.pause = pause_after(e.kind(), self.pause);
+                self.next_move = now + self.pause;
+            }
+            self.most = state.log.most_in_memory();
             // An old note is better than none.
             let _ = state.log.note_clock();
         }
@@ -331,7 +366,7 @@ impl Spool {
         let limit = if self.is_ending { at_end } else { before };
         let state = self.shared.lock();
         // What fills the memory of /run stops the boot.
-        let limit = state.log.most_in_memory().map_or(limit, |most| limit.min(most));
+        let limit = self.most.map_or(limit, |most| limit.min(most));
         state.log.space() + self.encoder.get_ref().len() as u64 >= limit
     }
 
@@ -389,25 +424,72 @@ impl Spool {
         if bytes.is_empty() {
             return;
         }
-        if self.shared.lock().log.add(&bytes).is_err() {
+        let mut state = self.shared.lock();
+        let (added, claimed) = (state.log.add(&bytes), state.claimed);
+        drop(state);
+        if added.is_err() {
             for (cpu, count) in pending {
                 *self.lost.entry((DropKind::Principal, cpu)).or_default() += count;
             }
+            if let Some(begun) = self.begun.take() {
+                self.take_back(begun);
+            }
         }
-        self.shared.wake();
+        if claimed {
+            self.shared.wake();
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.open != [false; 3]
+    }
+
+    /// Adds the parts so far of a result. If there is no space for it, those that were added are
+    /// taken back and the rest is left out, unless a claim may have them.
+    fn send_parts(&mut self) {
+        let Some(begun) = self.begun.filter(|_| self.is_full()) else { return self.send() };
+        if self.shared.lock().claimed {
+            return self.send();
+        }
+        // It is the only one that the encoder has.
+        let is_first = !std::mem::take(&mut self.pending).is_empty();
+        self.encoder.get_mut().clear();
+        self.begun = None;
+        if let Some(key) = begun.counted.filter(|_| is_first) {
+            *self.lost.entry(key).or_default() += 1;
+        }
+        self.take_back(begun);
+    }
+
+    /// Takes the parts of a result out of the log, and leaves out the rest.
+    fn take_back(&mut self, begun: Begun) {
+        let mut state = self.shared.lock();
+        let had_parts = state.log.end() > begun.at;
+        state.log.cut(begun.at);
+        drop(state);
+        if let Some(key) = begun.counted.filter(|_| had_parts) {
+            *self.lost.entry(key).or_default() += 1;
+        }
+        self.skips = true;
     }
 
     /// The session has ended: who has claimed it gets the rest, else it is kept for a later claim.
     /// What can only be in memory is kept here until it is claimed or the system goes down.
     pub(crate) fn finish(&mut self) -> Result<(), String> {
+        self.finish_within(LAST, || interrupt::count() > 0)
+    }
+
+    /// `is_over`: the system goes down, so a claim has so long.
+    fn finish_within(&mut self, last: Duration, is_over: impl Fn() -> bool) -> Result<(), String> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         let mut state = self.shared.lock();
         state.ended = true;
+        self.shared.wake();
         let kept = loop {
             if state.claimed {
                 break None;
             }
-            if state.log.move_to_disk(&self.places).is_ok() || interrupt::count() > 0 {
+            if state.log.move_to_disk(&self.places).is_ok() || is_over() {
                 state.closed = true;
                 state.place.remove();
                 break Some(state.log.keep());
@@ -415,16 +497,40 @@ impl Spool {
             let waited = self.shared.changed.wait_timeout(state, TURN);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
+        let (mut end, mut has_given_up) = (None, false);
+        while kept.is_none() && !state.served && !thread.is_finished() {
+            if is_over() && *end.get_or_insert_with(|| Instant::now() + last) <= Instant::now() {
+                has_given_up = true;
+                break;
+            }
+            let waited = self.shared.changed.wait_timeout(state, TURN.min(last));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.closed = true;
         drop(state);
         self.shared.wake();
         let _ = thread.join();
-        match kept {
-            Some(kept) => kept.map_err(|e| format!("failed to keep what was recorded: {e}")),
-            None => {
-                self.shared.lock().log.remove();
-                Ok(())
-            }
+        if let Some(kept) = kept {
+            return kept.map_err(|e| format!("failed to keep what was recorded: {e}"));
         }
+        let state = self.shared.lock();
+        state.log.remove();
+        if !has_given_up || state.log.length() == 0 {
+            return Ok(());
+        }
+        Err(format!(
+            "the claim does not read, and the system goes down after {} s: {} bytes that were recorded are lost",
+            last.as_secs(),
+            state.log.length()
+        ))
+    }
+}
+
+/// How long the disk is left alone after an error. One that is not there may be there soon.
+fn pause_after(kind: ErrorKind, before: Duration) -> Duration {
+    match kind {
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::Unsupported | ErrorKind::NotFound => Duration::ZERO,
+        _ => (before * 2).clamp(TURN, LONGEST_PAUSE),
     }
 }
 
@@ -462,7 +568,8 @@ impl Sink for Spool {
             _ => false,
         };
         // What comes in parts is kept as a whole or not at all.
-        if self.open == [false; 3] && may_skip {
+        let was_open = self.is_open();
+        if !was_open && may_skip {
             let is_full = self.is_full();
             let was = std::mem::replace(&mut self.skips, is_full);
             if was && !self.skips {
@@ -479,18 +586,31 @@ impl Sink for Spool {
             }
             _ => {}
         }
+        if !was_open && self.is_open() && !self.skips {
+            self.send();
+            let at = self.shared.lock().log.end();
+            self.begun = Some(Begun { at, counted: counted(event) });
+        }
         match self.skips && may_skip {
             true => self.count(event),
             false => self.encode(event),
         }
-        if self.open == [false; 3] && self.encoder.get_ref().len() >= CHUNK {
-            self.send();
+        let is_long = self.encoder.get_ref().len() >= CHUNK;
+        match self.is_open() {
+            true if is_long => self.send_parts(),
+            true => {}
+            false => {
+                self.begun = None;
+                if is_long {
+                    self.send();
+                }
+            }
         }
         Ok(())
     }
 
     fn batch_end(&mut self) -> io::Result<()> {
-        if self.open == [false; 3] {
+        if !self.is_open() {
             self.send();
         }
         Ok(())
@@ -519,6 +639,10 @@ impl Drop for Spool {
         let _ = thread.join();
     }
 }
+
+#[cfg(test)]
+#[path = "spool_tests.rs"]
+mod tests;
 
 /// Keeps the messages of a session that did not begin, for a claim.
 pub(crate) fn keep_error(places: &Places, messages: &str) -> io::Result<()> {

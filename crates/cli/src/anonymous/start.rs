@@ -23,8 +23,9 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,7 +35,7 @@ use dtrace::options::Options;
 use super::boots;
 use super::place::Places;
 use super::recordings;
-use crate::{memory, to_stderr};
+use crate::to_stderr;
 
 /// The name of the process in an initramfs.
 const NAME: &str = "@dtrace";
@@ -42,15 +43,14 @@ const NAME: &str = "@dtrace";
 /// How long a boot waits for the tracer to be ready.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long saving may take.
+const SAVED: Duration = Duration::from_secs(25);
+
 /// How often is looked for the root, and for a root that can be written.
 const TURN: Duration = Duration::from_millis(250);
 
 /// How long process 1 takes about from mounting its root to going there.
 const SOON: Duration = Duration::from_millis(5);
-
-/// The most memory of the process that traces a boot, besides its file, its buffers and its log. If
-/// that is not enough, the session ends and says so.
-const MEMORY: u64 = 64 << 20;
 
 /// What must be mounted, and a file that tells that it is.
 const MOUNTS: [(&CStr, &CStr, &str); 3] = [
@@ -110,6 +110,58 @@ fn start() -> io::Result<()> {
     Ok(())
 }
 
+/// `--anonymous-save`: a file system of its own for `/var/lib/dtrace` is unmounted next. The session
+/// that nobody has claimed ends, and has saved what it has.
+pub(crate) fn save() -> u8 {
+    let places = Places::of(&Options::default());
+    let device = |path: &Path| path.metadata().map(|is| is.dev()).ok();
+    // What is on the root's disk is saved when all services have ended.
+    let is_own = places.disk().parent().is_some_and(|dir| device(dir) != device(Path::new("/")));
+    let (true, Ok(stream)) = (is_own, UnixStream::connect(places.socket())) else { return 0 };
+    match peer(&stream).map(|pid| ended(pid, SAVED)) {
+        Some(Ok(true)) => 0,
+        Some(Ok(false)) => {
+            tell(&format!("what was recorded is not saved after {} s", SAVED.as_secs()));
+            1
+        }
+        Some(Err(e)) => {
+            tell(&format!("what was recorded is not saved: {}", system_text(&e)));
+            1
+        }
+        None => 1,
+    }
+}
+
+/// Ends a process, and waits until it has ended.
+fn ended(pid: libc::pid_t, limit: Duration) -> io::Result<bool> {
+    // SAFETY: the call takes numbers only.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nothing else owns.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+    // SAFETY: the call takes numbers only. The process had its socket when it was asked for its id.
+    if unsafe { libc::kill(pid, libc::SIGTERM) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut wanted = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one struct, which the kernel fills.
+    Ok(unsafe { libc::poll(&raw mut wanted, 1, limit.as_millis() as libc::c_int) } > 0)
+}
+
+/// The process that listens at the other end.
+pub(crate) fn peer(stream: &UnixStream) -> Option<libc::pid_t> {
+    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    let option = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: the kernel fills the struct, which has the size that is said.
+    let done = unsafe {
+        libc::getsockopt(stream.as_raw_fd(), option.0, option.1, (&raw mut who).cast(), &raw mut size)
+    };
+    (done == 0 && who.pid > 0).then_some(who.pid)
+}
+
 /// Says something in the kernel's log, which is all that there is in an initramfs, or else as any
 /// message.
 fn tell(text: &str) {
@@ -122,7 +174,6 @@ fn tell(text: &str) {
 /// The first thing that `--anonymous` does. An error: why this boot is not traced.
 pub(crate) fn begin(options: &Options) -> Result<(), String> {
     let places = Places::of(options);
-    memory::limit(MEMORY);
     if let Some(why) = boots::refusal(&places) {
         return Err(why);
     }

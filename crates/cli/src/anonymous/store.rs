@@ -8,15 +8,24 @@ use dtrace::{Source, System};
 
 use super::boots;
 use super::initramfs;
-use super::place::{self, Places, REACHED, UNIT};
+use super::place::{self, Places};
 use super::state::State;
 use super::words;
 use crate::command::{Command, Named};
 use crate::prepare::{compile, complain, complain_all, macros, sources};
 use crate::secure;
 
-/// The unit; `@COMMAND@` is this command.
-const TEXT: &str = include_str!("dtrace-anonymous.service");
+/// The word by which a unit saves what was recorded: see [`start`](super::start::save).
+pub(crate) const SAVE: &str = "--anonymous-save";
+
+/// The units, the targets that start them, and their texts; `@COMMAND@` is this command. The first
+/// traces.
+const UNITS: [(&str, &str, &str); 3] = [
+    ("dtrace-anonymous.service", "sysinit.target", include_str!("dtrace-anonymous.service")),
+    // A boot that came up is known by it.
+    ("dtrace-anonymous-reached.service", "multi-user.target", boots::UNIT),
+    ("dtrace-anonymous-saved.service", "multi-user.target", include_str!("dtrace-anonymous-saved.service")),
+];
 
 /// Checks and stores the programs of a command, or removes what is stored; the exit status.
 pub(crate) fn store(command: &Command, system: &System) -> u8 {
@@ -52,6 +61,7 @@ fn checked(command: &Command, system: &System) -> Result<State, u8> {
         return refused("destructive actions are for who has the privileges (-w)");
     }
     program.check_limits(&options).map_err(|e| complain_all(e.messages(&program.map, options.errtags)))?;
+    super::boot::check_memory().map_err(|why| complain_all(vec![why]))?;
     for (n, title) in program.titles.iter().enumerate() {
         let count = program.matched(n);
         if !options.quiet {
@@ -70,15 +80,6 @@ fn shown(path: &Path) -> String {
     control::name_text(&path.to_string_lossy()).into_owned()
 }
 
-/// Removes a file. False: it was not there.
-fn remove_file(path: &Path) -> Result<bool, String> {
-    match std::fs::remove_file(path) {
-        Ok(()) => Ok(true),
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
-        Err(e) => Err(format!("failed to remove {}: {}", shown(path), dtrace::diagnostics::system_text(&e))),
-    }
-}
-
 /// Removes all that is stored and installed.
 fn remove(places: &Places) -> Result<Vec<String>, String> {
     let mut said = Vec::new();
@@ -86,20 +87,19 @@ fn remove(places: &Places) -> Result<Vec<String>, String> {
     if enabling.symlink_metadata().is_ok() {
         place::check_dir(&places.stored()).map_err(|e| e.to_string())?;
     }
-    if remove_file(&enabling)? {
+    if place::remove(&enabling)? {
         said.push(format!("cleaned up old anonymous enabling in {}", shown(&enabling)));
     }
     boots::forget(places);
     // What somebody else has put there stays.
     let _ = std::fs::remove_dir(places.stored());
-    let [unit, link] = places.unit();
-    let had_link = remove_file(&link)?;
-    if remove_file(&unit)? || had_link {
-        said.push(format!("cleaned up the unit {}", shown(&unit)));
+    for (n, (name, target, _)) in UNITS.iter().enumerate() {
+        let [unit, link] = places.unit(name, target);
+        let had_link = place::remove(&link)?;
+        if (place::remove(&unit)? || had_link) && n == 0 {
+            said.push(format!("cleaned up the unit {}", shown(&unit)));
+        }
     }
-    let [unit, link] = places.reached();
-    remove_file(&link)?;
-    remove_file(&unit)?;
     said.extend(initramfs::remove(places)?);
     if said.is_empty() {
         said.push(format!("no anonymous enabling in {}", shown(&enabling)));
@@ -128,14 +128,16 @@ fn install(places: &Places, state: &State, in_initramfs: bool) -> Result<Vec<Str
         said.push(format!("cleaned up old anonymous enabling in {}", shown(&enabling)));
     }
     said.push(format!("saved anonymous enabling in {}", shown(&enabling)));
-    let [unit, link] = places.unit();
-    command_text()
-        .and_then(|text| install_unit(&text, &unit, &link))
-        .map_err(|e| format!("failed to install {UNIT}: {e}"))?;
-    let [reached, link] = places.reached();
-    install_unit(boots::UNIT, &reached, &link).map_err(|e| format!("failed to install {REACHED}: {e}"))?;
-    said.push(format!("added the unit {}", shown(&unit)));
-    let more = if in_initramfs { initramfs::install(places, state) } else { initramfs::remove(places) };
+    for (n, (name, target, text)) in UNITS.iter().enumerate() {
+        let [unit, link] = places.unit(name, target);
+        command_text(text)
+            .and_then(|text| install_unit(&text, &unit, &link))
+            .map_err(|e| format!("failed to install {name}: {e}"))?;
+        if n == 0 {
+            said.push(format!("added the unit {}", shown(&unit)));
+        }
+    }
+    let more = if in_initramfs { initramfs::install(places) } else { initramfs::remove(places) };
     match more {
         Ok(more) => said.extend(more),
         // The rest is stored, and the next boot is traced.
@@ -148,14 +150,14 @@ fn install(places: &Places, state: &State, in_initramfs: bool) -> Result<Vec<Str
     Ok(said)
 }
 
-/// The text of the unit that executes this command.
-fn command_text() -> io::Result<String> {
+/// The text of a unit that executes this command.
+fn command_text(text: &str) -> io::Result<String> {
     let me = std::env::current_exe()?;
     let me = raw::text(std::os::unix::ffi::OsStringExt::into_vec(me.into_os_string()));
     if me.contains(['\n', '"', '\\', '%', '$']) {
         return Err(io::Error::other(format!("{}: a unit cannot name this file", control::name_text(&me))));
     }
-    Ok(TEXT.replace("@COMMAND@", &format!("\"{me}\"")))
+    Ok(text.replace("@COMMAND@", &format!("\"{me}\"")))
 }
 
 fn install_unit(text: &str, unit: &Path, link: &Path) -> io::Result<()> {

@@ -460,6 +460,13 @@ fn an_enabling_is_stored_replaced_and_removed() -> Verdict {
     let text = std::fs::read_to_string(&whole_unit).unwrap();
     assert!(text.contains(&format!("ExecStart=\"{}\" --anonymous\n", binary().display())), "{text}");
     assert!(text.contains("Before=sysinit.target") && text.contains("DefaultDependencies=no"), "{text}");
+    // The boot waits for no disk: another unit, which it does not wait for, knows that one.
+    assert!(!text.contains("RequiresMountsFor"), "{text}");
+    let saving = machine.path("etc/systemd/system/multi-user.target.wants/dtrace-anonymous-saved.service");
+    let saves = std::fs::read_to_string(&saving).unwrap();
+    assert!(saves.contains("RequiresMountsFor=/var/lib/dtrace") && !saves.contains("sysinit"), "{saves}");
+    let command = format!("ExecStop=\"{}\" --anonymous-save\n", binary().display());
+    assert!(saves.contains(&command), "{saves}");
     let link = machine.path("etc/systemd/system/sysinit.target.wants/dtrace-anonymous.service");
     assert_eq!(std::fs::read_to_string(link).unwrap(), text);
     // Operands are those of the enabling.
@@ -475,7 +482,10 @@ fn an_enabling_is_stored_replaced_and_removed() -> Verdict {
     let o = machine.run(&["-A"]).code(0);
     assert_eq!(o.err, format!("{cleaned}dtrace: cleaned up the unit {}\n", whole_unit.display()));
     assert!(!machine.has("etc/dtrace/anonymous.d") && !machine.has(unit));
-    assert!(machine.path("etc/systemd/system/sysinit.target.wants").read_dir().unwrap().next().is_none());
+    for target in ["sysinit", "multi-user"] {
+        let wants = machine.path(&format!("etc/systemd/system/{target}.target.wants"));
+        assert!(wants.read_dir().unwrap().next().is_none(), "{target}");
+    }
     let o = machine.run(&["--anonymous"]).code(1);
     assert!(o.err.contains("is not there: store an enabling with dtrace -A"), "{}", o.err);
     Pass
