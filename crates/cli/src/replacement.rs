@@ -116,8 +116,9 @@ impl Drop for Replacement {
 fn unnamed(path: &Path, mode: u32) -> Option<File> {
     path.file_name()?;
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file =
-        OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC).open(dir).ok()?;
+    let mut new = OpenOptions::new();
+    new.write(true).mode(mode).custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC);
+    let file = new.open(dir).ok()?;
     name_in_proc(&file).exists().then_some(file)
 }
 

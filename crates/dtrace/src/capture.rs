@@ -32,6 +32,7 @@ mod instrument;
 mod names;
 mod recorder;
 mod replay;
+mod restore;
 mod wide;
 
 use std::collections::HashSet;

@@ -83,7 +83,7 @@
 //! compile/container compile/cpp compile/described compile/input compile/libraries compile/pragma compile/unchanged engine/bank engine/deadman engine/interpreter engine/interpreter/world engine/speculation engine/stack_store engine/unwinder/tables load/attach load/facts load/names load/prefault load/probe_table session/file_stops session/settings
 //! compile+compile/frontend engine/growth/late engine/unwinder load/detach session/notice
 //! engine/growth
-//! capture/wide compile/evaltime engine list load/assemble session/modules session/processes
+//! capture/restore capture/wide compile/evaltime engine list load/assemble session/modules session/processes
 //! abilities capture+capture/recorder+capture/replay completion definitions formats narrow recording load/environment load/process_set session/advice
 //! load/services
 //! engine/interpreter/engine load/kernel_stack+load

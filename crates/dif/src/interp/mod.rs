@@ -132,7 +132,12 @@ impl<'m> Interpreter<'m> {
         let module = self.module;
         let (base, fixed) = (scratch.kept, module.fixed_scratch(&clause.func) as usize);
         let top = base + fixed;
-        scratch.memory.resize(top + module.scratchsize as usize, 0);
+        let size = top + module.scratchsize as usize;
+        // Memory that is zero already is quicker than to fill it.
+        match scratch.memory.is_empty() {
+            true => scratch.memory = vec![0; size],
+            false => scratch.memory.resize(size, 0),
+        }
         let keeps = module.keeps_scratch(&clause.func);
         if keeps {
             scratch.kept = top.min(scratch.keeps_at_most as usize);

@@ -9,20 +9,18 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use capture::{Content, Error as FileError, Firing as Stored, Head, Item, Place, Reader, Snapshot, Word};
+use capture::{Error as FileError, Firing as Stored, Head, Item, Reader, Snapshot};
 use diagnostics::control;
-use dif::ir::{Space, StrBuiltin};
-use dif::subr::{NameOf, PathOf};
+use dif::ir::StrBuiltin;
 use events::Host;
 use plane::builtin::{Builtin, IntBuiltin};
 use providers::{Role, Timing};
 use system::{LARGEST_RECORD, RecordError, System};
 
+use super::restore::{Restored, builtin};
 use super::{instrument, names, probes, role};
 use crate::compile::Program;
-use crate::engine::interpreter::{
-    Captured, CapturedNames, Ending, Firing, Interpreter, Memory, Missing, Region, Text,
-};
+use crate::engine::interpreter::{Captured, CapturedNames, Ending, Firing, Interpreter, Memory, Missing};
 use crate::options::{Options, nanoseconds};
 
 /// Why a capture cannot be asked.
@@ -119,13 +117,14 @@ impl Replay {
         let (time, walltime) = head.clock;
         let names = CapturedNames::default();
         let mut tracer = Firing { time, walltime, ..Firing::default() };
+        let mut restored = Restored::default();
         // BEGIN fires before the others.
         let mut first = self.reader.next_item().map_err(ReplayError::File)?;
         if let Some(Item::Firing(stored)) = &first
             && roles.get(stored.probe as usize) == Some(&Role::Begin)
         {
             names.learn(names::of_firing(stored));
-            tracer = firing(stored, &head);
+            tracer = restored.firing(stored, &head);
             first = None;
         }
         let (from, to) = cut(options, time).map_err(ReplayError::Program)?;
@@ -141,8 +140,18 @@ impl Replay {
         let host = Host::new(head.host.clone(), head.release.clone(), head.machine.clone(), cpus);
         let (range, end_of, is_over) = ((from, to), end.clone(), false);
         let names_of = names.clone();
-        let captured =
-            Cut { replay: self, head, roles, first, range, names: names_of, end: end_of, cut_end, is_over };
+        let captured = Cut {
+            replay: self,
+            head,
+            roles,
+            restored,
+            first,
+            range,
+            names: names_of,
+            end: end_of,
+            cut_end,
+            is_over,
+        };
         let firings = Ticking::new(captured, ticks, (tracer.time, tracer.walltime));
         let interpreter = Interpreter::new(firings)
             .with_tracer(tracer)
@@ -373,6 +382,7 @@ struct Cut {
     replay: Replay,
     head: Head,
     roles: Vec<Role>,
+    restored: Restored,
     first: Option<Item>,
     /// The times of the first and the last firing.
     range: (u64, u64),
@@ -402,9 +412,11 @@ impl Iterator for Cut {
             }
             self.names.learn(names::of_firing(&stored));
             match self.roles.get(stored.probe as usize) {
-                Some(Role::Probe) if stored.time >= from => return Some(firing(&stored, &self.head)),
+                Some(Role::Probe) if stored.time >= from => {
+                    return Some(self.restored.firing(&stored, &self.head));
+                }
                 Some(Role::End) => {
-                    let mut end = firing(&stored, &self.head);
+                    let mut end = self.restored.firing(&stored, &self.head);
                     end.time = end.time.max(from);
                     *self.end.firing() = Some(end);
                 }
@@ -465,139 +477,5 @@ impl Iterator for Ticking {
             None => self.captured.end.firing().as_ref().map_or(0, |end| end.time),
         };
         self.tick(until).or_else(|| self.ahead.take())
-    }
-}
-
-/// A firing as the interpreter executes it.
-fn firing(stored: &Stored, head: &Head) -> Firing {
-    let probe = head.probes.get(stored.probe as usize).map(|(_, name)| name.clone()).unwrap_or_default();
-    let mut firing = Firing { time: stored.time, cpu: stored.cpu, ..Firing::of(probe) };
-    let mut builtins = BTreeSet::new();
-    for (word, value) in &stored.words {
-        set(&mut firing, *word, *value);
-        builtins.insert(builtin(*word));
-    }
-    let mut known = Captured {
-        builtins: builtins.into_iter().map(Builtin::Int).collect(),
-        execname: stored.execname.as_ref().and_then(text),
-        of_stacks: stored
-            .words
-            .iter()
-            .map(|(word, value)| (builtin(*word), *value))
-            .filter(is_of_stack)
-            .collect(),
-        stacks: (stored.stack.is_some(), stored.ustack.is_some()),
-        ..Captured::default()
-    };
-    let (mut regions, mut behind): (Vec<Region>, Vec<Region>) = Default::default();
-    for stored in &stored.memory {
-        let (at, text) = (stored.address, text(&stored.content));
-        let of = match stored.place {
-            Place::Kernel | Place::User => {
-                let space = if stored.place == Place::User { Space::User } else { Space::Kernel };
-                match text {
-                    Some(Text { bytes, is_cut }) => {
-                        // Who reads the text as it was read looks at the byte behind it.
-                        let end = at.wrapping_add(bytes.len() as u64);
-                        behind.extend(is_cut.then(|| (space, end, vec![u8::MAX])));
-                        regions.push((space, at, bytes));
-                    }
-                    None => known.unreadable.push((space, at)),
-                }
-                continue;
-            }
-            Place::Ancestor => {
-                let descends = text.is_some_and(|text| text.bytes.first() == Some(&1));
-                known.ancestors.entry(at as i32).or_insert(descends);
-                continue;
-            }
-            Place::Arguments => {
-                known.arguments.entry(at).or_insert(text);
-                continue;
-            }
-            Place::Path => NameOf::Path(PathOf::File),
-            Place::FullPath => NameOf::Path(PathOf::Full),
-            Place::MountPath => NameOf::Path(PathOf::Mount),
-            Place::DentryPath => NameOf::Path(PathOf::Dentry),
-            Place::Container => NameOf::Container,
-            Place::Pod => NameOf::Pod,
-        };
-        known.names.entry((of, at)).or_insert(text);
-    }
-    known.unreadable.sort_unstable();
-    // What was read comes before what is made up.
-    regions.append(&mut behind);
-    let mut memory = Memory::of(regions);
-    memory.captured = Some(known);
-    firing.memory = Arc::new(memory);
-    let addresses = |stack: &Option<Vec<capture::Symbol>>| -> Vec<u64> {
-        stack.iter().flatten().map(|frame| frame.address).collect()
-    };
-    (firing.stack, firing.ustack) = (addresses(&stored.stack), addresses(&stored.ustack));
-    firing
-}
-
-/// True of a word that follows from a stack.
-fn is_of_stack((word, _): &(IntBuiltin, u64)) -> bool {
-    use IntBuiltin::{Caller, StackDepth, Ucaller, UstackDepth};
-    matches!(word, Caller | Ucaller | StackDepth | UstackDepth)
-}
-
-fn text(content: &Content) -> Option<Text> {
-    content.known().map(|(bytes, is_cut)| Text { bytes: bytes.to_vec(), is_cut })
-}
-
-/// The built-in variable of a captured word.
-fn builtin(word: Word) -> IntBuiltin {
-    match word {
-        Word::Pid => IntBuiltin::Pid,
-        Word::Ppid => IntBuiltin::Ppid,
-        Word::Tid => IntBuiltin::Tid,
-        Word::Uid => IntBuiltin::Uid,
-        Word::Gid => IntBuiltin::Gid,
-        Word::Wall => IntBuiltin::Walltimestamp,
-        Word::CpuTime => IntBuiltin::Vtimestamp,
-        Word::Errno => IntBuiltin::Errno,
-        Word::Level => IntBuiltin::Ipl,
-        Word::UserThread => IntBuiltin::UserThread,
-        Word::CurThread => IntBuiltin::CurThread,
-        Word::Arg(n) => IntBuiltin::Arg(n),
-        Word::Register(n) => IntBuiltin::Ureg(n),
-        Word::Caller => IntBuiltin::Caller,
-        Word::Ucaller => IntBuiltin::Ucaller,
-        Word::StackDepth => IntBuiltin::StackDepth,
-        Word::UstackDepth => IntBuiltin::UstackDepth,
-    }
-}
-
-/// Gives a firing the value of a word.
-fn set(firing: &mut Firing, word: Word, value: u64) {
-    match word {
-        Word::Pid => firing.pid = value as i32,
-        Word::Ppid => firing.ancestors = vec![value as i32],
-        Word::Tid => firing.tid = value as i32,
-        Word::Uid => firing.uid = value as u32,
-        Word::Gid => firing.gid = value as u32,
-        Word::Wall => firing.walltime = value,
-        Word::CpuTime => firing.cputime = value,
-        Word::Errno => firing.errno = value as i32,
-        Word::Level => firing.level = value as u8,
-        Word::UserThread => firing.kernel_thread = value == 0,
-        Word::CurThread => firing.curthread = value,
-        Word::Arg(n) => put(&mut firing.args, n, value),
-        Word::Register(n) => put(&mut firing.registers, n, value),
-        // They are of stacks that may not be known.
-        Word::Caller | Word::Ucaller | Word::StackDepth | Word::UstackDepth => {}
-    }
-}
-
-/// Sets an element of a list.
-fn put(all: &mut Vec<u64>, at: u8, value: u64) {
-    let at = usize::from(at);
-    if all.len() <= at {
-        all.resize(at + 1, 0);
-    }
-    if let Some(place) = all.get_mut(at) {
-        *place = value;
     }
 }

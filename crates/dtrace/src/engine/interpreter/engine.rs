@@ -1,5 +1,6 @@
 //! The engine of an interpreted session.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -55,15 +56,13 @@ struct EnabledProbe {
     provider: (Arc<str>, u32),
     /// Clause and enabled-probe id, in the order of the program.
     clauses: Vec<(usize, u32)>,
+    /// The clauses alone.
+    numbers: Vec<usize>,
 }
 
 impl EnabledProbe {
     fn firer(&self) -> Firer<'_> {
         Firer { probe: &self.probe, provider: &self.provider, epids: &self.clauses }
-    }
-
-    fn numbers(&self) -> Vec<usize> {
-        self.clauses.iter().map(|(clause, _)| *clause).collect()
     }
 }
 
@@ -131,8 +130,8 @@ pub(crate) struct InterpreterEngine {
     /// Firings from this time on wait.
     pause: u64,
     exhausted: bool,
-    /// The probes that descriptions of firings mean.
-    known: HashMap<String, Option<ProbeInfo>>,
+    /// The ids of the probes that descriptions of firings mean.
+    known: HashMap<String, Option<u32>>,
     tracer: Firing,
     end: Option<Arc<Ending>>,
     missing: Arc<Missing>,
@@ -231,7 +230,8 @@ impl InterpreterEngine {
                 let pid = family.map_or(0, |f| provider_pid(&info.desc, f, strsize));
                 let name = family.filter(|_| pid != 0).map(|f| f.prefix_of(&info.desc.provider).into());
                 let provider = (name.unwrap_or_else(|| info.desc.provider.clone()), pid);
-                batch.probes.push(EnabledProbe { probe: info.clone(), role, provider, clauses: Vec::new() });
+                let (clauses, numbers) = (Vec::new(), Vec::new());
+                batch.probes.push(EnabledProbe { probe: info.clone(), role, provider, clauses, numbers });
                 batch.probes.len() - 1
             });
         }
@@ -239,7 +239,10 @@ impl InterpreterEngine {
         for (clause, checked) in (program.running..).zip(clauses) {
             for (n, info) in (next..).zip(checked.probes.iter()) {
                 let row = batch.places.get(&info.id.0).and_then(|at| batch.probes.get_mut(*at));
-                row.into_iter().for_each(|row| row.clauses.push((clause, n)));
+                if let Some(row) = row {
+                    row.clauses.push((clause, n));
+                    row.numbers.push(clause);
+                }
             }
             let calls = |p: &ProbeInfo| self.registry.calls(&p.desc.provider);
             let shown = |p| checked.derived.as_ref().map_or(p, |derived| &derived.probe);
@@ -279,10 +282,11 @@ impl InterpreterEngine {
         Ok(Enabled { sites: Vec::new(), shape: None, ranges, strings, providers, next })
     }
 
-    /// The probe that a firing's description means: of the enabled ones, the first that matches.
-    fn meant(&mut self, text: &str) -> Option<ProbeInfo> {
+    /// The id of the probe that a firing's description means: of the enabled ones, the first that
+    /// matches.
+    fn meant(&mut self, text: &str) -> Option<u32> {
         if let Some(known) = self.known.get(text) {
-            return known.clone();
+            return *known;
         }
         let probes = self.attached.iter().flat_map(|b| &b.probes).filter(|p| p.role == Role::Probe);
         let pattern = Pattern::parse(text, FieldKind::Name).ok();
@@ -290,10 +294,9 @@ impl InterpreterEngine {
             // A captured probe has its own name, which may have the characters of a pattern.
             let rank = |p: &&EnabledProbe| (p.probe.desc.to_string() != text, p.probe.id.0);
             let named = |p: &&EnabledProbe| !rank(p).0 || pattern.matches(&p.probe.desc);
-            probes.filter(named).min_by_key(rank).map(|p| &p.probe)
+            probes.filter(named).min_by_key(rank).map(|p| p.probe.id.0)
         });
-        let found = found.cloned();
-        self.known.insert(text.to_owned(), found.clone());
+        self.known.insert(text.to_owned(), found);
         found
     }
 
@@ -305,7 +308,7 @@ impl InterpreterEngine {
         }
         let Some(probe) = self.meant(&firing.probe) else { return };
         for batch in 0..self.attached.len() {
-            self.fire_in(batch, firing, |batch| batch.places.get(&probe.id.0).copied());
+            self.fire_in(batch, firing, |batch| batch.places.get(&probe).copied());
         }
     }
 
@@ -363,13 +366,13 @@ impl InterpreterEngine {
         };
         let mut interpreter = dif::interp::Interpreter::new(&self.module);
         if let Some(error) = error {
-            interpreter = interpreter.with_error(&error.numbers());
+            interpreter = interpreter.with_error(&error.numbers);
         }
         let at_end = enabled.role == Role::End;
         interpreter = if at_end { interpreter.at_end() } else { interpreter.ending_at_exit() };
         // What is there at the end of this firing is its own.
         self.state.exit = None;
-        interpreter.fire(&enabled.numbers(), &mut self.state, &mut world);
+        interpreter.fire(&enabled.numbers, &mut self.state, &mut world);
         self.undrained |= world.written;
         let filled = world.filled;
         let drops = std::mem::take(&mut self.state.drops);
@@ -403,9 +406,9 @@ impl InterpreterEngine {
     fn keep_aggregations(&mut self, cpu: u32) {
         for ((id, table), desc) in (0..).zip(&mut self.state.aggregations).zip(&self.module.aggs) {
             for (key, words) in std::mem::take(table) {
-                match self.aggregations.get_mut(&(id, cpu, key.clone())) {
-                    Some(known) => merge(desc.func, known, &words),
-                    None => drop(self.aggregations.insert((id, cpu, key), words)),
+                match self.aggregations.entry((id, cpu, key)) {
+                    Entry::Occupied(mut known) => merge(desc.func, known.get_mut(), &words),
+                    Entry::Vacant(new) => drop(new.insert(words)),
                 }
             }
         }
