@@ -128,6 +128,11 @@ impl ProcessDir {
         sys::open_at(self.0.as_fd(), c"mem", libc::O_RDONLY).map(File::from)
     }
 
+    /// Which pages of the process are in memory, 8 bytes for each.
+    pub fn pages(&self) -> io::Result<File> {
+        sys::open_at(self.0.as_fd(), c"pagemap", libc::O_RDONLY).map(File::from)
+    }
+
     /// The target of a magic link of the process (`exe`, `root`, `map_files/…`).
     pub fn follow(&self, name: &str) -> io::Result<Handle> {
         sys::open_at(self.0.as_fd(), &c_string(name.as_bytes())?, libc::O_PATH).map(Handle)

@@ -68,6 +68,7 @@ const PROTOCOL: u64 = {
         include_bytes!("wire/functions.rs"),
         include_bytes!("wire/lines.rs"),
         include_bytes!("wire/list.rs"),
+        include_bytes!("wire/mappings.rs"),
         include_bytes!("wire/types.rs"),
         include_bytes!("wire/usdt.rs"),
         include_bytes!("entry.rs"),

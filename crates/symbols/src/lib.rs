@@ -45,13 +45,13 @@
 //! wire/codec
 //! wire/functions wire/lines wire/types
 //! wire/list wire/usdt
-//! wire
+//! wire+wire/mappings
 //! reader/demangle reader/elf
 //! reader/compressed reader/debug reader/elf/code reader/elf/contents reader/elf/relocations reader/perfmap
 //! reader/functions/chosen reader/functions/decode reader/functions/go reader/functions/named reader/functions/reach
 //! reader/elf/places
 //! reader/frames reader/functions reader/observe reader/usdt
-//! reader/describing
+//! reader/describing reader/guest+reader/guest/memory+reader/guest/tables
 //! reader/functions/belonging reader/functions/unwind reader/types
 //! reader/extents reader/lines reader/servers/http reader/split
 //! reader/servers
@@ -63,7 +63,7 @@
 //! object
 //! object/lines
 //! process
-//! process/ask process/perf_maps process/sources process/watched
+//! process/ask process/guests process/perf_maps process/sources process/watched
 //! process/frames process/functions process/real process/usdt
 //! process/aside process/types process/unmapped
 //! process/answered
@@ -100,8 +100,8 @@ pub use functions::{
 pub use kernel::{Kernel, KernelStatus, KernelSymbol, SymbolText};
 pub use name::Name;
 pub use pool::{Readers, ReadingWatch};
-pub use process::{Answered, answered, sample_answers};
-pub use process::{CodeSource, FrameReader, FrameRequest, MappedCode, MappedText, Processes, own_vdso_base};
+pub use process::{Answered, answered, own_vdso_base, sample_answers};
+pub use process::{CodeSource, FrameReader, FrameRequest, Guests, MappedCode, MappedText, Processes};
 pub use reader::{Files, Read as FileFacts, fetched, file_facts, functions_of_bytes, perf_map, process_ids};
 pub use sources::SourceFrame;
 pub use sys::since_boot;

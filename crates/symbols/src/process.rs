@@ -56,6 +56,7 @@ mod aside;
 mod ask;
 mod frames;
 mod functions;
+mod guests;
 mod perf_map;
 mod perf_maps;
 mod real;
@@ -69,6 +70,8 @@ pub use answered::{Answered, answered, sample_answers};
 pub use aside::{FrameReader, FrameRequest};
 pub use frames::{CodeSource, MappedCode};
 pub use functions::MappedText;
+pub use guests::Guests;
+use guests::KnownGuests;
 use perf_map::PerfMap;
 
 /// What is at an address.
@@ -171,6 +174,7 @@ pub struct Processes {
     mappings: usize,
     /// The vdsos of processes of 32 bits, by hashes of them.
     vdsos: HashMap<u64, Vec<u8>>,
+    guests: KnownGuests,
     batch: u64,
     /// Functions and source lines are looked up.
     with_sources: bool,
@@ -210,6 +214,7 @@ impl Processes {
             real: RealFiles::default(),
             mappings: 0,
             vdsos: HashMap::new(),
+            guests: KnownGuests::default(),
             batch: 0,
             with_sources: false,
             owners: Owners::default(),

@@ -20,6 +20,7 @@
 //!  usdt       the probes that a file describes
 //!  describing which processes run a file that does
 //!  perfmap    symbols of JIT code
+//!  guest      symbols of the kernel of a guest
 //!  index      cache of all indexes, bounded in memory
 //! ```
 
@@ -31,6 +32,7 @@ mod elf;
 mod extents;
 mod frames;
 mod functions;
+mod guest;
 mod index;
 mod lines;
 mod observe;
@@ -60,6 +62,7 @@ use crate::wire::{self, Failure, FileRef, Order, PlaceName, Request, Response};
 use files::open::{Handle, Root};
 
 use describing::Descriptions;
+use guest::Guests;
 use index::Indexes;
 use observe::SentObjects;
 
@@ -87,6 +90,7 @@ struct Server {
     /// What was sent to each client.
     sent: HashMap<u64, SentObjects>,
     described: Descriptions,
+    guests: Guests,
 }
 
 /// Handles requests until the socket is closed.
@@ -96,8 +100,8 @@ pub(crate) fn serve(socket: OwnedFd, memory: u64) -> io::Result<()> {
     // Where there is no memory for a thread, the alarm remains.
     let _ = sys::end_with(socket.clone());
     let indexes = Indexes::new(memory - memory / OTHER_MEMORY);
-    let (time, sent, described) = Default::default();
-    let mut server = Server { socket, time, indexes, sent, described };
+    let (time, sent, described, guests) = Default::default();
+    let mut server = Server { socket, time, indexes, sent, described, guests };
     server.send(&Response::Ready, None)?;
     let mut packet = vec![0; sys::PACKET];
     loop {
@@ -220,6 +224,10 @@ impl Server {
             Request::Vdso { raw, image, offsets } => match self.indexes.vdso(raw, image, &offsets) {
                 Ok(found) => self.symbols(found)?,
                 Err(why) => return Ok(Some(why)),
+            },
+            Request::Guest { pid, addrs } => match self.guests.symbols(pid, &addrs, self.time) {
+                Ok(found) => self.symbols(found)?,
+                Err(why) => return Ok(Some(why.into())),
             },
             Request::Jit { pid, start, addrs } => {
                 let held = fds.next().map(Handle::from_fd);

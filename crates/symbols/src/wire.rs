@@ -17,6 +17,7 @@ mod codec;
 pub(crate) mod functions;
 pub(crate) mod lines;
 pub(crate) mod list;
+mod mappings;
 pub(crate) mod types;
 pub(crate) mod usdt;
 
@@ -24,7 +25,7 @@ use std::time::Duration;
 
 use debuginfo::SourceFrame;
 use files::open::RootKey;
-use proc::maps::{Backing, Map, MappedFile, Mapping};
+use proc::maps::{Backing, MappedFile, Mapping};
 use runtimes::{Instance, Runtime};
 
 use crate::frames::CodeLoad;
@@ -35,6 +36,7 @@ use functions::{Instructions, Running};
 use list::{FileFunctions, Functions};
 
 pub(crate) use codec::MAX_NAME;
+pub(crate) use mappings::{add_mappings, mapping_packets};
 
 /// Identifies the program that runs under a pid.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,6 +133,8 @@ pub(crate) enum Request {
     /// The symbols of JIT code at addresses of a process. The session sends the perf map, if it
     /// holds it.
     Jit { pid: u32, start: u64, addrs: Vec<u64> },
+    /// The symbols at addresses of the kernel of the guest whose machine is a process.
+    Guest { pid: u32, addrs: Vec<u64> },
     /// The session has closed files or roots: all are sent again. The files with these numbers are
     /// closed. Those in `closed` can be found by their paths; of the others, the names are kept in
     /// memory.
@@ -359,6 +363,11 @@ impl Request {
                 w.numbers(without_path);
             }
             Request::Leave => w.u8(14),
+            Request::Guest { pid, addrs } => {
+                w.u8(15);
+                w.u32(*pid);
+                w.numbers(addrs);
+            }
         }
     }
 
@@ -394,6 +403,7 @@ impl Request {
             12 => Request::Describing { provider: r.text()?, first: r.flag()?, pids: r.list(Reader::u32)? },
             6 => Request::Forget { closed: r.numbers()?, without_path: r.numbers()? },
             14 => Request::Leave,
+            15 => Request::Guest { pid: r.u32()?, addrs: r.numbers()? },
             _ => return None,
         })
     }
@@ -581,21 +591,6 @@ impl Response {
     }
 }
 
-/// The packets of an address map.
-pub(crate) fn mapping_packets(mappings: &[Mapping]) -> impl Iterator<Item = Response> + '_ {
-    mappings.chunks(MAX_NUMBERS / 4).map(|chunk| Response::Mappings(chunk.to_vec()))
-}
-
-/// Appends received mappings to a map. False if they are inconsistent with the packets before.
-pub(crate) fn add_mappings(map: &mut Map, more: Vec<Mapping>) -> bool {
-    let files = map.files.len();
-    let sane = |m: &Mapping| m.backing.file().is_none_or(|n| (n as usize) < files);
-    let sane = more.iter().all(sane) && map.mappings.len() + more.len() <= proc::maps::MAX_MAPPINGS;
-    let first = map.mappings.len().saturating_sub(1);
-    map.mappings.extend(more);
-    sane && map.mappings.get(first..).is_some_and(|new| new.is_sorted_by_key(|m| m.start))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -614,6 +609,7 @@ mod tests {
             Request::Describing { provider: "postgresql*".into(), first: true, pids: vec![1, u32::MAX] },
             Request::Vdso { raw: false, image: vec![3], offsets: vec![] },
             Request::Jit { pid: 3, start: 4, addrs: vec![5] },
+            Request::Guest { pid: 6, addrs: vec![u64::MAX] },
             Request::Forget { closed: vec![7, 1 << 40], without_path: vec![9] },
             Request::Leave,
         ]
@@ -687,14 +683,5 @@ mod tests {
         }
         assert_eq!(Response::decode(&[]), None);
         assert_eq!(Response::decode(&[6, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]), None);
-    }
-
-    #[test]
-    fn mappings_of_unknown_files_and_out_of_order_are_rejected() {
-        let at = |start, backing| Mapping { start, end: start + 1, offset: 0, backing, is_code: false };
-        let mut map = Map::default();
-        assert!(add_mappings(&mut map, vec![at(5, Backing::Vdso)]));
-        assert!(!add_mappings(&mut map.clone(), vec![at(6, Backing::File(0))]));
-        assert!(!add_mappings(&mut map, vec![at(4, Backing::Anonymous)]));
     }
 }
