@@ -112,6 +112,7 @@ impl Checker<'_> {
             ActionKind::Sym | ActionKind::Usym => AddrForm::Symbol,
             ActionKind::Func | ActionKind::Ufunc => AddrForm::Function,
             ActionKind::Mod | ActionKind::Umod => AddrForm::Module,
+            ActionKind::Guestsym => AddrForm::Guest,
             _ => AddrForm::Address,
         };
         match kind {

@@ -140,6 +140,10 @@ impl Names<'_> {
     }
 
     fn user(&mut self, process: Process, address: u64, form: AddrForm) -> Symbol {
+        if form == AddrForm::Guest {
+            let name = self.symbols.guest(process.pid, address);
+            return Symbol::new(address, Some(process.pid), form, name);
+        }
         let mut name = self.symbols.user(process, address);
         if form == AddrForm::Address && self.symbols.shows_lines() {
             self.symbols.lines(process, address, &mut name);
@@ -255,7 +259,7 @@ impl Names<'_> {
                     returns.extend(callers(&stack));
                     lines.extend(places(&stack).filter(|_| shows_lines));
                 }
-                Raw::UserAddr { pid, addr, form } => {
+                Raw::UserAddr { pid, addr, form } if form != AddrForm::Guest => {
                     let address = (self.process(pid), addr);
                     wanted.push(address);
                     lines.extend((shows_lines && form == AddrForm::Address).then_some(address));

@@ -77,6 +77,12 @@ pub trait Symbolizer: Send {
     /// The name of an address of a process.
     fn user(&mut self, process: Process, addr: u64) -> SymbolName;
 
+    /// The name of an address in the kernel of a guest, seen in a process: that of its machine, if
+    /// it is one.
+    fn guest(&mut self, _pid: u32, _addr: u64) -> SymbolName {
+        SymbolName::default()
+    }
+
     /// True if source lines or inlined functions are shown.
     fn shows_lines(&self) -> bool {
         false
@@ -270,6 +276,10 @@ impl Symbolizer for SystemSymbols {
         name
     }
 
+    fn guest(&mut self, pid: u32, addr: u64) -> SymbolName {
+        name(self.processes.guest_name(pid, addr))
+    }
+
     fn shows_lines(&self) -> bool {
         self.inlines || self.source_lines
     }
@@ -315,7 +325,7 @@ impl Symbolizer for SystemSymbols {
         match form {
             AddrForm::Module => self.kernel.module_start(addr),
             AddrForm::Symbol | AddrForm::Function => self.kernel.func_start(addr),
-            AddrForm::Address => addr,
+            AddrForm::Address | AddrForm::Guest => addr,
         }
     }
 
@@ -324,6 +334,7 @@ impl Symbolizer for SystemSymbols {
         match form {
             AddrForm::Module => self.processes.module_start(pid, time, addr),
             AddrForm::Symbol | AddrForm::Function => self.processes.func_start(pid, time, addr),
+            AddrForm::Guest => self.processes.guest_name(pid, addr).start(),
             AddrForm::Address => addr,
         }
     }

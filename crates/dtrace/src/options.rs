@@ -26,6 +26,7 @@ pub use plane::ring::Policy;
 pub use probes::{Attributes, Version};
 pub use proc::Moment;
 pub use providers::{Follow, Returns};
+pub use symbols::Guests;
 
 pub use kinds::{
     BufResize, Bytes, Captures, Conformance, FaultLines, FbtMeans, KernelWalk, OutputFormat, Shape,

@@ -130,6 +130,7 @@ impl<S: Sink> Running<S> {
         symbols.processes.set_interrupted(Some(interrupted.clone()));
         (symbols.inlines, symbols.source_lines) = (options.inlines, options.srclines);
         symbols.addresses = options.uaddrs == UserAddresses::Address;
+        symbols.processes.set_guests(options.guest);
         symbols.processes.set_sources(symbols.inlines || symbols.source_lines);
         let symbols: Box<dyn Symbolizer> = match options.noresolve {
             true => Box::new(KernelSymbols(symbols)),

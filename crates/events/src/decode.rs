@@ -434,6 +434,7 @@ fn symbol(b: &mut Bytes<'_>) -> Read1<Symbol> {
             1 => AddrForm::Function,
             2 => AddrForm::Module,
             3 => AddrForm::Address,
+            4 => AddrForm::Guest,
             _ => return b.wrong("an unknown form of a symbol"),
         };
         let name = SymbolName {

@@ -417,6 +417,7 @@ fn put_symbol(out: &mut Vec<u8>, symbol: &Symbol) {
             AddrForm::Function => 1,
             AddrForm::Module => 2,
             AddrForm::Address => 3,
+            AddrForm::Guest => 4,
         });
         for name in [&symbol.name.module, &symbol.name.symbol] {
             put_option(out, name.as_deref(), |out, name| put_bytes(out, name.as_bytes()));

@@ -85,6 +85,8 @@ pub enum AddrForm {
     Module,
     /// `uaddr()`, `%a`, `%A`: with offset.
     Address,
+    /// `guestsym()`: as `sym()`, of the kernel of the guest whose machine is the process.
+    Guest,
 }
 
 /// Bytes that a string of `strsize` bytes takes: the next multiple of 8. All behind its NUL is
@@ -117,7 +119,10 @@ impl Datum {
 
     /// Whether it holds addresses of a process.
     pub fn is_user(self) -> bool {
-        matches!(self, Datum::UserStack { .. } | Datum::UserAddr(_))
+        match self {
+            Datum::UserAddr(form) => form != AddrForm::Guest,
+            _ => matches!(self, Datum::UserStack { .. }),
+        }
     }
 
     /// Alignment in a record or key: 1, 2, 4 or 8.

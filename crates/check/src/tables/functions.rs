@@ -82,6 +82,7 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     sub("getf", "int", "...", Subroutine::Library, "fd", "the struct file of a descriptor of the process; 0 where it is not open"),
     call("getmajor", "uint32_t", "uint32_t", "device", "major number of a device number of the kernel"),
     call("getminor", "uint32_t", "uint32_t", "device", "minor number of a device number of the kernel"),
+    act("guestsym", "_usymaddr", "uintptr_t", ActionKind::Guestsym, "address", "symbol at an address of the kernel of a guest (-x guest)"),
     call("htonl", "uint32_t", "uint32_t", "n", "32 bits in network byte order"),
     call("htonll", "uint64_t", "uint64_t", "n", "64 bits in network byte order"),
     call("htons", "uint16_t", "uint16_t", "n", "16 bits in network byte order"),

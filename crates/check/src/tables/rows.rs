@@ -110,6 +110,7 @@ pub enum ActionKind {
     Ufunc,
     Umod,
     Uaddr,
+    Guestsym,
     System,
     Freopen,
     Pcap,

@@ -55,6 +55,7 @@ mod follow_counts;
 mod foreign;
 mod formats;
 mod frontend;
+mod guests;
 mod heat;
 mod hours;
 mod ids;

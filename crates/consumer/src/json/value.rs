@@ -59,6 +59,7 @@ fn form(form: AddrForm) -> &'static str {
         AddrForm::Function => "function",
         AddrForm::Module => "module",
         AddrForm::Address => "address",
+        AddrForm::Guest => "guest",
     }
 }
 

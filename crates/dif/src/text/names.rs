@@ -101,6 +101,7 @@ pub(super) const ADDR: &[(AddrForm, &str)] = &[
     (AddrForm::Function, "function"),
     (AddrForm::Module, "module"),
     (AddrForm::Address, "address"),
+    (AddrForm::Guest, "guest"),
 ];
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use plane::ring::Policy;
 use probes::{Attributes, Version};
 use proc::Moment;
 use providers::{Follow, Returns};
+use symbols::Guests;
 use timeline::{NoPair, Pair};
 
 use super::kinds::{
@@ -151,6 +152,7 @@ impl Row {
             (Shape::Int, _) => "a number".into(),
             (Shape::Text, _) if self.name == "amin" => "a triple, as in Evolving/Evolving/Common".into(),
             (Shape::Text, _) if self.name == "capture" => "stack, ustack, psinfo, with commas between".into(),
+            (Shape::Text, _) if self.name == "guest" => "all, or the id of a process".into(),
             (Shape::Text, _) if self.name == "version" => "a version of D, as in 1.6.3".into(),
             (Shape::Text, _) if self.name == "listen" => {
                 "an address with a port, as in 127.0.0.1:9464, or a socket, as in unix:/run/dtrace.socket"
@@ -426,6 +428,12 @@ options! {
             Command("every gives a program what is sent, and dtrace -x graphite sends it")
         )]
         pub graphite: Option<String>,
+        #[option(
+            Run,
+            "",
+            "the guests in whose memory guestsym() looks for symbols: all that run under KVM, or that of a process"
+        )]
+        pub guest: Guests,
         #[option(Compile, "", "a directory of preprocessor headers (-I)")]
         pub incdir: Vec<String>,
         #[option(

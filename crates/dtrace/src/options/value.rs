@@ -7,6 +7,7 @@ use plane::ring::Policy;
 use probes::{Attributes, Version};
 use proc::Moment;
 use providers::{Follow, Returns};
+use symbols::Guests;
 
 use super::kinds::{
     BufResize, Bytes, Captures, Conformance, FaultLines, FbtMeans, KernelWalk, OutputFormat, Shape,
@@ -174,6 +175,26 @@ impl<T: Setting> Setting for Option<T> {
 
     fn texts(&self) -> Vec<String> {
         self.as_ref().map_or_else(Vec::new, T::texts)
+    }
+}
+
+/// `all`, or the id of a process.
+impl Setting for Guests {
+    const SHAPE: Shape = Shape::Text;
+
+    fn parse(text: Option<&str>) -> Option<Guests> {
+        match text? {
+            "all" => Some(Guests::All),
+            pid => pid.parse().ok().filter(|pid| *pid > 0).map(Guests::Of),
+        }
+    }
+
+    fn texts(&self) -> Vec<String> {
+        match self {
+            Guests::None => Vec::new(),
+            Guests::All => vec!["all".into()],
+            Guests::Of(pid) => vec![pid.to_string()],
+        }
     }
 }
 

@@ -104,7 +104,13 @@ impl Generator {
         name.line = self.option(|g| g.number() as u32);
         (name.inlined, name.interpreted) = (self.flag(), self.flag());
         name.in_file = self.option(Self::number);
-        let form = self.pick(&[AddrForm::Symbol, AddrForm::Function, AddrForm::Module, AddrForm::Address]);
+        let form = self.pick(&[
+            AddrForm::Symbol,
+            AddrForm::Function,
+            AddrForm::Module,
+            AddrForm::Address,
+            AddrForm::Guest,
+        ]);
         Symbol::new(self.number(), self.option(|g| g.number() as u32), form, name)
     }
 

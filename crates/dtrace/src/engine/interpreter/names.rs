@@ -40,7 +40,7 @@ impl CapturedNames {
         self.with(|table| {
             let Some(name) = table.names.get(&(process, address)).cloned() else { return address };
             match (form, &name.symbol, &name.module) {
-                (AddrForm::Symbol | AddrForm::Function, Some(_), _) => {
+                (AddrForm::Symbol | AddrForm::Function | AddrForm::Guest, Some(_), _) => {
                     let start = address.wrapping_sub(name.offset);
                     let mut whole = name.clone();
                     whole.offset = 0;
@@ -63,6 +63,10 @@ impl Symbolizer for CapturedNames {
 
     fn user(&mut self, process: Process, addr: u64) -> SymbolName {
         self.name(Some(process.pid), addr)
+    }
+
+    fn guest(&mut self, pid: u32, addr: u64) -> SymbolName {
+        self.name(Some(pid), addr)
     }
 
     fn kernel_start(&mut self, addr: u64, form: AddrForm) -> u64 {

@@ -61,7 +61,7 @@ impl Symbols {
         let Some((start, symbol)) = self.find(pid, address) else { return address };
         match form {
             AddrForm::Address => address,
-            AddrForm::Symbol | AddrForm::Function => start,
+            AddrForm::Symbol | AddrForm::Function | AddrForm::Guest => start,
             AddrForm::Module => {
                 let same = self.all.iter().find(|(at, s)| at.0 == pid && s.module == symbol.module);
                 same.map_or(start, |(at, _)| at.1)
@@ -77,6 +77,10 @@ impl Symbolizer for Symbols {
 
     fn user(&mut self, process: Process, addr: u64) -> SymbolName {
         self.name(Some(process.pid), addr)
+    }
+
+    fn guest(&mut self, pid: u32, addr: u64) -> SymbolName {
+        self.name(Some(pid), addr)
     }
 
     fn kernel_start(&mut self, addr: u64, form: AddrForm) -> u64 {
