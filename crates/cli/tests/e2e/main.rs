@@ -290,6 +290,7 @@ const GROUPS: &[&[Test]] = &[
     events::TESTS,
     anonymous::TESTS,
     live::TESTS,
+    guests::TESTS,
     heat::TESTS,
     metrics::TESTS,
     timeline::TESTS,
