@@ -61,7 +61,7 @@
 //! pool
 //! client
 //! object
-//! object/lines
+//! object/lines process/known_guests
 //! process
 //! process/ask process/guests process/perf_maps process/sources process/watched
 //! process/frames process/functions process/real process/usdt

@@ -57,6 +57,7 @@ mod ask;
 mod frames;
 mod functions;
 mod guests;
+mod known_guests;
 mod perf_map;
 mod perf_maps;
 mod real;
@@ -70,8 +71,8 @@ pub use answered::{Answered, answered, sample_answers};
 pub use aside::{FrameReader, FrameRequest};
 pub use frames::{CodeSource, MappedCode};
 pub use functions::MappedText;
-pub use guests::Guests;
-use guests::KnownGuests;
+pub use known_guests::Guests;
+use known_guests::KnownGuests;
 use perf_map::PerfMap;
 
 /// What is at an address.

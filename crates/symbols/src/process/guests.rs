@@ -1,9 +1,9 @@
 //! Names of addresses in the kernel of a guest. The reader reads the guest's memory in the process
 //! that is its machine, if the user has named that.
 
-use std::collections::HashMap;
 use std::time::Instant;
 
+use super::known_guests::Guests;
 use super::{Processes, failed_recently, named};
 use crate::name::Name;
 use crate::object::{self, Lookup, report_failure};
@@ -14,31 +14,6 @@ const MODULE: &str = "vmlinux";
 
 /// Descriptors of a process that are looked at.
 const MOST_DESCRIPTORS: usize = 1 << 16;
-
-/// Whose guests' memory may be read (the option `guest`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Guests {
-    /// Nobody's.
-    #[default]
-    None,
-    /// That of every process which runs a virtual processor of KVM.
-    All,
-    /// That of this process.
-    Of(u32),
-}
-
-/// What is known of guests.
-#[derive(Default)]
-pub(super) struct KnownGuests {
-    pub(super) named: Guests,
-    /// Valid in the batch `batch`: a guest may be started anew.
-    symbols: HashMap<(u32, u64), Lookup>,
-    /// Whether a process runs a virtual processor; valid in that batch.
-    machines: HashMap<u32, bool>,
-    batch: u64,
-    /// When a guest's memory could not be read.
-    failed: HashMap<u32, Instant>,
-}
 
 impl Processes {
     /// Names whose guests' memory may be read.

@@ -199,7 +199,7 @@ fn of_two_kernels_in_memory_each_names_its_own_addresses() {
 #[test]
 fn what_was_not_used_is_not_read_and_reasons_are_told() {
     let whole = kernel(Offsets::FromBase, 0, "6.12.1");
-    let mut memory = guest(&[whole.clone()], 0x80_0000, START);
+    let mut memory = guest(std::slice::from_ref(&whole), 0x80_0000, START);
     memory.unused = Some(START..START + 0x10_0000);
     let why = |memory: &Fake| ask(&mut Guests::default(), memory, &[LINKED]).unwrap_err();
     assert!(why(&memory).contains("no VMCOREINFO") && why(&memory).contains("encrypted"), "{}", why(&memory));
