@@ -9,7 +9,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use dtrace::diagnostics::{control, system_text};
@@ -17,6 +17,8 @@ use dtrace::diagnostics::{control, system_text};
 /// How many names are tried for the file beside another: one of a process that was killed remains,
 /// and in a container every process may have its id.
 const NAMES: u32 = 100;
+/// The longest name of a file that has space for one beside it: `..4194304-99.tmp` is added.
+const LONGEST: usize = 255 - 16;
 
 /// The message of a file that cannot be written.
 pub(crate) fn failed(file: &str, error: &io::Error) -> String {
@@ -114,7 +116,8 @@ impl Drop for Replacement {
 /// A file without a name where a path will be, if the file system has such and it can get a name
 /// later, which goes through `/proc`.
 fn unnamed(path: &Path, mode: u32) -> Option<File> {
-    path.file_name()?;
+    // Its name has space for what distinguishes that beside it.
+    path.file_name().filter(|name| name.len() <= LONGEST)?;
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut new = OpenOptions::new();
     new.write(true).mode(mode).custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC);
@@ -165,19 +168,17 @@ fn keep_owner(path: &Path, new: &File) -> io::Result<()> {
     if !old.is_file() || !is_mine && dir.metadata()?.mode() & OF_ALL != 0 {
         return Ok(());
     }
-    // Who may not give it away keeps it, with the mode of what is new.
     let is_given = |m: &Metadata| (m.uid(), m.gid()) == (old.uid(), old.gid());
-    if is_given(&now) || fchown(new, Some(old.uid()), Some(old.gid())).is_ok() {
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(old.mode() & 0o777);
-        new.set_permissions(mode)?;
-    }
-    Ok(())
+    let is_given = is_given(&now) || fchown(new, Some(old.uid()), Some(old.gid())).is_ok();
+    // Who may not give it away keeps it, and shows it to no more than could see it.
+    let mode = if is_given { old.mode() } else { old.mode() & now.mode() };
+    new.set_permissions(PermissionsExt::from_mode(mode & 0o777))
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{chown, symlink};
 
     use testing::dir::Dir;
 

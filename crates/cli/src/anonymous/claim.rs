@@ -89,7 +89,7 @@ impl Claimed {
         }
         match Head::of(&bytes) {
             Ok(head) => Ok((Claimed::File(file, path), head)),
-            Err(why @ Unreadable::Foreign) => Err(unread(&why, "")),
+            Err(why @ Unreadable::Foreign) => Err(unread(&why, ": remove the file")),
             Err(why) => Err(unread(&why, ": claim it with that one, or remove the file")),
         }
     }
@@ -353,7 +353,11 @@ fn finish(mut printing: Printing<'_>, claimed: Claimed, end: End) -> io::Result<
     failed.iter().for_each(complain);
     let (status, is_empty) = (printing.status, claimed.is_empty());
     // The machine was killed while it was written, or before anything was.
-    let is_cut = |e: &ReadError| matches!(e, ReadError::Truncated) || is_empty;
+    // A session that does not read our last word resets the connection, behind all that it says.
+    let is_reset = |e: &ReadError| {
+        status.is_some() && matches!(e, ReadError::Io(e) if e.kind() == ErrorKind::ConnectionReset)
+    };
+    let is_cut = |e: &ReadError| matches!(e, ReadError::Truncated) || is_empty || is_reset(e);
     let wrong = end.wrong.filter(|e| !is_cut(e));
     // What was not delivered is there for another claim.
     let is_done = wrong.is_none() && failed.is_empty() && !(end.is_asked && status.is_none());

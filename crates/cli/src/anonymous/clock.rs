@@ -1,14 +1,14 @@
 //! The wall clock of a recording: of a machine that boots it is often wrong, and is set later.
 //!
 //! A session adds one number to its clock to get the time since 1970, from its beginning to its
-//! end. Its recording has that number as it was last, so times since 1970 are corrected when they
-//! are printed: the beginning of the session, from which formats derive the others, packets, and
-//! each value whose expression is `walltimestamp`. What a program computes of it, or keeps in a
-//! variable, is as it was recorded.
+//! end. Its recording has by how much the clock was set since, so times since 1970 are corrected
+//! when they are printed: the beginning of the session, from which formats derive the others,
+//! packets, and each value whose expression is `walltimestamp`. What a program computes of it, or
+//! keeps in a variable, is as it was recorded.
 
 use dtrace::events::{Action, Event, Field, Start, Value};
 
-use super::head::Head;
+use super::head::{self, Head};
 
 /// The expression of a value that is a time since 1970.
 const WALL: &str = "walltimestamp";
@@ -17,17 +17,14 @@ const WALL: &str = "walltimestamp";
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Correction {
     nanoseconds: i64,
+    /// The number that the session adds.
+    began: i64,
 }
 
 impl Correction {
-    /// For a session that began so, when the clock is known as in a head.
+    /// For a session that began so, whose recording has this head.
     pub(crate) fn of(start: &Start<'_>, known: Head) -> Correction {
-        let (wall, time) = (start.clock.wall, start.clock.time);
-        let began = Head { wall_offset: (i128::from(wall) - i128::from(time)) as i64 };
-        match known.is_set_after(began) {
-            true => Correction { nanoseconds: known.wall_offset.saturating_sub(began.wall_offset) },
-            false => Correction::default(),
-        }
+        Correction { nanoseconds: known.set, began: ahead(start.clock.wall, start.clock.time) }
     }
 
     /// Corrects the times of an event.
@@ -37,8 +34,10 @@ impl Correction {
         }
         match event {
             Event::Start(start) => self.add(&mut start.clock.wall),
-            // Then it follows from the beginning of the session.
-            Event::Interval(all) => all.wall = 0,
+            // It was read when the interval ended: before the clock was set, or behind that.
+            Event::Interval(all) if ahead(all.wall, all.end).abs_diff(self.began) < head::SET => {
+                self.add(&mut all.wall);
+            }
             Event::Record(record) => record.fields.iter_mut().for_each(|field| self.field(field)),
             _ => {}
         }
@@ -67,12 +66,19 @@ impl Correction {
     }
 }
 
+/// How far a wall clock is ahead of the clock of `timestamp`.
+fn ahead(wall: u64, time: u64) -> i64 {
+    wall.wrapping_sub(time) as i64
+}
+
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
     use std::sync::Arc;
 
-    use dtrace::events::{Argument, Calls, Clock, Firing, Format, Host, Int, Part, Probe, Record};
+    use dtrace::events::{
+        AggFunc, Argument, Calls, Clock, Column, Firing, Format, Host, Int, Interval, Part, Probe, Record,
+    };
 
     use super::*;
 
@@ -89,8 +95,8 @@ mod tests {
     #[test]
     fn times_since_1970_are_by_the_clock_as_it_was_last() {
         // The machine believed that it was 1970.
-        let mut start = Start::new("1", Clock { time: 5, wall: 105 }, Host::new("h", "r", "m", 1));
-        let known = Head { wall_offset: NEW_YEAR as i64 };
+        let start = Start::new("1", Clock { time: 5, wall: 105 }, Host::new("h", "r", "m", 1));
+        let known = Head { set: NEW_YEAR as i64 - 100 };
         let correction = Correction::of(&start, known);
         let mut begun = Event::Start(start.clone());
         correction.apply(&mut begun);
@@ -117,10 +123,18 @@ mod tests {
             args.iter().map(|arg| arg.value.clone()).collect::<Vec<_>>(),
             [int(NEW_YEAR + 7), int(107), int(107)]
         );
-        // A clock that nobody has set: its two readings are never one moment.
-        start.clock.wall = NEW_YEAR + 5 + 999_999;
+        // An interval that ended before the clock was set, and one that ended behind that.
+        for (read, wall) in [(109, NEW_YEAR + 9), (NEW_YEAR + 9, NEW_YEAR + 9)] {
+            let column = Column { name: "x".into(), function: AggFunc::Count };
+            let mut all = Interval::new(5, 9, column, Vec::new());
+            all.wall = read;
+            let mut event = Event::Interval(all);
+            correction.apply(&mut event);
+            assert!(matches!(&event, Event::Interval(all) if all.wall == wall), "{event:?}");
+        }
+        // A clock that nobody has set.
         let mut same = before.clone();
-        Correction::of(&start, known).apply(&mut same);
+        Correction::of(&start, Head::default()).apply(&mut same);
         assert_eq!(same, before);
     }
 }

@@ -1,8 +1,8 @@
-//! The head of a recording: which dtrace has made it, and by how much the wall clock is ahead.
+//! The head of a recording: which dtrace has made it, and by how much the wall clock was set since.
 //!
 //! ```text
-//!  dtrace anonymous recording 1 0.9.0 4 1764537600000000000                    \n
-//!                             │ │     │ nanoseconds from the clock of `timestamp` to that since 1970, as they were last
+//!  dtrace anonymous recording 1 0.9.0 4 630720000000000000                     \n
+//!                             │ │     │ nanoseconds by which the wall clock was set since the recording began
 //!                             │ │     the version of the events that follow
 //!                             │ the version of dtrace
 //!                             the version of this line: the two words before and behind it stay
@@ -24,14 +24,21 @@ const FORMAT: &str = "1";
 /// The most bytes of the name of a version that is shown.
 const LONGEST: usize = 32;
 
-/// The clock was set if it differs by so many nanoseconds: its two readings are not one moment.
-const SET: u64 = 1_000_000;
+/// The clock was set if it differs by so many nanoseconds: two readings are not one moment.
+pub(crate) const SET: u64 = 1_000_000;
 
 /// See the [module](self).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Nanoseconds to add to the clock of `timestamp`.
-    pub(crate) wall_offset: i64,
+    /// Nanoseconds to add to times since 1970 that were read when the recording began.
+    pub(crate) set: i64,
+}
+
+/// How the wall clock is now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wall {
+    /// Nanoseconds from the clock that goes on while the machine sleeps: only setting changes them.
+    offset: i64,
 }
 
 /// Why what follows cannot be read.
@@ -66,21 +73,22 @@ fn read(clock: libc::clockid_t) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 
-impl Head {
-    /// By the clocks as they are.
-    pub(crate) fn now() -> Head {
-        let wall_offset = read(libc::CLOCK_REALTIME).saturating_sub(read(libc::CLOCK_MONOTONIC));
-        Head { wall_offset }
+impl Wall {
+    pub(crate) fn now() -> Wall {
+        Wall { offset: read(libc::CLOCK_REALTIME).saturating_sub(read(libc::CLOCK_BOOTTIME)) }
     }
+}
 
-    /// Whether the wall clock was set between two of them.
-    pub(crate) fn is_set_after(self, before: Head) -> bool {
-        self.wall_offset.abs_diff(before.wall_offset) >= SET
+impl Head {
+    /// That of a recording which began so, by the clocks as they are.
+    pub(crate) fn since(began: Wall) -> Head {
+        let set = Wall::now().offset.saturating_sub(began.offset);
+        Head { set: if set.unsigned_abs() < SET { 0 } else { set } }
     }
 
     pub(crate) fn bytes(self) -> [u8; LENGTH] {
         let own = env!("CARGO_PKG_VERSION");
-        let text = format!("{WORDS}{FORMAT} {own} {VERSION} {}", self.wall_offset);
+        let text = format!("{WORDS}{FORMAT} {own} {VERSION} {}", self.set);
         let mut bytes = [b' '; LENGTH];
         // It is shorter: the words are, and the numbers have 10 and 20 digits at most.
         bytes.iter_mut().zip(text.bytes().take(LENGTH - 1)).for_each(|(to, from)| *to = from);
@@ -103,8 +111,8 @@ impl Head {
         if format != FORMAT || words.next().and_then(|n| n.parse().ok()) != Some(VERSION) {
             return Err(other());
         }
-        let wall_offset = words.next().and_then(|n| n.parse().ok()).ok_or(Unreadable::Foreign)?;
-        Ok(Head { wall_offset })
+        let set = words.next().and_then(|n| n.parse().ok()).ok_or(Unreadable::Foreign)?;
+        Ok(Head { set })
     }
 }
 
@@ -114,13 +122,14 @@ mod tests {
 
     #[test]
     fn a_head_is_read_as_it_was_written() {
-        for wall_offset in [0, -5, i64::MIN, i64::MAX, Head::now().wall_offset] {
-            let head = Head { wall_offset };
+        for set in [0, -5, i64::MIN, i64::MAX] {
+            let head = Head { set };
             assert_eq!(Head::of(&head.bytes()), Ok(head));
             assert!(head.bytes().ends_with(b" \n"));
         }
-        assert!(!Head::now().is_set_after(Head::now()));
-        assert!(Head { wall_offset: 2_000_000 }.is_set_after(Head { wall_offset: 0 }));
+        assert_eq!(Head::since(Wall::now()), Head::default(), "nobody has set it");
+        let behind = Wall { offset: Wall::now().offset - 3 * SET as i64 };
+        assert!(Head::since(behind).set.unsigned_abs() >= 2 * SET);
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::head::{self, Head};
+use super::head::{self, Head, Wall};
 use super::place::{self, Places};
-use super::recordings::{CLAIMED, create, keep, only_one};
+use super::recordings::{self, CLAIMED, create, keep, only_one};
 
 /// Bytes that are copied at a time.
 const PIECE: usize = 256 << 10;
@@ -23,7 +23,8 @@ pub(crate) struct Log {
     _only: File,
     file: Arc<File>,
     path: PathBuf,
-    /// The head that it has.
+    /// The wall clock when it began, and the head that it has.
+    began: Wall,
     head: Head,
     /// Bytes that it has behind its head.
     length: u64,
@@ -62,10 +63,10 @@ impl Log {
     pub(crate) fn new(places: &Places) -> io::Result<Log> {
         let only = only_one(places)?;
         let (file, path) = create(&places.run())?;
-        let (file, head) = (Arc::new(file), Head::now());
+        let (file, began, head) = (Arc::new(file), Wall::now(), Head::default());
         let (length, gone, taken, freed) = (0, 0, 0, 0);
         let (is_claimed, is_on_disk) = (false, false);
-        Ok(Log { _only: only, file, path, head, length, gone, is_claimed, taken, freed, is_on_disk })
+        Ok(Log { _only: only, file, path, began, head, length, gone, is_claimed, taken, freed, is_on_disk })
     }
 
     /// Bytes that it has, and that nobody has claimed.
@@ -137,10 +138,15 @@ impl Log {
         BEGIN + self.length - self.freed
     }
 
-    /// Keeps how the wall clock is, if it was set.
+    /// The head as it should be.
+    pub(crate) fn head(&self) -> Head {
+        Head::since(self.began)
+    }
+
+    /// Keeps by how much the wall clock was set.
     pub(crate) fn note_clock(&mut self) -> io::Result<()> {
-        let now = Head::now();
-        if now.is_set_after(self.head) {
+        let now = self.head();
+        if now.set.abs_diff(self.head.set) >= head::SET {
             self.file.write_all_at(&now.bytes(), 0)?;
             self.head = now;
         }
@@ -193,7 +199,8 @@ impl Log {
             let _ = std::fs::remove_file(&path);
             return Err(e);
         }
-        let _ = std::fs::remove_file(&self.path);
+        // The old one may have had the same name, which is the new one's now.
+        let _ = recordings::remove(&self.path, &self.file);
         (self.file, self.path, self.is_on_disk) = (Arc::new(file), path, true);
         Ok(())
     }
@@ -270,6 +277,45 @@ mod tests {
             assert_eq!(text(&mut file), n);
             std::fs::remove_file(path).unwrap();
         }
+    }
+
+    #[test]
+    fn what_a_mount_has_hidden_is_moved_again_and_stays() {
+        let dir = testing::dir::Dir::new("anonymous-log-hidden");
+        let places = Places::under(&dir);
+        let mut log = Log::new(&places).unwrap();
+        log.add(b"first ").unwrap();
+        log.move_to_disk(&places).unwrap();
+        std::fs::rename(places.disk(), dir.join("hidden")).unwrap();
+        log.add(b"second").unwrap();
+        log.move_to_disk(&places).unwrap();
+        log.move_to_disk(&places).unwrap();
+        log.keep().unwrap();
+        drop(log);
+        let (mut file, _) = left_within(&places, PAUSE).unwrap().unwrap();
+        assert_eq!(text(&mut file), "first second");
+    }
+
+    #[test]
+    fn a_file_in_which_nothing_was_recorded_takes_no_place() {
+        let dir = testing::dir::Dir::new("anonymous-log-empty");
+        let places = Places::under(&dir);
+        let mut log = Log::new(&places).unwrap();
+        log.add(b"text").unwrap();
+        log.move_to_disk(&places).unwrap();
+        log.keep().unwrap();
+        drop(log);
+        // A disk was full, or the machine went down at once.
+        for bytes in [&b""[..], &Head::default().bytes()] {
+            std::fs::write(places.disk().join(LOG), bytes).unwrap();
+            let mut log = Log::new(&places).unwrap();
+            log.move_to_disk(&places).unwrap();
+            log.remove();
+            assert_eq!(std::fs::read_dir(places.disk()).unwrap().count(), 1);
+        }
+        std::fs::write(places.disk().join(LOG), "").unwrap();
+        let (mut file, _) = left_within(&places, PAUSE).unwrap().unwrap();
+        assert_eq!(text(&mut file), "text");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::head::Head;
+use super::head::{self, Head};
 use super::place::{self, Places};
 
 /// The name while it is written.
@@ -78,7 +78,10 @@ pub(crate) fn create(dir: &Path) -> io::Result<(File, PathBuf)> {
         if !lock(&old) {
             return Err(in_use());
         }
-        keep(&path)?;
+        match is_empty(&old) {
+            true => fs::remove_file(&path)?,
+            false => keep(&path)?,
+        }
     }
     let mut new = File::options();
     new.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
@@ -86,8 +89,18 @@ pub(crate) fn create(dir: &Path) -> io::Result<(File, PathBuf)> {
     if !lock(&file) {
         return Err(in_use());
     }
-    file.write_all_at(&Head::now().bytes(), 0)?;
-    Ok((file, path))
+    match file.write_all_at(&Head::default().bytes(), 0) {
+        Ok(()) => Ok((file, path)),
+        Err(e) => {
+            let _ = fs::remove_file(&path);
+            Err(e)
+        }
+    }
+}
+
+/// Whether nothing was recorded in a file: a disk was full, or the machine went down at once.
+fn is_empty(file: &File) -> bool {
+    file.metadata().is_ok_and(|is| is.len() <= head::LENGTH as u64)
 }
 
 /// The names of what sessions have left in a directory, the newest first.
@@ -100,6 +113,8 @@ fn names(dir: &Path) -> [PathBuf; MOST] {
 
 /// A recording is complete: it becomes the newest in its directory.
 pub(crate) fn keep(path: &Path) -> io::Result<()> {
+    // Others are not renamed for one that is gone.
+    path.symlink_metadata()?;
     let names = names(path.parent().unwrap_or(Path::new("")));
     let sizes = names.each_ref().map(|name| name.symlink_metadata().ok().map(|is| is.len()));
     // The first name that is free, or is made so.
@@ -151,8 +166,12 @@ pub(crate) fn left_within(places: &Places, limit: Duration) -> io::Result<Option
             is_locked = lock(&file);
         }
         // Its last claim removes the name.
-        if is_locked && file.metadata().is_ok_and(|is| is.nlink() > 0) {
-            return Ok(Some((file, path)));
+        if !is_locked || file.metadata().is_ok_and(|is| is.nlink() == 0) {
+            continue;
+        }
+        match file.metadata()?.len() < head::LENGTH as u64 {
+            true => remove(&path, &file)?,
+            false => return Ok(Some((file, path))),
         }
     }
     Ok(None)
@@ -218,14 +237,14 @@ mod tests {
         let dir = testing::dir::Dir::new("anonymous-recordings-forgotten");
         let places = Places::under(&dir);
         let (old, _) = create(&places.disk()).unwrap();
-        old.write_all_at(b"what is useful", 0).unwrap();
+        old.write_all_at(b"what is useful", head::LENGTH as u64).unwrap();
         drop(old);
         let (own, _) = create(&places.disk()).unwrap();
         forget(&places);
         drop(own);
         let (_, path) = left_within(&places, PAUSE).unwrap().unwrap();
         assert_eq!(path, places.disk().join(EVENTS));
-        assert!(fs::read(&path).unwrap().starts_with(b"what is useful"));
+        assert!(fs::read(&path).unwrap().ends_with(b"what is useful"));
         assert!(!places.disk().join(LOG).exists());
         forget(&places);
         assert!(path.exists());

@@ -4,15 +4,15 @@
 //!  session ── events ──> log ── thread ──> the socket of dtrace -a
 //! ```
 //!
-//! Who connects is told what records ([`Head`]), and says whether it claims that ([`CLAIM`]); if it
-//! does not, another one may. There is one claim: the socket is gone then. It gets the log and then
-//! what comes, in the same order. A byte from it ends the session ([`STOP`], [`INTERRUPT`]), and so
-//! does its end: nobody else can claim.
+//! Who connects is told what records ([`super::head`]), and says whether it claims that
+//! ([`CLAIM`]); if it does not, another one may. There is one claim: the socket is gone then. It
+//! gets the log and then what comes, in the same order. A byte from it ends the session
+//! ([`STOP`], [`INTERRUPT`]), and so does its end: nobody else can claim.
 //!
 //! **The size is bounded** (`anonsize`). Records for which there is no space are counted, and what
 //! is counted is said as drops of their CPUs: when there is space again, or at the end. An eighth
 //! is for what END records and for the aggregations of the end. A result that comes in parts is
-//! added as they come, so memory has a piece of it, and is taken back if it has no space as a whole.
+//! added as they come, so memory has a piece of it; it is taken back if it has no space as a whole.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -29,7 +29,6 @@ use dtrace::events::{
     Drop as Drops, DropKind, Encoder, Event, Notice, NoticeKind, Occasion, Probe, SinkError,
 };
 
-use super::head::Head;
 use super::log::Log;
 use super::place::{self, Places};
 use super::recordings;
@@ -165,7 +164,8 @@ impl Shared {
                 continue;
             }
             let Ok((mut stream, _)) = listener.accept() else { continue };
-            let greeted = stream.set_nonblocking(true).and_then(|()| stream.write_all(&Head::now().bytes()));
+            let head = self.lock().log.head().bytes();
+            let greeted = stream.set_nonblocking(true).and_then(|()| stream.write_all(&head));
             if greeted.is_err() || !self.is_claimed_by(&stream, woken)? {
                 continue;
             }
@@ -489,16 +489,34 @@ impl Spool {
             if state.claimed {
                 break None;
             }
-            if state.log.move_to_disk(&self.places).is_ok() || is_over() {
+            let (now, is_over) = (Instant::now(), is_over());
+            let mut is_moved = false;
+            if is_over || now >= self.next_move {
+                match state.log.move_to_disk(&self.places) {
+                    Ok(()) => is_moved = true,
+                    Err(e) => {
+                        self.pause = pause_after(e.kind(), self.pause);
+                        self.next_move = now + self.pause;
+                    }
+                }
+            }
+            if is_moved || is_over {
                 state.closed = true;
+                let kept = state.log.keep();
+                // Who waits for the end of the socket waits for the file.
                 state.place.remove();
-                break Some(state.log.keep());
+                break Some(kept);
             }
             let waited = self.shared.changed.wait_timeout(state, TURN);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
-        let (mut end, mut has_given_up) = (None, false);
+        let (mut end, mut has_given_up, mut left) = (None, false, state.log.length());
         while kept.is_none() && !state.served && !thread.is_finished() {
+            // A claim that reads has as long again.
+            let now_left = state.log.length();
+            if now_left < left {
+                (left, end) = (now_left, None);
+            }
             if is_over() && *end.get_or_insert_with(|| Instant::now() + last) <= Instant::now() {
                 has_given_up = true;
                 break;

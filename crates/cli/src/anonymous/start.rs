@@ -110,13 +110,14 @@ fn start() -> io::Result<()> {
     Ok(())
 }
 
-/// `--anonymous-save`: a file system of its own for `/var/lib/dtrace` is unmounted next. The session
-/// that nobody has claimed ends, and has saved what it has.
+/// `--anonymous-save`: a file system of its own for `/var/lib/dtrace` is unmounted next. The
+/// session that nobody has claimed ends, and has saved what it has.
 pub(crate) fn save() -> u8 {
     let places = Places::of(&Options::default());
     let device = |path: &Path| path.metadata().map(|is| is.dev()).ok();
     // What is on the root's disk is saved when all services have ended.
-    let is_own = places.disk().parent().is_some_and(|dir| device(dir) != device(Path::new("/")));
+    let devices = places.disk().parent().and_then(device).zip(device(Path::new("/")));
+    let is_own = devices.is_some_and(|(disk, root)| disk != root);
     let (true, Ok(stream)) = (is_own, UnixStream::connect(places.socket())) else { return 0 };
     match peer(&stream).map(|pid| ended(pid, SAVED)) {
         Some(Ok(true)) => 0,

@@ -168,7 +168,9 @@ fn put(all: &mut Vec<u64>, at: u8, value: u64) {
     let at = usize::from(at);
     if all.len() <= at {
         // They come one after the other.
-        all.reserve(MOST_ARGS);
+        if all.is_empty() {
+            all.reserve(MOST_ARGS);
+        }
         all.resize(at + 1, 0);
     }
     if let Some(place) = all.get_mut(at) {

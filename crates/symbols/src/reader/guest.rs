@@ -26,7 +26,7 @@
 mod memory;
 mod tables;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,8 +42,8 @@ use tables::{BEGIN, NoNote, Note};
 /// Kernels of one guest at most.
 const MOST_KERNELS: usize = 4;
 
-/// Tables of symbols at most: each takes 10 MB.
-const MOST_TABLES: usize = 8;
+/// Tables of symbols at most, unless one guest has more: each takes 10 to 15 MB.
+const MOST_TABLES: usize = 4;
 
 /// The alignment of the image of a kernel, virtual and physical (`CONFIG_PHYSICAL_ALIGN`).
 const ALIGNMENT: u64 = 2 << 20;
@@ -193,7 +193,7 @@ impl Guests {
         self.known.remove(&pid);
         let budget = Budget::new(time);
         let (mut kernels, mut why) = (Vec::new(), None);
-        let (notes, ended) = notes(memory, &budget);
+        let notes = notes(memory, &budget)?;
         for (page, text) in notes {
             let note = match Note::parse(&text) {
                 Ok(note) => note,
@@ -206,9 +206,10 @@ impl Guests {
                 }
             };
             match symbols(memory, &note, &budget) {
-                Err(ended) => why = Some(ended),
+                // A kernel that is not found may be the one that runs.
+                Err(ended) => return Err(ended),
                 Ok(Some(lines)) => {
-                    let table = self.add_table(lines);
+                    let table = self.add_table(lines, &kernels);
                     kernels.push(Found { page, text, slide: note.slide, table });
                 }
                 Ok(None) => {
@@ -218,7 +219,7 @@ impl Guests {
             }
         }
         if kernels.is_empty() {
-            return Err(why.or(ended).unwrap_or_else(|| {
+            return Err(why.unwrap_or_else(|| {
                 "it has no VMCOREINFO of a Linux kernel: it is no guest, runs another system or is still starting, \
                  or its memory is encrypted (SEV, TDX)"
                     .into()
@@ -228,26 +229,42 @@ impl Guests {
         Ok(())
     }
 
-    /// Stores a table, unless the same one is known. Returns its key.
-    fn add_table(&mut self, lines: Vec<u8>) -> u64 {
+    /// Stores a table, unless the same one is known. Returns its key. `others`: kernels that were
+    /// found with it.
+    fn add_table(&mut self, lines: Vec<u8>, others: &[Found]) -> u64 {
         let key = self.hasher.hash_one(&lines);
         if !self.tables.contains_key(&key) {
-            if self.tables.len() >= MOST_TABLES {
-                self.tables.clear();
-                self.known.clear();
-            }
+            self.make_room(others);
             let mut kernel = Kernel::given(Arc::new(Once(Mutex::new(lines))));
             kernel.load();
             self.tables.insert(key, kernel);
         }
         key
     }
+
+    /// Makes room for a table: those that no guest has go, then those of the guest that was
+    /// searched first.
+    fn make_room(&mut self, current: &[Found]) {
+        while self.tables.len() >= MOST_TABLES {
+            let known = self.known.values().flat_map(|guest| &guest.kernels);
+            let used: HashSet<u64> = known.chain(current).map(|kernel| kernel.table).collect();
+            self.tables.retain(|key, _| used.contains(key));
+            if self.tables.len() < MOST_TABLES {
+                return;
+            }
+            let first = self.known.iter().min_by_key(|(_, guest)| guest.searched).map(|(pid, _)| *pid);
+            if first.and_then(|pid| self.known.remove(&pid)).is_none() {
+                return;
+            }
+        }
+    }
 }
 
-/// The pages of VMCOREINFO, each with its text once, and why not all of the memory was searched.
-fn notes(memory: &impl Memory, budget: &Budget) -> (Vec<(u64, Vec<u8>)>, Option<String>) {
+/// The pages of VMCOREINFO, each with its text once. An error: why not all of the memory was
+/// searched.
+fn notes(memory: &impl Memory, budget: &Budget) -> Result<Vec<(u64, Vec<u8>)>, String> {
     let mut notes: Vec<(u64, Vec<u8>)> = Vec::new();
-    let ended = each_page(memory, &|| budget.check(2), |at, page| {
+    each_page(memory, &|| budget.check(2), |at, page| {
         if page.starts_with(BEGIN) {
             let text = page.split(|byte| *byte == 0).next().unwrap_or_default();
             if notes.iter().all(|(_, other)| other != text) {
@@ -255,8 +272,8 @@ fn notes(memory: &impl Memory, budget: &Budget) -> (Vec<(u64, Vec<u8>)>, Option<
             }
         }
         notes.len() < MOST_KERNELS
-    });
-    (notes, ended.err())
+    })?;
+    Ok(notes)
 }
 
 /// The symbols of a kernel, wherever its image is.
