@@ -61,7 +61,7 @@ fn a_container_of_crun_has_its_id_or_its_name() -> Verdict {
         std::fs::write(dir.join("config.json"), bundle(group, 33)).unwrap();
         // crun refuses groups of the first version, which a developer's machine may have.
         let text = format!(
-            "mount -t cgroup2 none /sys/fs/cgroup || exit 77\n\
+            "[ -e /sys/fs/cgroup/cgroup.controllers ] || mount -t cgroup2 none /sys/fs/cgroup || exit 77\n\
              crun --cgroup-manager cgroupfs --root {0}/state run --bundle {0} {name}; status=$?\n\
              [ ! -d /sys/fs/cgroup/{parent} ] || rmdir /sys/fs/cgroup/{parent}; exit $status\n",
             dir.display()

@@ -148,8 +148,11 @@ fn a_family_of_a_library_has_a_provider_for_each_process() -> Verdict {
     }
     assert_eq!(o.last_number(), 9, "{o:?}");
     // A process without such a function has no such provider.
-    let me = std::process::id();
-    let o = dtrace(&["-L", &library.path(), "-n", &format!("adds{me}:::added")]).code(1);
+    let mut other = Command::new("sleep").arg("1000").spawn().unwrap();
+    let o = dtrace(&["-L", &library.path(), "-n", &format!("adds{}:::added", other.id())]);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let o = o.code(1);
     assert!(o.err.contains("no function \"add\""), "{o:?}");
     Pass
 }

@@ -177,7 +177,8 @@ fn a_signal_writes_the_last_moments_and_another_one_ends() -> Verdict {
         flight.path("go")
     );
     std::fs::write(flight.dir.join("job.sh"), wait).unwrap();
-    let words = flight.words(&["-n", KILLS]);
+    // A ring that has space for the signals of tests beside, thousands, until it is written.
+    let words = flight.words(&["-x", "bufsize=8m", "-n", KILLS]);
     let dtrace = spawn(Command::new(binary()).args(&words)).unwrap();
     let exists = |name: &str| flight.dir.join(name).exists().then_some(());
     eventually("the job is done", LIMIT, || exists("done"));
