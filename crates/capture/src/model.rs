@@ -250,6 +250,15 @@ impl Content {
         }
     }
 
+    /// The same, for good.
+    pub fn into_known(self) -> Option<(Vec<u8>, bool)> {
+        match self {
+            Content::Bytes(bytes) => Some((bytes, false)),
+            Content::Start(bytes) => Some((bytes, true)),
+            Content::Unreadable => None,
+        }
+    }
+
     /// How many bytes are known.
     pub(crate) fn len(&self) -> usize {
         self.known().map_or(0, |(bytes, _)| bytes.len())

@@ -118,11 +118,15 @@ impl Drop for Replacement {
 fn unnamed(path: &Path, mode: u32) -> Option<File> {
     // Its name has space for what distinguishes that beside it.
     path.file_name().filter(|name| name.len() <= LONGEST)?;
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut new = OpenOptions::new();
     new.write(true).mode(mode).custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC);
-    let file = new.open(dir).ok()?;
+    let file = new.open(directory(path)).ok()?;
     name_in_proc(&file).exists().then_some(file)
+}
+
+/// The directory of a file.
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn name_in_proc(file: &File) -> PathBuf {
@@ -163,9 +167,8 @@ fn with_name_beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io
 fn keep_owner(path: &Path, new: &File) -> io::Result<()> {
     const OF_ALL: u32 = 0o002;
     let (Ok(old), now) = (path.symlink_metadata(), new.metadata()?) else { return Ok(()) };
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_mine = old.uid() == now.uid();
-    if !old.is_file() || !is_mine && dir.metadata()?.mode() & OF_ALL != 0 {
+    if !old.is_file() || !is_mine && directory(path).metadata()?.mode() & OF_ALL != 0 {
         return Ok(());
     }
     let is_given = |m: &Metadata| (m.uid(), m.gid()) == (old.uid(), old.gid());

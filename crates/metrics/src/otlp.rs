@@ -129,10 +129,13 @@ impl<W: Write + Send> Otlp<W> {
                 out.packed_fixed(7, bounds.iter().map(|(_, end)| (*end as f64).to_bits()));
             }
             // Its integers have a sign: a sum beyond them is a floating-point number.
-            _ => match i64::try_from(family.number(&series.total)) {
-                Ok(n) => out.fixed(6, n as u64),
-                Err(_) => out.fixed(4, (family.number(&series.total) as f64).to_bits()),
-            },
+            _ => {
+                let number = family.number(&series.total);
+                match i64::try_from(number) {
+                    Ok(n) => out.fixed(6, n as u64),
+                    Err(_) => out.fixed(4, (number as f64).to_bits()),
+                }
+            }
         }
         out.encode(labels);
         out

@@ -113,7 +113,7 @@ impl Claimed {
     fn is_empty(&self) -> bool {
         match self {
             Claimed::Session(_) => false,
-            Claimed::File(file, _) => file.metadata().is_ok_and(|is| is.len() <= head::LENGTH as u64),
+            Claimed::File(file, _) => recordings::is_empty(file),
         }
     }
 }

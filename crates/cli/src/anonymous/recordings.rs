@@ -99,7 +99,7 @@ pub(crate) fn create(dir: &Path) -> io::Result<(File, PathBuf)> {
 }
 
 /// Whether nothing was recorded in a file: a disk was full, or the machine went down at once.
-fn is_empty(file: &File) -> bool {
+pub(super) fn is_empty(file: &File) -> bool {
     file.metadata().is_ok_and(|is| is.len() <= head::LENGTH as u64)
 }
 

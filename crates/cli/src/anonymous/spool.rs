@@ -87,8 +87,7 @@ pub(crate) struct Spool {
     lost_aggregations: u64,
     is_ending: bool,
     next_turn: Instant,
-    next_move: Instant,
-    pause: Duration,
+    moving: Moving,
     next_sync: Instant,
     syncing: Option<JoinHandle<()>>,
 }
@@ -317,8 +316,7 @@ impl Spool {
             lost_aggregations: 0,
             is_ending: false,
             next_turn: Instant::now(),
-            next_move: Instant::now(),
-            pause: Duration::ZERO,
+            moving: Moving { next: Instant::now(), pause: Duration::ZERO },
             next_sync: Instant::now() + SYNC,
             syncing: None,
         })
@@ -330,12 +328,8 @@ impl Spool {
         let mut state = self.shared.lock();
         if !state.claimed && now >= self.next_turn {
             self.next_turn = now + TURN;
-            // It is tried again, and what is in memory is there until the machine goes down.
-            if now >= self.next_move
-                && let Err(e) = state.log.move_to_disk(&self.places)
-            {
-                self.pause = pause_after(e.kind(), self.pause);
-                self.next_move = now + self.pause;
+            if now >= self.moving.next {
+                self.moving.attempt(&mut state.log, &self.places);
             }
             self.most = state.log.most_in_memory();
             // An old note is better than none.
@@ -489,17 +483,9 @@ impl Spool {
             if state.claimed {
                 break None;
             }
-            let (now, is_over) = (Instant::now(), is_over());
-            let mut is_moved = false;
-            if is_over || now >= self.next_move {
-                match state.log.move_to_disk(&self.places) {
-                    Ok(()) => is_moved = true,
-                    Err(e) => {
-                        self.pause = pause_after(e.kind(), self.pause);
-                        self.next_move = now + self.pause;
-                    }
-                }
-            }
+            let is_over = is_over();
+            let is_due = is_over || Instant::now() >= self.moving.next;
+            let is_moved = is_due && self.moving.attempt(&mut state.log, &self.places);
             if is_moved || is_over {
                 state.closed = true;
                 let kept = state.log.keep();
@@ -541,6 +527,24 @@ impl Spool {
             last.as_secs(),
             state.log.length()
         ))
+    }
+}
+
+/// When the log is copied to the disk. It is tried again after an error, and what is in memory is
+/// there until the machine goes down.
+struct Moving {
+    next: Instant,
+    /// The pause after the last error.
+    pause: Duration,
+}
+
+impl Moving {
+    /// Whether the log is on the disk now.
+    fn attempt(&mut self, log: &mut Log, places: &Places) -> bool {
+        let Err(e) = log.move_to_disk(places) else { return true };
+        self.pause = pause_after(e.kind(), self.pause);
+        self.next = Instant::now() + self.pause;
+        false
     }
 }
 

@@ -112,6 +112,8 @@ impl Replay {
         let (notes, ticks) = asks(program, self.head()).map_err(ReplayError::Program)?;
         let head = self.head().clone();
         let roles: Vec<Role> = head.probes.iter().map(|(_, name)| role(program, name)).collect();
+        let asked: HashSet<String> = probes(program).iter().map(|probe| probe.desc.to_string()).collect();
+        let enabled = head.probes.iter().map(|(_, name)| asked.contains(name)).collect();
         let end = Arc::new(Ending::default());
         let messages = Messages { found: self.found.clone(), missing: self.missing.clone() };
         let (time, walltime) = head.clock;
@@ -124,7 +126,7 @@ impl Replay {
             && roles.get(stored.probe as usize) == Some(&Role::Begin)
         {
             names.learn(names::of_firing(stored));
-            tracer = restored.firing(stored, &head);
+            tracer = restored.firing(stored.clone(), &head);
             first = None;
         }
         let (from, to) = cut(options, time).map_err(ReplayError::Program)?;
@@ -144,8 +146,10 @@ impl Replay {
             replay: self,
             head,
             roles,
+            enabled,
             restored,
             first,
+            last: None,
             range,
             names: names_of,
             end: end_of,
@@ -382,8 +386,12 @@ struct Cut {
     replay: Replay,
     head: Head,
     roles: Vec<Role>,
+    /// Whether the program has enabled each probe.
+    enabled: Vec<bool>,
     restored: Restored,
     first: Option<Item>,
+    /// The last firing, if nothing asks for it: time passes until then.
+    last: Option<Stored>,
     /// The times of the first and the last firing.
     range: (u64, u64),
     names: CapturedNames,
@@ -402,7 +410,9 @@ impl Iterator for Cut {
                 return None;
             }
             let first = self.first.take().and_then(|item| self.replay.noted(item));
-            let stored = first.or_else(|| self.replay.next())?;
+            let Some(stored) = first.or_else(|| self.replay.next()) else {
+                return self.last.take().map(|last| self.restored.firing(last, &self.head));
+            };
             let (from, to) = self.range;
             if stored.time > to {
                 // What follows is not read.
@@ -411,12 +421,17 @@ impl Iterator for Cut {
                 return None;
             }
             self.names.learn(names::of_firing(&stored));
-            match self.roles.get(stored.probe as usize) {
-                Some(Role::Probe) if stored.time >= from => {
-                    return Some(self.restored.firing(&stored, &self.head));
+            let probe = stored.probe as usize;
+            let is_over = self.end.is_over.load(Ordering::Relaxed);
+            match self.roles.get(probe) {
+                Some(Role::Probe) if stored.time < from || is_over => {}
+                Some(Role::Probe) if self.enabled.get(probe) == Some(&false) => self.last = Some(stored),
+                Some(Role::Probe) => {
+                    self.last = None;
+                    return Some(self.restored.firing(stored, &self.head));
                 }
                 Some(Role::End) => {
-                    let mut end = self.restored.firing(&stored, &self.head);
+                    let mut end = self.restored.firing(stored, &self.head);
                     end.time = end.time.max(from);
                     *self.end.firing() = Some(end);
                 }

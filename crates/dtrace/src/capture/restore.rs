@@ -37,13 +37,13 @@ impl Restored {
     }
 
     /// A firing of a file whose head this is.
-    pub(super) fn firing(&mut self, stored: &Stored, head: &Head) -> Firing {
-        let builtins = self.builtins(stored);
+    pub(super) fn firing(&mut self, stored: Stored, head: &Head) -> Firing {
+        let builtins = self.builtins(&stored);
         firing(stored, head, builtins)
     }
 }
 
-fn firing(stored: &Stored, head: &Head, builtins: Arc<[Builtin]>) -> Firing {
+fn firing(stored: Stored, head: &Head, builtins: Arc<[Builtin]>) -> Firing {
     let probe = head.probes.get(stored.probe as usize).map(|(_, name)| name.clone()).unwrap_or_default();
     let mut firing = Firing { time: stored.time, cpu: stored.cpu, ..Firing::of(probe) };
     for (word, value) in &stored.words {
@@ -51,7 +51,7 @@ fn firing(stored: &Stored, head: &Head, builtins: Arc<[Builtin]>) -> Firing {
     }
     let mut known = Captured {
         builtins,
-        execname: stored.execname.as_ref().and_then(text),
+        execname: stored.execname.and_then(text),
         of_stacks: stored
             .words
             .iter()
@@ -62,8 +62,8 @@ fn firing(stored: &Stored, head: &Head, builtins: Arc<[Builtin]>) -> Firing {
         ..Captured::default()
     };
     let (mut regions, mut behind): (Vec<Region>, Vec<Region>) = Default::default();
-    for stored in &stored.memory {
-        let (at, text) = (stored.address, text(&stored.content));
+    for stored in stored.memory {
+        let (at, text) = (stored.address, text(stored.content));
         let of = match stored.place {
             Place::Kernel | Place::User => {
                 let space = if stored.place == Place::User { Space::User } else { Space::Kernel };
@@ -115,8 +115,8 @@ fn is_of_stack((word, _): &(IntBuiltin, u64)) -> bool {
     matches!(word, Caller | Ucaller | StackDepth | UstackDepth)
 }
 
-fn text(content: &Content) -> Option<Text> {
-    content.known().map(|(bytes, is_cut)| Text { bytes: bytes.to_vec(), is_cut })
+fn text(content: Content) -> Option<Text> {
+    content.into_known().map(|(bytes, is_cut)| Text { bytes, is_cut })
 }
 
 /// The built-in variable of a captured word.
