@@ -42,6 +42,10 @@ static FOR_THE_END: Reserve = Reserve::none();
 /// A request was refused while there was a reserve to keep.
 static SHORT: AtomicBool = AtomicBool::new(false);
 
+/// Nothing is left to give back: a request that is refused is not made again. On a busy machine
+/// each try takes a turn of all others, and what is lost then may be thousands of keys.
+static SPENT: AtomicBool = AtomicBool::new(false);
+
 /// The allocator of the command, with a reserve: that of the C library, or where that is musl,
 /// dlmalloc (in Rust).
 pub struct Memory;
@@ -106,6 +110,7 @@ pub(crate) fn keep() {
     let quarter = usize::try_from(limits[0].min(limits[1]) / 4).unwrap_or(usize::MAX);
     FOR_THE_END.keep(quarter.clamp(LEAST_FOR_END, FOR_END));
     KEPT.keep(RESERVE);
+    SPENT.store(false, Ordering::SeqCst);
 }
 
 /// Limits the memory that this process writes from now on.
@@ -148,7 +153,7 @@ pub(crate) fn was_short() -> bool {
 /// A request, which is made again when it was refused and the reserve is given back.
 fn with_reserve(request: impl Fn() -> *mut u8) -> *mut u8 {
     let first = request();
-    if !first.is_null() {
+    if !first.is_null() || SPENT.load(Ordering::SeqCst) {
         return first;
     }
     end();
@@ -157,7 +162,9 @@ fn with_reserve(request: impl Fn() -> *mut u8) -> *mut u8 {
         return again;
     }
     FOR_THE_END.give_back();
-    with_retries(&request)
+    let last = with_retries(&request);
+    SPENT.fetch_or(last.is_null(), Ordering::SeqCst);
+    last
 }
 
 /// A request that is made again: the thread that has taken a reserve may be about to give it back.
@@ -227,5 +234,12 @@ mod tests {
         );
         assert_eq!(tries.get(), 3 + 2 * RETRIES);
         assert!(FOR_THE_END.is_none());
+        // From then on nothing helps, and each request is made once.
+        let refused = || {
+            tries.set(tries.get() + 1);
+            null_mut()
+        };
+        assert!(with_reserve(refused).is_null());
+        assert_eq!(tries.get(), 4 + 2 * RETRIES);
     }
 }
