@@ -204,7 +204,7 @@ fn a_record_of_a_program_is_smaller_and_says_the_same_of_it() -> Verdict {
         assert_eq!(o.out, "", "{o:?}");
         let size = std::fs::metadata(&path).unwrap().len();
         assert!(size < whole / 4, "{program}: {size} of {whole} bytes");
-        for words in [&["-e", "-v"][..], &["-eS"], &["-lv"]] {
+        for words in [&["-e", "-v"][..], &["-eS"], &["-l"], &["-lv"]] {
             same(&path, &[words, &["-n", program]].concat());
         }
     }
